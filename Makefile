@@ -1,0 +1,80 @@
+# The commands to know. Everything is installed into .venv from the locks in requirements/, hashes checked; a repeated
+# command installs nothing. Another interpreter: make setup PYTHON=/path/to/python3
+
+PYTHON  ?= python3
+ARGS    ?=
+TESTS   ?= tests
+WORKERS ?= logical
+
+VENV := .venv
+BIN  := $(VENV)/bin
+CODE := src tests $(wildcard bench)
+
+# pip, and nothing else, installs: it alone honours every PIP_* variable and pip.conf, so mirrors, proxies and
+# certificates work as they do elsewhere on the machine. Only what would redirect or bend these installs is taken away.
+unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT PIP_BUILD_CONSTRAINT PIP_REQUIREMENT PIP_EDITABLE
+unexport PIP_REQUIRE_HASHES PIP_NO_BUILD_ISOLATION PIP_DRY_RUN PIP_PYTHON PYTHONHOME PYTHONPATH
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-input --no-deps --no-warn-script-location
+
+.DEFAULT_GOAL := help
+.PHONY: help setup dev run test check format bench lock clean
+.DELETE_ON_ERROR:
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(VENV)/.setup  ## install Windlass into .venv, so that .venv/bin/windlass works
+
+dev: $(VENV)/.dev  ## setup, and the tools of test, check and bench
+
+run: setup  ## start the server; options in ARGS="--port 8080"
+	@exec $(BIN)/windlass serve $(ARGS)
+
+test: dev  ## run the tests; choose with TESTS="tests/test_x.py -k name", WORKERS=0 for one process
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
+
+check: dev  ## formatting, lint, types and layering
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports --no-logo
+
+format: dev  ## put the code in its usual form, and fix what can be fixed
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: dev  ## run the benchmarks; options in ARGS
+	$(BIN)/python -m bench $(ARGS)
+
+lock: dev  ## write the locks again after a change in pyproject.toml; newest versions with ARGS=--upgrade
+	$(COMPILE) pyproject.toml -o requirements/run.lock
+	$(COMPILE) requirements/bootstrap.in -c requirements/run.lock -o requirements/bootstrap.lock
+	$(COMPILE) pyproject.toml --group dev -c requirements/run.lock -c requirements/bootstrap.lock -o requirements/dev.lock
+
+clean:  ## remove .venv and every cache
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One resolution for every Python from 3.11 and every platform, without the address of the registry that answered.
+COMPILE = $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX="$(PIP_INDEX_URL)") $(BIN)/uv pip compile --quiet --universal \
+	--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
+	--custom-compile-command "make lock" $(ARGS)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Windlass needs Python 3.11 or newer. Install it (Debian, Ubuntu: apt-get install python3 python3-venv)," >&2; \
+	  echo "or name one: make setup PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "This Python cannot make a virtual environment: its venv module is not installed." >&2; \
+	  echo "Debian, Ubuntu: apt-get install python3-venv. Then repeat the command." >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+
+# hatchling and editables come from the lock, and the build is not isolated: nothing is fetched that has no hash.
+$(VENV)/.setup: requirements/run.lock requirements/bootstrap.lock pyproject.toml | $(BIN)/python
+	$(INSTALL) --require-hashes -r requirements/bootstrap.lock -r requirements/run.lock
+	$(INSTALL) --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock $(VENV)/.setup
+	$(INSTALL) --require-hashes -r requirements/dev.lock
+	@touch $@

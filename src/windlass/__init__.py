@@ -1,0 +1,3 @@
+"""Windlass: a self-hosted control plane for infrastructure."""
+
+__version__ = "0.1.0"

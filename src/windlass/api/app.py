@@ -1,0 +1,345 @@
+"""HTTP and only HTTP: one function takes a request through route, caller, budget, scope and handler to bytes.
+
+Pure ASGI. Whatever happens, the answer is JSON with the three rate-limit headers and a request id.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
+from typing import Any
+
+from msgspec import Struct
+
+from windlass.api.body import MOST, Nothing, parsed, queried
+from windlass.api.dialect import based
+from windlass.api.limits import Budgets, Window
+from windlass.api.metrics import Metrics
+from windlass.api.pages import Page, Pages
+from windlass.api.router import Methods, Router, allowed
+from windlass.base.errors import Failure, Invalid, Missing, NotAllowed, TooLarge, TooMany
+from windlass.base.log import log
+from windlass.control.context import Call, Context, Dialect, Reply, encode
+from windlass.control.dispatch import Dispatch, Repeatable
+from windlass.control.identity import Gate, refused
+from windlass.control.resources import forbidden
+from windlass.core.access import Actor
+from windlass.core.registry import Operation
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+_JSON = (b"content-type", b"application/json")
+_SAFE: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_ORIGINS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
+_log = log("api")
+
+
+class Request(Struct):
+    """One request on its way: what is known of it so far."""
+
+    id: bytes
+    scope: Scope
+    method: str
+    path: str
+    dialect: Dialect
+    headers: dict[bytes, bytes]
+    window: Window | None = None
+    operation: str = "unknown"
+
+
+class Answer(Struct, frozen=True):
+    status: int
+    body: bytes
+    headers: tuple[Header, ...] = ()
+    kind: Header = _JSON
+
+
+class App:
+    def __init__(self, ctx: Context, gate: Gate, budgets: Budgets, pages: Pages, metrics: Metrics) -> None:
+        self._ctx = ctx
+        self._gate = gate
+        self._budgets = budgets
+        self._pages = pages
+        self._metrics = metrics
+        self._router = Router(ctx.registry.operations)
+        self._dispatch = Dispatch(ctx)
+        self._origins = frozenset(origin.encode() for origin in ctx.settings.cors_origins)
+        self._access_log = ctx.settings.access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        if scope["type"] != "http":
+            return
+        began = time.perf_counter()
+        request = _request(scope)
+        answer = await self._answered(request, receive)
+        await self._send(request, answer, send)
+        seconds = time.perf_counter() - began
+        self._metrics.count(request.operation, answer.status, seconds)
+        if self._access_log or answer.status >= 500:
+            self._log_request(request, answer, seconds)
+
+    async def _answered(self, request: Request, receive: Receive) -> Answer:
+        try:
+            return await self._answer(request, receive)
+        except Failure as failure:
+            return _failed(failure.status, failure.message, failure.headers)
+        except Exception:  # noqa: BLE001
+            # The last resort of every request: nothing that goes wrong inside is told outside.
+            _log.exception(
+                "a request failed", extra={"request_id": request.id.decode(), "path": request.path}
+            )
+            return _failed(500, "Something went wrong here; the log has the request id of this answer")
+
+    async def _answer(self, request: Request, receive: Receive) -> Answer:
+        page = self._pages.find(request.path)
+        found = None if page else self._router.find(request.path)
+        methods: Methods = {"GET": page} if page else found[0] if found else {}  # type: ignore[dict-item]
+        operation = methods.get("GET" if request.method == "HEAD" else request.method)
+        if operation and not page:
+            request.operation = operation.id
+        actor = await self._identified(request, exempt=page is not None or request.method == "OPTIONS")
+        if request.method == "OPTIONS" and methods:
+            return self._preflight(request, methods)
+        if page and operation:
+            request.operation = page.name
+            return await self._page(page)
+        if not methods:
+            raise Missing("There is nothing at this path; /openapi.json lists what there is")
+        if operation is None:
+            raise NotAllowed(
+                f"{request.method} cannot be done here; what can is in the header Allow",
+                {"allow": allowed(methods)},
+            )
+        if isinstance(actor, Failure):
+            raise actor
+        assert found is not None
+        return await self._served(request, operation, found[1], actor, receive)
+
+    async def _identified(self, request: Request, exempt: bool) -> Actor | Failure:
+        """The caller, within budget; or why nobody in particular is calling."""
+        header = request.headers.get(b"authorization")
+        if header is not None and not exempt:
+            try:
+                actor = self._gate.known(header, self._ctx.clock.now()) or await self._gate.admit(header)
+            except Failure as failure:
+                self._spend_as_stranger(request, spend=True)
+                return failure
+            await self._spend(request, actor)
+            return actor
+        self._spend_as_stranger(request, spend=not exempt)
+        return refused("Send `Authorization: Token <API token>`")
+
+    async def _spend(self, request: Request, actor: Actor) -> None:
+        window = self._budgets.quickly(actor.subject, actor.limit, self._ctx.clock.now())
+        if window is not None:
+            request.window = window
+            return
+        request.window, served = await self._budgets.take(actor.subject, actor.limit)
+        if not served:
+            raise self._too_many(request.window)
+
+    def _spend_as_stranger(self, request: Request, spend: bool) -> None:
+        request.window, served = self._budgets.stranger(_address(request.scope), spend)
+        if not served:
+            raise self._too_many(request.window)
+
+    def _too_many(self, window: Window) -> TooMany:
+        seconds = window.retry_after(self._ctx.clock.now())
+        return TooMany(
+            f"All {window.limit} requests of this hour are used: go on in {seconds} seconds",
+            {"retry-after": str(seconds)},
+        )
+
+    async def _served(
+        self, request: Request, operation: Operation, ids: tuple[str, ...], actor: Actor, receive: Receive
+    ) -> Answer:
+        query, asked = (
+            queried(request.scope["query_string"], operation.query) if operation.query else (None, False)
+        )
+        call = Call(
+            operation=operation,
+            actor=actor,
+            ids=ids,
+            dialect=request.dialect,
+            query=query,
+            paging_asked=asked,
+            if_match=_text(request.headers.get(b"if-match")),
+            origin=_origin(request.headers),
+            request_id=request.id.decode(),
+            body=await self._body(request, operation, receive),
+        )
+        if not any(scope.allows(operation.need) for scope in actor.grants.values()):
+            raise forbidden(call)
+        if operation.writes:
+            return await self._written(request, call)
+        reply = await self._dispatch.read(call)
+        return _replied(operation, reply)
+
+    async def _body(self, request: Request, operation: Operation, receive: Receive) -> Any:
+        """The parsed body; the raw one stays with the request, to tell twins from others."""
+        if request.method in {"GET", "HEAD"}:
+            return None
+        raw = await _received(request.headers, receive)
+        request.scope["windlass.body"] = raw
+        if operation.body is None and operation.method == "DELETE":
+            return None
+        return parsed(raw, request.headers.get(b"content-type"), operation.body or Nothing)
+
+    async def _written(self, request: Request, call: Call) -> Answer:
+        repeatable = _repeatable(request) if request.method == "POST" else None
+        reply, replayed = await self._dispatch.write(call, repeatable)
+        answer = _replied(call.operation, reply)
+        if not replayed:
+            return answer
+        return Answer(answer.status, answer.body, (*answer.headers, (b"idempotency-replayed", b"true")))
+
+    async def _page(self, page: Page) -> Answer:
+        status, body, kind, headers = await page.render()
+        return Answer(status, body, headers, (b"content-type", kind))
+
+    def _preflight(self, request: Request, methods: Methods) -> Answer:
+        allow = allowed(methods).encode()
+        headers: tuple[Header, ...] = ((b"allow", allow),)
+        if request.headers.get(b"origin") in self._origins:
+            headers += (
+                (b"access-control-allow-methods", allow),
+                (
+                    b"access-control-allow-headers",
+                    b"authorization, content-type, idempotency-key, if-match, x-request-id",
+                ),
+                (b"access-control-max-age", b"600"),
+            )
+        return Answer(204, b"", headers)
+
+    async def _send(self, request: Request, answer: Answer, send: Send) -> None:
+        window = request.window or self._budgets.stranger(_address(request.scope), spend=False)[0]
+        headers = [
+            (b"x-ratelimit-limit", window.limit_text),
+            (b"x-ratelimit-remaining", b"%d" % window.remaining),
+            (b"x-ratelimit-reset", window.reset_text),
+            (b"x-request-id", request.id),
+            *_SAFE,
+            *answer.headers,
+        ]
+        if answer.status != 204:
+            headers += (answer.kind, (b"content-length", b"%d" % len(answer.body)))
+        if self._origins:
+            headers += self._cross_origin(request)
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        body = b"" if request.method == "HEAD" else answer.body
+        await send({"type": "http.response.body", "body": body})
+
+    def _cross_origin(self, request: Request) -> tuple[Header, ...]:
+        origin = request.headers.get(b"origin")
+        if origin not in self._origins or origin is None:
+            return ((b"vary", b"origin"),)
+        exposed = (
+            b"etag, x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, retry-after"
+        )
+        return (
+            (b"vary", b"origin"),
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", exposed),
+        )
+
+    def _log_request(self, request: Request, answer: Answer, seconds: float) -> None:
+        _log.info(
+            f"{request.method} {request.path} {answer.status}",
+            extra={
+                "request_id": request.id.decode(),
+                "operation": request.operation,
+                "status": answer.status,
+                "ms": round(seconds * 1000, 1),
+            },
+        )
+
+
+def _request(scope: Scope) -> Request:
+    path, dialect = based(scope["path"])
+    headers = dict(scope["headers"])
+    return Request(_request_id(headers), scope, scope["method"], path, dialect, headers)
+
+
+def _request_id(headers: dict[bytes, bytes]) -> bytes:
+    """The caller's own, if it is harmless to repeat and to log."""
+    given = headers.get(b"x-request-id")
+    if given and len(given) <= 64 and given.replace(b"-", b"").replace(b"_", b"").isalnum():
+        return given
+    return os.urandom(12).hex().encode()
+
+
+def _failed(status: int, message: str, headers: dict[str, str] | None = None) -> Answer:
+    body = {"status": status, "error": HTTPStatus(status).phrase, "message": message, "detail": message}
+    listed = tuple((name.encode(), value.encode()) for name, value in (headers or {}).items())
+    return Answer(status, encode(body), listed)
+
+
+def failure_response(status: int, message: str, headers: list[Header]) -> bytes:
+    """A whole HTTP/1.1 answer, for what is refused before it is a request."""
+    answer = _failed(status, message)
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()]
+    sent = [
+        *headers,
+        *_SAFE,
+        answer.kind,
+        (b"content-length", b"%d" % len(answer.body)),
+        (b"connection", b"close"),
+    ]
+    return b"\r\n".join([*lines, *(name + b": " + value for name, value in sent), b"", answer.body])
+
+
+def _replied(operation: Operation, reply: Reply) -> Answer:
+    headers = ((b"etag", b'"' + reply.tag.encode() + b'"'),) if reply.tag else ()
+    return Answer(reply.status or operation.status, reply.body, headers)
+
+
+async def _received(headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    announced = headers.get(b"content-length")
+    if announced is not None and int(announced) > MOST:
+        raise _too_large()
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Invalid("The request ended before its body did")
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > MOST:
+            raise _too_large()
+    return body
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"The body is larger than {MOST} bytes", {"connection": "close"})
+
+
+def _repeatable(request: Request) -> Repeatable | None:
+    key = request.headers.get(b"idempotency-key")
+    if key is None:
+        return None
+    if not 1 <= len(key) <= 255 or not key.isascii():
+        raise Invalid("Idempotency-Key: must have 1 to 255 ASCII characters")
+    return Repeatable(key.decode(), request.scope["windlass.body"])
+
+
+def _address(scope: Scope) -> str:
+    """Where a caller without a token is counted: one address, or one IPv6 network of a home."""
+    client = scope.get("client")
+    host = str(client[0]) if client else "unknown"
+    return "address:" + (":".join(host.split(":")[:4]) if ":" in host else host)
+
+
+def _origin(headers: dict[bytes, bytes]) -> str:
+    agent = headers.get(b"user-agent", b"")[:64].decode("latin-1").lower()
+    return next((origin for word, origin in _ORIGINS.items() if agent.startswith(word)), "API")
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("latin-1")

@@ -1,0 +1,112 @@
+"""From bytes to what an operation wants, or a message that names the field and says what it should be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from windlass.base.errors import Invalid
+from windlass.core.resource import Spec
+
+MOST = 1024 * 1024
+
+
+class Nothing(Spec):
+    """The body of an operation that takes none."""
+
+
+def parsed(raw: bytes, content_type: bytes | None, wanted: type[Spec]) -> Spec:
+    """No body, `null` and `{}` are the same."""
+    if not raw or raw.isspace():
+        raw = b"{}"
+    elif content_type is not None:
+        _check_type(content_type)
+    if raw.strip() == b"null":
+        raw = b"{}"
+    try:
+        return msgspec.json.decode(raw, type=wanted)
+    except msgspec.ValidationError as error:
+        raise Invalid(explain(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"The body is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise Invalid("The body is nested too deeply") from error
+
+
+def queried(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
+    """The parameters that the operation knows, and whether any was given; others are ignored."""
+    known = {field.encode_name for field in msgspec.structs.fields(wanted)}
+    try:
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise Invalid("The query string is not valid") from error
+    given: dict[str, str] = {}
+    for name, value in pairs:
+        if name in given:
+            raise Invalid(f"{name}: was given more than once")
+        if name in known:
+            given[name] = _plain_number(name, value)
+    try:
+        return msgspec.convert(given, wanted, strict=False), bool(given)
+    except msgspec.ValidationError as error:
+        raise Invalid(explain(error)) from error
+
+
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+def _plain_number(name: str, value: str) -> str:
+    """All parameters so far are integers; msgspec alone would also take `1_0` or ` 1`."""
+    if not _INTEGER.fullmatch(value):
+        raise Invalid(f"{name}: must be an integer")
+    return value
+
+
+def _check_type(content_type: bytes) -> None:
+    kind, *options = content_type.decode("latin-1").lower().replace(" ", "").split(";")
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise Invalid("Content-Type: must be application/json")
+    for option in options:
+        name, _, value = option.partition("=")
+        if name == "charset" and value.strip('"') not in {"utf-8", "utf8", "us-ascii"}:
+            raise Invalid("Content-Type: the charset must be utf-8")
+
+
+_AT = re.compile(r" - at `(\$.*)`$")
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"^Object missing required field `(.+)`$"), "is required"),
+    (re.compile(r"^Object contains unknown field `(.+)`$"), "is not a field here"),
+    (re.compile(r"^Expected `(.+)`, got `(.+)`$"), "must be {0}, not {1}"),
+    (re.compile(r"^Expected `str` of length >= 1$"), "must not be empty"),
+    (re.compile(r"^Expected `(\w+)` of length ([<>]=) (\d+)$"), "must have a length {1} {2}"),
+    (re.compile(r"^Expected `(\w+)` ([<>]=?) (-?\d+)$"), "must be {1} {2}"),
+    (re.compile(r"^Expected `str` matching regex (.+)$"), "does not have the right form; it must match {0}"),
+    (re.compile(r"^Invalid enum value (.+)$"), "cannot be {0}"),
+    (re.compile(r"^(.+)$"), "{0}"),
+)
+_KINDS: Mapping[str, str] = {
+    "int": "an integer", "str": "a string", "bool": "true or false", "array": "a list", "object": "an object",
+    "float": "a number with a fraction", "null": "null",
+}  # fmt: skip
+
+
+def explain(error: Exception) -> str:
+    """`$.ports[0].internal_port` and msgspec's words, as a sentence that starts with the field."""
+    text = str(error)
+    at = _AT.search(text)
+    path = at[1].removeprefix("$").lstrip(".") if at else ""
+    text = text[: at.start()] if at else text
+    for pattern, form in _RULES:
+        match = pattern.match(text)
+        if match is None:
+            continue
+        if "field `" in text:
+            path = f"{path}.{match[1]}" if path else match[1]
+        words = [
+            " or ".join(_KINDS.get(word, word) for word in group.split(" | ")) for group in match.groups()
+        ]
+        return f"{path or 'The body'}: {form.format(*words)}".replace("\\\\Z", "$").replace("\\Z", "$")
+    return f"{path}: {text}"

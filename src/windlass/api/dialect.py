@@ -1,0 +1,19 @@
+"""Two vocabularies, one model: which words a base path speaks."""
+
+from __future__ import annotations
+
+from windlass.control.context import Dialect
+from windlass.core import events, states
+
+PLAIN = Dialect(name="plain", state=states.plain, event=events.plain, everything=False, deployment_first=True)
+FULL = Dialect(name="full", state=str, event=events.full, everything=True, deployment_first=False)
+
+BASES = (("/api/v1", PLAIN), ("/compat", FULL))
+
+
+def based(path: str) -> tuple[str, Dialect]:
+    """The path below its base, and the base's words."""
+    for base, dialect in BASES:
+        if path.startswith(base) and path[len(base) : len(base) + 1] in {"", "/"}:
+            return path[len(base) :] or "/", dialect
+    return path, PLAIN

@@ -1,0 +1,129 @@
+"""How many requests a caller has left in this hour.
+
+Counting costs nothing: a caller's requests are taken from a small grant in memory, and grants are
+booked in the database before they are used. So no restart gives a budget back, several replicas
+share one, and what is booked too much at the end of the hour is less than one percent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from windlass.base.clock import HOUR, SECOND, Clock
+from windlass.store.store import Store, Tx
+
+# A grant is this part of the limit.
+_PARTS = 100
+# Callers without a token are counted in memory only, and only so many of them.
+_MOST_STRANGERS = 20_000
+_CROWD = "address:others"
+
+
+class Window:
+    """One caller's hour."""
+
+    __slots__ = ("asked_at", "left", "limit", "limit_text", "lock", "opened", "reset_text", "used")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.limit = self.opened = self.used = self.left = self.asked_at = 0
+        self.limit_text = self.reset_text = b"0"
+
+    def renew(self, limit: int, opened: int, used: int, grant: int) -> None:
+        self.limit, self.opened, self.used, self.left = limit, opened, used, grant
+        self.limit_text = b"%d" % limit
+        self.reset_text = b"%d" % -(-(opened + HOUR) // SECOND)
+
+    @property
+    def remaining(self) -> int:
+        """What is left of the hour, as far as is known here."""
+        return max(0, self.limit - self.used + self.left)
+
+    def is_open(self, now: int, limit: int) -> bool:
+        return now < self.opened + HOUR and limit == self.limit
+
+    def retry_after(self, now: int) -> int:
+        return max(1, -(-(self.opened + HOUR - now) // SECOND))
+
+
+class Budgets:
+    def __init__(self, store: Store, clock: Clock, limit: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._limit = limit
+        self._windows: dict[str, Window] = {}
+        self._strangers: dict[str, Window] = {}
+
+    def quickly(self, subject: str, limit: int | None, now: int) -> Window | None:
+        """Takes one request from the grant at hand; None if there is none."""
+        window = self._windows.get(subject)
+        if window is None or window.left == 0 or not window.is_open(now, limit or self._limit):
+            return None
+        window.left -= 1
+        return window
+
+    async def take(self, subject: str, limit: int | None) -> tuple[Window, bool]:
+        """Takes one request, booking a new grant if needed; whether there was one to take."""
+        limit = limit or self._limit
+        window = self._windows.setdefault(subject, Window())
+        async with window.lock:
+            now = self._clock.now()
+            if (window.left == 0 or not window.is_open(now, limit)) and not self._is_spent(
+                window, now, limit
+            ):
+                await self._book(window, subject, limit)
+            if window.left == 0:
+                return window, False
+            window.left -= 1
+            return window, True
+
+    def _is_spent(self, window: Window, now: int, limit: int) -> bool:
+        """Nothing was left a moment ago: do not ask again for every refused request."""
+        return window.is_open(now, limit) and window.left == 0 and now < window.asked_at + SECOND
+
+    async def _book(self, window: Window, subject: str, limit: int) -> None:
+        async def change(tx: Tx) -> tuple[int, int, int]:
+            opened, used = await tx.budget(subject) or (tx.now, 0)
+            if tx.now >= opened + HOUR:
+                opened, used = tx.now, 0
+            grant = max(0, min(max(1, limit // _PARTS), limit - used))
+            if grant:
+                await tx.set_budget(subject, opened, used + grant)
+            return opened, used + grant, grant
+
+        opened, used, grant = await self._store.write(change)
+        window.renew(limit, opened, used, grant)
+        if grant == 0:
+            window.asked_at = self._clock.now()
+
+    def stranger(self, address: str, spend: bool) -> tuple[Window, bool]:
+        """The window of a caller without a good token."""
+        now = self._clock.now()
+        if address not in self._strangers and len(self._strangers) >= _MOST_STRANGERS:
+            self._forget_strangers(now)
+            address = address if len(self._strangers) < _MOST_STRANGERS else _CROWD
+        window = self._strangers.setdefault(address, Window())
+        if not window.is_open(now, self._limit):
+            window.renew(self._limit, now, self._limit, self._limit)
+        if spend and window.left == 0:
+            return window, False
+        window.left -= spend
+        return window, True
+
+    def _forget_strangers(self, now: int) -> None:
+        gone = [
+            address for address, window in self._strangers.items() if not window.is_open(now, self._limit)
+        ]
+        for address in gone:
+            del self._strangers[address]
+
+    async def give_back(self) -> None:
+        """Returns what was booked and not used, before a stop."""
+        unused = [(subject, window) for subject, window in self._windows.items() if window.left]
+
+        async def change(tx: Tx) -> None:
+            for subject, window in unused:
+                await tx.give_back(subject, window.opened, window.left)
+
+        if unused:
+            await self._store.write(change)

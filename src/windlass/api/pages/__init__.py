@@ -1,0 +1,91 @@
+"""What is served beside the resources: the document, its page, health, metrics, the issuer's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from windlass.control.context import Context, encode
+
+if TYPE_CHECKING:
+    from windlass.base.issuer import Signer
+
+Rendered = tuple[int, bytes, bytes, tuple[tuple[bytes, bytes], ...]]
+"""Status, body, content type, further headers."""
+
+_JSON, _HTML, _TEXT = b"application/json", b"text/html; charset=utf-8", b"text/plain; charset=utf-8"
+# A page of ours runs its own inline script and style, and talks to nobody but this server.
+_OWN_PAGE = (
+    b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+    b"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class Page(Struct, frozen=True):
+    name: str
+    render: Callable[[], Awaitable[Rendered]]
+
+
+class Pages:
+    def __init__(
+        self,
+        ctx: Context,
+        document: Callable[[], bytes],
+        metrics: Callable[[], bytes],
+        ready: Callable[[], Awaitable[str]],
+        signer: Callable[[], Awaitable[Signer]],
+    ) -> None:
+        self._ctx = ctx
+        self._document = document
+        self._metrics = metrics
+        self._ready = ready
+        self._signer = signer
+        renders: Mapping[str, Callable[[], Awaitable[Rendered]]] = {
+            "/openapi.json": self._openapi,
+            "/docs": self._docs,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/metrics": self._metrics_text,
+            "/.well-known/openid-configuration": self._discovery,
+            "/.well-known/jwks.json": self._jwks,
+        }
+        self._pages = {path: Page(path.strip("/."), render) for path, render in renders.items()}
+
+    def find(self, path: str) -> Page | None:
+        return self._pages.get(path)
+
+    async def _openapi(self) -> Rendered:
+        return 200, self._document(), _JSON, ((b"access-control-allow-origin", b"*"),)
+
+    async def _docs(self) -> Rendered:
+        page = (resources.files(__package__) / "docs.html").read_bytes()
+        return (
+            200,
+            page,
+            _HTML,
+            ((b"content-security-policy", _OWN_PAGE), (b"referrer-policy", b"no-referrer")),
+        )
+
+    async def _healthz(self) -> Rendered:
+        """Alive: able to answer at all."""
+        return 200, encode({"status": "ok"}), _JSON, ()
+
+    async def _readyz(self) -> Rendered:
+        """Ready: the database answers, and no stop is under way."""
+        trouble = await self._ready()
+        if trouble:
+            body = {"status": 503, "error": "Service Unavailable", "message": trouble, "detail": trouble}
+            return 503, encode(body), _JSON, ((b"retry-after", b"1"),)
+        return 200, encode({"status": "ready"}), _JSON, ()
+
+    async def _metrics_text(self) -> Rendered:
+        return 200, self._metrics(), _TEXT, ()
+
+    async def _discovery(self) -> Rendered:
+        return 200, encode((await self._signer()).discovery()), _JSON, ()
+
+    async def _jwks(self) -> Rendered:
+        return 200, encode((await self._signer()).jwks()), _JSON, ()

@@ -1,0 +1,57 @@
+"""From a path to what can be done there: a small tree over path segments, made from the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from windlass.core.registry import Operation
+
+Methods = Mapping[str, Operation]
+
+
+class Node:
+    __slots__ = ("branches", "methods", "param")
+
+    def __init__(self) -> None:
+        self.branches: dict[str, Node] = {}
+        self.param: Node | None = None
+        self.methods: dict[str, Operation] = {}
+
+
+class Router:
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._root = Node()
+        for operation in operations:
+            self._node(operation.path).methods[operation.method] = operation
+
+    def _node(self, path: str) -> Node:
+        node = self._root
+        for piece in path.split("/")[1:]:
+            if piece.startswith("{"):
+                node.param = node.param or Node()
+                node = node.param
+            else:
+                node = node.branches.setdefault(piece, Node())
+        return node
+
+    def find(self, path: str) -> tuple[Methods, tuple[str, ...]] | None:
+        """The methods of a path with its ids, or None. A literal segment wins over an id."""
+        node = self._root
+        ids: tuple[str, ...] = ()
+        for piece in path.split("/")[1:]:
+            following = node.branches.get(piece)
+            if following is None:
+                if node.param is None or not piece:
+                    return None
+                ids = (*ids, piece)
+                following = node.param
+            node = following
+        return (node.methods, ids) if node.methods else None
+
+
+def allowed(methods: Iterable[str]) -> str:
+    """The complete `Allow` of a path."""
+    offered = set(methods) | {"OPTIONS"}
+    if "GET" in offered:
+        offered.add("HEAD")
+    return ", ".join(sorted(offered))

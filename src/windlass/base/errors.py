@@ -1,0 +1,66 @@
+"""The ways in which Windlass says no. Raised where the reason is known, rendered once, at the edge.
+
+A message names the thing and the way out. It never carries a trace, SQL, a path or a host name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+
+class Failure(Exception):
+    """Something a caller can be told."""
+
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.headers = dict(headers or {})
+
+
+class Invalid(Failure):
+    """The request is wrong, and says where: `git_repository.url: must be …`."""
+
+    status = 400
+
+
+class Unauthorized(Failure):
+    status = 401
+
+
+class Forbidden(Failure):
+    status = 403
+
+
+class Missing(Failure):
+    status = 404
+
+
+class NotAllowed(Failure):
+    status = 405
+
+
+class Conflict(Failure):
+    status = 409
+
+
+class Stale(Failure):
+    """The caller's `If-Match` names a version that is no longer the current one."""
+
+    status = 412
+
+
+class TooLarge(Failure):
+    status = 413
+
+
+class TooMany(Failure):
+    status = 429
+
+
+class Unavailable(Failure):
+    """Something that Windlass needs is away; the same call may succeed later."""
+
+    status = 503

@@ -1,0 +1,199 @@
+"""Every setting, once: name, default, meaning. Flags win over environment, environment over the TOML file.
+
+The only place that reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+PREFIX = "WINDLASS_"
+
+
+class BadSetting(Exception):
+    """Names the setting and says what it should be."""
+
+
+def _says(description: str, *, secret: bool = False, **limits: Any) -> Meta:
+    return Meta(description=description, extra={"secret": secret}, **limits)
+
+
+Words = tuple[str, ...]
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: Annotated[str, _says("Address to listen on")] = "127.0.0.1"
+    port: Annotated[int, _says("Port to listen on; 0 picks a free one", ge=0, le=65_535)] = 8080
+    data_dir: Annotated[str, _says("Where everything is kept")] = "./windlass-data"
+    public_url: Annotated[
+        str, _says("How clients reach this server, such as https://windlass.example.com")
+    ] = ""
+    database_url: Annotated[
+        str, _says("postgresql://… to use PostgreSQL; empty is SQLite in the data directory", secret=True)
+    ] = ""
+    admin_token: Annotated[
+        str,
+        _says(
+            "An Admin token of the first organization, 32 characters or more",
+            secret=True,
+            pattern=r"^(\S{32,})?\Z",
+        ),
+    ] = ""
+    key: Annotated[
+        str,
+        _says(
+            "Key that seals secrets, 64 hexadecimal digits; empty is the file `key` in the data directory",
+            secret=True,
+        ),
+    ] = ""
+    rate_limit: Annotated[int, _says("Requests per hour and token", ge=1)] = 1000
+    engine: Annotated[str, _says("Engine of the cluster `local`: auto, process, docker")] = "auto"
+    parallel_deployments: Annotated[int, _says("How many deployments run at once", ge=1, le=1000)] = 4
+    git_allow_local: Annotated[bool, _says("Allow file:// and loopback repositories")] = False
+    outbound_allow: Annotated[Words, _says("Networks that outgoing requests may reach although private")] = ()
+    cors_origins: Annotated[
+        Words, _says("Origins whose pages may call the API, such as https://console.example.com")
+    ] = ()
+    trusted_proxies: Annotated[Words, _says("Addresses whose X-Forwarded-For is believed")] = ()
+    session_ttl: Annotated[
+        int, _says("How long a session of the built-in issuer lasts, in seconds", ge=60)
+    ] = 3600
+    oidc_issuer: Annotated[str, _says("OpenID Connect issuer whose JWTs are accepted")] = ""
+    oidc_audience: Annotated[Words, _says("Audiences that such a JWT may be for")] = ("windlass",)
+    oidc_algorithms: Annotated[Words, _says("Signature algorithms accepted from it")] = (
+        "RS256",
+        "ES256",
+        "EdDSA",
+    )
+    oidc_join: Annotated[
+        str,
+        _says(
+            "Role in the first organization for everybody it vouches for; empty: only who is invited",
+            pattern=r"^(Read|Deploy|Write|Admin)?\Z",
+        ),
+    ] = ""
+    log_level: Annotated[
+        str, _says("debug, info, warning or error", pattern=r"^(debug|info|warning|error)\Z")
+    ] = "info"
+    log_format: Annotated[
+        str, _says("json, text, or auto: text on a terminal", pattern=r"^(json|text|auto)\Z")
+    ] = "auto"
+    access_log: Annotated[bool, _says("Log every request, not only failures")] = False
+    log_retention_bytes: Annotated[int, _says("Log bytes kept for each service", ge=65_536)] = (
+        64 * 1024 * 1024
+    )
+
+
+class Described(Struct, frozen=True):
+    """A setting, as `windlass config` shows it."""
+
+    name: str
+    variable: str
+    value: Any
+    default: Any
+    source: str
+    meaning: str
+
+
+def load(
+    flags: Mapping[str, Any], environment: Mapping[str, str] | None = None, file: Path | None = None
+) -> tuple[Settings, Mapping[str, str]]:
+    """The settings, and where each that was given came from."""
+    environment = os.environ if environment is None else environment
+    file = file or _named_file(environment)
+    layers = [
+        ("file", _read(file) if file else {}),
+        ("environment", _from_environment(environment)),
+        ("flag", {name: value for name, value in flags.items() if value is not None}),
+    ]
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for source, layer in layers:
+        values |= layer
+        sources |= dict.fromkeys(layer, source)
+    return _checked(values, sources), sources
+
+
+def describe(settings: Settings, sources: Mapping[str, str]) -> list[Described]:
+    """Every setting; what is secret is only said to be set."""
+    return [
+        Described(
+            name=field.name,
+            variable=PREFIX + field.name.upper(),
+            value=_redacted(field.type, getattr(settings, field.name)),
+            default=field.default,
+            source=sources.get(field.name, "default"),
+            meaning=_meta(field.type).extra_json_schema["description"],  # type: ignore[index]
+        )
+        for field in msgspec.structs.fields(Settings)
+    ]
+
+
+def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `$")
+        name = path.strip("`.").split("[")[0]
+        if not name:
+            raise BadSetting(
+                f"{message} (a setting of that name is not known; see `windlass config`)"
+            ) from error
+        where = {"environment": PREFIX + name.upper(), "flag": "--" + name.replace("_", "-")}
+        raise BadSetting(
+            f"{where.get(sources.get(name, ''), name)}: {message}; it is: {_meaning(name)}"
+        ) from error
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Settings):
+        text = environment.get(PREFIX + field.name.upper())
+        if text is not None:
+            found[field.name] = _parsed(field.default, text)
+    return found
+
+
+def _parsed(default: Any, text: str) -> Any:
+    if isinstance(default, tuple):
+        return tuple(word for word in text.replace(",", " ").split())
+    if isinstance(default, bool):
+        return {"yes": "true", "on": "true", "no": "false", "off": "false", "": "false"}.get(
+            text.lower(), text
+        )
+    return text.strip()
+
+
+def _named_file(environment: Mapping[str, str]) -> Path | None:
+    named = environment.get(PREFIX + "CONFIG")
+    return Path(named) if named else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise BadSetting(f"{file} cannot be read as TOML: {error}") from error
+
+
+def _meta(annotation: Any) -> msgspec.inspect.Metadata:
+    info = msgspec.inspect.type_info(annotation)
+    assert isinstance(info, msgspec.inspect.Metadata)
+    return info
+
+
+def _meaning(name: str) -> str:
+    field = next(field for field in msgspec.structs.fields(Settings) if field.name == name)
+    return str((_meta(field.type).extra_json_schema or {})["description"])
+
+
+def _redacted(annotation: Any, value: Any) -> Any:
+    secret = bool((_meta(annotation).extra or {}).get("secret"))
+    return ("(set)" if value else "(not set)") if secret else value

@@ -1,0 +1,137 @@
+"""Organizations, their first cluster, and the roles that can be given in them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from windlass.base import ids
+from windlass.base.errors import Conflict
+from windlass.control.context import Call, Context, Reply, encode, reads, writes
+from windlass.control.resources import (
+    Behaviour,
+    Draft,
+    behaves,
+    born,
+    check_tag,
+    paged,
+    record,
+    target,
+    with_fields,
+)
+from windlass.control.tokens import issue
+from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope
+from windlass.core.document import Document
+from windlass.core.events import Event
+from windlass.families.cluster import Cluster, cluster
+from windlass.families.environment import environment
+from windlass.families.organization import Organization, organization
+from windlass.store.store import Row, Tx
+
+NOBODY = ""
+"""Parent of the organizations."""
+
+SYSTEM = Actor(id="00000000-0000-4000-8000-000000000000", name="windlass", subject="windlass", grants={})
+
+
+@reads("organization.list")
+async def list_organizations(ctx: Context, call: Call) -> Reply:
+    """The caller's organization as an object, with all that the caller may see as its `results`."""
+    rows = [row for org in call.actor.grants if (row := await ctx.store.reads.find("organization", org))]
+    listed = paged(call, [row.body for row in sorted(rows, key=lambda row: row.pos)])
+    home = next((row for row in rows if row.id == call.actor.home), None)
+    return Reply(home.body[:-1] + b"," + listed.body[1:] if home else listed.body)
+
+
+@writes("organization.create")
+async def create_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
+    if call.actor.within is not None:
+        raise Conflict("This token is limited to parts of an organization: it cannot create another")
+    reply, token = await found(ctx, tx, call.body, call.actor, call)
+    return Reply(with_fields(reply.body, {"admin_token": token}), reply.tag)
+
+
+async def found(
+    ctx: Context,
+    tx: Tx,
+    spec: Organization,
+    actor: Actor,
+    call: Call | None = None,
+    *,
+    with_token: bool = True,
+) -> tuple[Reply, str | None]:
+    """A new organization with a cluster and an Admin token: without the token nobody could enter."""
+    org = ids.new_id()
+    reply = await born(ctx, tx, organization, spec, org, None, actor, call)
+    above = await tx.find("organization", org)
+    assert above is not None
+    await born(ctx, tx, cluster, Cluster(name="local"), org, above, actor, call)
+    token = await issue(ctx, tx, above, "admin", Scope.ADMIN, actor) if with_token else None
+    return reply, token
+
+
+@writes("organization.delete")
+async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    check_tag(call, row)
+    if len(await tx.of_parent(NOBODY, "organization")) == 1:
+        raise Conflict("This is the only organization of this installation: it cannot be deleted")
+    await tx.remove(row)
+    record(tx, Event.DELETED, row, call.actor, call, before=row.body)
+    return Reply()
+
+
+@reads("organization.availableRole")
+async def available_roles(ctx: Context, call: Call) -> Reply:
+    await target(ctx.store.reads, call)
+    roles = [{"id": id, "name": scope.word, "description": MEANINGS[scope]} for scope, id in ROLE_IDS.items()]
+    return paged(call, [encode(role) for role in roles])
+
+
+@behaves(organization)
+class Organizations(Behaviour):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        draft.give(organization_plan={"plan": draft.spec.plan, "audit_logs_retention_in_days": 365})
+
+
+@behaves(cluster)
+class Clusters(Behaviour):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        first = await tx.first(draft.org, cluster.name) is None
+        draft.give(is_default=first)
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+        """Environments show the name of their cluster."""
+        for env in await tx.linked(row.id, "cluster_id"):
+            document = msgspec.json.decode(env.body)
+            document["cluster_name"] = after["name"]
+            document["cloud_provider"] = {"provider": after["cloud_provider"], "cluster": row.id}
+            await tx.rewrite(env.id, encode(document))
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        using = await tx.linked(row.id, "cluster_id")
+        if using:
+            raise Conflict(f"{len(using)} environments run on this cluster: delete them first")
+        if len(await tx.of_parent(row.parent, cluster.name)) == 1:
+            raise Conflict("This is the only cluster of the organization: add another before deleting it")
+
+
+@behaves(environment)
+class Environments(Behaviour):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        chosen = draft.spec.cluster_id
+        row = await (tx.find(cluster.name, chosen) if chosen else tx.first(draft.org, cluster.name))
+        if row is None:
+            raise Conflict("cluster_id: the organization has no cluster yet; create one first")
+        document = msgspec.json.decode(row.body)
+        draft.links = {"cluster_id": row.id}
+        draft.give(
+            cluster_id=row.id,
+            cluster=row.id,
+            cluster_name=document["name"],
+            cloud_provider={"provider": document["cloud_provider"], "cluster": row.id},
+        )
+
+    async def updating(
+        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: object, extras: Document
+    ) -> None:
+        extras |= {"cluster": before["cluster_id"]}

@@ -1,0 +1,385 @@
+"""Create, list, read, update and delete: the same for every family.
+
+What a family does beyond that is in its `Behaviour`, found by the family's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base import ids
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict, Forbidden, Invalid, Missing, Stale
+from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
+from windlass.core.access import Actor
+from windlass.core.document import Document, changes_of, hidden_of, merged, view_of
+from windlass.core.events import Event
+from windlass.core.resource import Family, Spec
+from windlass.store.store import Reads, Row, Taken, Tx
+
+T = TypeVar("T", bound="type[Behaviour]")
+
+
+class Draft(Struct):
+    """A resource on its way into the store."""
+
+    family: Family
+    id: str
+    org: str
+    parent: Row | None
+    spec: Any
+    actor: Actor
+    extras: Document
+    """What the server adds to the answer."""
+    answer: Document
+    """What only the answer to the creation carries."""
+    links: dict[str, str]
+    """Whom it refers to, by field."""
+
+    def give(self, **fields: Any) -> None:
+        self.extras |= fields
+
+
+class Behaviour:
+    """What a family does beyond being stored. Every step is in the transaction of the change."""
+
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        """Before: look up, complete, refuse."""
+
+    async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        """After: what goes with it."""
+
+    async def updating(
+        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
+    ) -> None:
+        """Before: complete or refuse; `extras` are laid over the new document."""
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+        """After: what depends on it."""
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        """Before: refuse, or let go of what it holds."""
+
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+BEHAVIOURS: dict[str, Behaviour] = {}
+_PLAIN = Behaviour()
+
+
+def behaves(*families: Family) -> Callable[[T], T]:
+    def register(behaviour: T) -> T:
+        BEHAVIOURS.update({family.name: behaviour() for family in families})
+        return behaviour
+
+    return register
+
+
+async def seen(source: Reads, call: Call, family: Family, id: str) -> Row:
+    """The resource, for this caller; what belongs to somebody else is as if it did not exist."""
+    row = await source.find(family.name, id)
+    if row is None or row.org not in call.actor.grants:
+        raise absent(family)
+    await admit(source, call, row, family)
+    return row
+
+
+async def admit(source: Reads, call: Call, row: Row, family: Family) -> None:
+    actor = call.actor
+    if actor.within is not None and row.id != row.org:
+        above = await source.above(row.id)
+        if not any(one.id in actor.within for one in above):
+            raise absent(family)
+    if not actor.grants[row.org].allows(call.operation.need):
+        raise forbidden(call)
+
+
+async def target(source: Reads, call: Call) -> Row:
+    """The resource that the path names, below the parent that the path names."""
+    operation = call.operation
+    family = operation.family
+    assert family is not None
+    row = await seen(source, call, family, call.ids[-1])
+    if family.nested:
+        assert operation.parent is not None
+        if row.parent != call.ids[0] or await source.find(operation.parent.name, row.parent) is None:
+            raise absent(family)
+    return row
+
+
+async def place(source: Reads, call: Call) -> Row | None:
+    """Where a collection is: the resource above it."""
+    parent = call.operation.parent
+    return await seen(source, call, parent, call.ids[0]) if parent else None
+
+
+def absent(family: Family) -> Missing:
+    return Missing(f"No {family.name} with this id was found")
+
+
+def forbidden(call: Call) -> Forbidden:
+    need = call.operation.need.word
+    return Forbidden(
+        f"This needs a token with the scope {need} or Admin" if need != "Admin" else "This needs Admin"
+    )
+
+
+@reads("*.read")
+async def read(ctx: Context, call: Call) -> Reply:
+    row = await target(ctx.store.reads, call)
+    return Reply(spoken(call, row.body), row.tag)
+
+
+@reads("*.list")
+async def listing(ctx: Context, call: Call) -> Reply:
+    parent = await place(ctx.store.reads, call)
+    assert parent is not None
+    family = call.operation.family
+    assert family is not None
+    if call.actor.within is not None:
+        return paged(call, await _allowed(ctx.store.reads, call, parent, family))
+    page, size = paging(call)
+    bodies, total = await ctx.store.reads.page(parent.id, family.name, (page - 1) * size, size)
+    return Reply(results([spoken(call, body) for body in bodies], page, size, total))
+
+
+def paging(call: Call) -> tuple[int, int]:
+    if call.dialect.everything and not call.paging_asked:
+        return 1, 2**31
+    return call.query.page, call.query.page_size
+
+
+def paged(call: Call, bodies: list[bytes]) -> Reply:
+    """A slice of a list that is short enough to be at hand."""
+    page, size = paging(call)
+    shown = bodies[(page - 1) * size : page * size]
+    return Reply(results([spoken(call, body) for body in shown], page, size, len(bodies)))
+
+
+async def _allowed(source: Reads, call: Call, parent: Row, family: Family) -> list[bytes]:
+    """Children of `parent` that a limited caller may see: all below what it was given, or those named."""
+    within = call.actor.within or frozenset()
+    if any(one.id in within for one in await source.above(parent.id)):
+        return [row.body for row in await source.of_parent(parent.id, family.name)]
+    found = [await source.find(family.name, id) for id in within]
+    rows = [row for row in found if row and row.parent == parent.id]
+    return [row.body for row in sorted(rows, key=lambda row: row.pos)]
+
+
+@writes("*.create")
+async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
+    parent = await place(tx, call)
+    family = call.operation.family
+    assert family is not None
+    assert parent is not None
+    if call.actor.within is not None and parent.id == parent.org:
+        raise Forbidden(
+            "This token is limited to some projects, environments or services: it cannot create here"
+        )
+    return await born(ctx, tx, family, call.body, parent.org, parent, call.actor, call)
+
+
+async def born(
+    ctx: Context,
+    tx: Tx,
+    family: Family,
+    spec: Spec,
+    org: str,
+    parent: Row | None,
+    actor: Actor,
+    call: Call | None = None,
+    extras: Mapping[str, Any] = NOTHING,
+    links: Mapping[str, str] = NOTHING,
+) -> Reply:
+    """Creates a resource, whoever asks."""
+    family.settle(spec)
+    named = await check_references(tx, family, spec, org)
+    id = ids.new_id() if parent else org
+    draft = Draft(family, id, org, parent, spec, actor, dict(extras), {}, {**named, **links})
+    behaviour = BEHAVIOURS.get(family.name, _PLAIN)
+    await behaviour.creating(ctx, tx, draft)
+    row = await _stored(ctx, tx, draft)
+    for field, other in draft.links.items():
+        await tx.link(row.id, field, other)
+    await behaviour.created(ctx, tx, draft)
+    await count(tx, family, parent, +1)
+    record(tx, Event.CREATED, row, actor, call, after=row.body)
+    answer = with_fields(row.body, draft.answer) if draft.answer else row.body
+    return Reply(spoken(call, answer) if call else answer, row.tag)
+
+
+async def _stored(ctx: Context, tx: Tx, draft: Draft) -> Row:
+    family, parent_id = draft.family, draft.parent.id if draft.parent else ""
+    place, created = await tx.place(parent_id, family.name)
+    moment = stamp(created)
+    owners = {name: {"id": draft.org if name == "organization" else parent_id} for name in family.owners}
+    base = {"id": draft.id, "created_at": moment, "updated_at": moment}
+    view = view_of(family, draft.spec, {**owners, **draft.extras, **base})
+    tag = ids.new_tag()
+    name = family.key_of(msgspec.structs.asdict(view))
+    sealed = seal_hidden(ctx, draft.org, draft.id, tag, hidden_of(family, draft.spec))
+    row = Row(draft.id, family.name, draft.org, parent_id, place, name, created, tag, encode(view), sealed)
+    try:
+        await tx.add(row)
+    except Taken as error:
+        raise taken(family, draft.spec) from error
+    return row
+
+
+@writes("*.update")
+async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    check_tag(call, row)
+    return await changed(ctx, tx, call, row, changes_of(call.body))
+
+
+async def changed(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, Any]) -> Reply:
+    """Lays changes over a resource; what they do not name stays as it is."""
+    family = ctx.registry[row.family]
+    before: Document = msgspec.json.decode(row.body)
+    check_fixed(family, before, changes)
+    hidden = open_hidden(ctx, row)
+    spec = merged(family, before, hidden, changes)
+    family.settle(spec)
+    links = await check_references(tx, family, spec, row.org, only=changes)
+    extras: Document = {}
+    behaviour = BEHAVIOURS.get(family.name, _PLAIN)
+    await behaviour.updating(ctx, tx, row, before, spec, extras)
+    view = view_of(family, spec, {**_server_side(family, before), **extras})
+    new_hidden = hidden_of(family, spec)
+    after: Document = msgspec.to_builtins(view)
+    if after == before and new_hidden == hidden:
+        return Reply(spoken(call, row.body), row.tag)
+    after["updated_at"] = view.updated_at = stamp(max(tx.now, row.created))  # type: ignore[attr-defined]
+    tag = ids.new_tag()
+    sealed = seal_hidden(ctx, row.org, row.id, tag, new_hidden)
+    new = msgspec.structs.replace(row, name=family.key_of(after), tag=tag, body=encode(view), sealed=sealed)
+    try:
+        await tx.change(new)
+    except Taken as error:
+        raise taken(family, spec) from error
+    for field, other in links.items():
+        await tx.link(row.id, field, other)
+    await behaviour.updated(ctx, tx, new, before, after)
+    record(tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
+    return Reply(spoken(call, new.body), tag)
+
+
+@writes("*.delete")
+async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    check_tag(call, row)
+    await removed(ctx, tx, call, row)
+    return Reply()
+
+
+async def removed(ctx: Context, tx: Tx, call: Call, row: Row) -> None:
+    family = ctx.registry[row.family]
+    await BEHAVIOURS.get(family.name, _PLAIN).deleting(ctx, tx, row)
+    await tx.remove(row)
+    await count(tx, family, await tx.get(row.parent), -1)
+    record(tx, Event.DELETED, row, call.actor, call, before=row.body)
+
+
+def _server_side(family: Family, document: Document) -> Document:
+    """The part of a document that no client sends."""
+    sent = {fact.name for fact in family.facts} - family.hidden
+    return {name: value for name, value in document.items() if name not in sent}
+
+
+async def count(tx: Tx, family: Family, parent: Row | None, step: int) -> None:
+    if family.counted_as is None or parent is None:
+        return
+    document = msgspec.json.decode(parent.body)
+    document[family.counted_as] += step
+    await tx.rewrite(parent.id, encode(document))
+
+
+async def check_references(
+    tx: Tx, family: Family, spec: Any, org: str, only: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """What the spec refers to, by field; an id that leads nowhere is refused."""
+    found: dict[str, str] = {}
+    for field, other in family.references.items():
+        value = getattr(spec, field)
+        if not isinstance(value, str) or (only is not None and field not in only):
+            continue
+        row = await tx.find(other, value)
+        if row is None or row.org != org:
+            raise Invalid(f"{field}: no {other} of this organization has this id")
+        found[field] = value
+    return found
+
+
+def check_fixed(family: Family, stored: Document, changes: Mapping[str, Any]) -> None:
+    for field in sorted(family.fixed & changes.keys()):
+        if changes[field] is not None and changes[field] != stored.get(field):
+            raise Invalid(f"{field}: cannot be changed after creation")
+
+
+def check_tag(call: Call, row: Row) -> None:
+    """`If-Match` compares strongly: a weak tag never matches."""
+    if call.if_match is None or call.if_match.strip() == "*":
+        return
+    if f'"{row.tag}"' not in [tag.strip() for tag in call.if_match.split(",")]:
+        raise Stale("It was changed since: read it again, and send its current ETag as If-Match")
+
+
+def taken(family: Family, spec: Any) -> Conflict:
+    field = family.names
+    value = getattr(spec, field) if field else ""
+    return Conflict(f"{field}: there is already a {family.name} with the {field} {value} here")
+
+
+def seal_hidden(ctx: Context, org: str, id: str, tag: str, hidden: Mapping[str, str]) -> bytes | None:
+    return ctx.seal.close(encode(hidden), org, id, "hidden", tag) if hidden else None
+
+
+def open_hidden(ctx: Context, row: Row) -> dict[str, str]:
+    if row.sealed is None:
+        return {}
+    return msgspec.json.decode(
+        ctx.seal.open(row.sealed, row.org, row.id, "hidden", row.tag), type=dict[str, str]
+    )
+
+
+def with_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:
+    """A JSON object with more fields at its end."""
+    return body[:-1] + b"," + encode(fields)[1:]
+
+
+def spoken(call: Call, body: bytes) -> bytes:
+    """The document in the reader's words. Documents are kept in the contract's."""
+    family = call.operation.family
+    if family is None or family.event_words is None or call.dialect.name == "plain":
+        return body
+    document = msgspec.json.decode(body)
+    document[family.event_words] = [call.dialect.event(word) for word in document[family.event_words]]
+    return encode(document)
+
+
+def record(
+    tx: Tx,
+    kind: Event,
+    row: Row,
+    actor: Actor,
+    call: Call | None,
+    *,
+    before: bytes = b"null",
+    after: bytes = b"null",
+) -> None:
+    """One event: who did what to what, and what it was before and after."""
+    body = {
+        "family": row.family,
+        "parent": row.parent,
+        "actor": {"id": actor.id, "name": actor.name},
+        "origin": call.origin if call else "WINDLASS",
+        "request_id": call.request_id if call else "",
+        "before": msgspec.Raw(before),
+        "after": msgspec.Raw(after),
+    }
+    tx.emit(kind, row.org, row.id, encode(body))

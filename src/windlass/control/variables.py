@@ -1,0 +1,177 @@
+"""Environment variables and secrets: seen from where they are inherited, overridden and aliased."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from windlass.base.errors import Conflict, Invalid
+from windlass.control.context import Call, Context, Reply, encode, reads, writes
+from windlass.control.resources import (
+    Behaviour,
+    Draft,
+    absent,
+    behaves,
+    born,
+    open_hidden,
+    paged,
+    place,
+    seal_hidden,
+)
+from windlass.core.document import Document
+from windlass.core.resource import Family
+from windlass.families.variable import Secret, Variable, secret, variable
+from windlass.store.store import Reads, Row, Tx
+
+_KINDS = (variable, secret)
+
+
+@reads("environmentVariable.list", "secret.list")
+async def visible(ctx: Context, call: Call) -> Reply:
+    """What a level has of its own, then what it inherits, nearest first."""
+    here = await place(ctx.store.reads, call)
+    family = call.operation.family
+    assert here is not None
+    assert family is not None
+    rows = await _visible(ctx.store.reads, here, family)
+    return paged(call, [row.body for row in rows])
+
+
+async def _visible(source: Reads, here: Row, family: Family) -> list[Row]:
+    levels = await source.above(here.id)
+    return [row for level in levels for row in await source.of_parent(level.id, family.name)]
+
+
+@writes("environmentVariable.override", "secret.override")
+async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """Another value under the same key, from this level down."""
+    here, other, document = await _original(tx, call)
+    if other.parent == here.id:
+        raise Conflict(f"{document['key']} is of this very level: change its value instead of overriding it")
+    body = call.body
+    spec = _spec(call.operation.family)(
+        key=document["key"],
+        value=body.value,
+        description=body.description,
+        mount_path=document.get("mount_path", msgspec.UNSET),
+        enable_interpolation_in_file=body.enable_interpolation_in_file,
+    )
+    return await _derived(ctx, tx, call, here, spec, "OVERRIDE", overridden=other)
+
+
+@writes("environmentVariable.alias", "secret.alias")
+async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """The same value under another key, from this level down."""
+    here, other, document = await _original(tx, call)
+    value = open_hidden(ctx, other).get("value", "") if other.sealed else document.get("value", "")
+    spec = _spec(call.operation.family)(
+        key=call.body.key,
+        value=value,
+        description=call.body.description,
+        mount_path=document.get("mount_path", msgspec.UNSET),
+    )
+    return await _derived(ctx, tx, call, here, spec, "ALIAS", aliased=other)
+
+
+def _spec(family: Family | None) -> type[Variable] | type[Secret]:
+    return Secret if family is secret else Variable
+
+
+async def _original(tx: Tx, call: Call) -> tuple[Row, Row, Document]:
+    """Where the new one will be, and the visible one that it is derived from."""
+    here = await place(tx, call)
+    family = call.operation.family
+    assert here is not None
+    assert family is not None
+    other = next((row for row in await _visible(tx, here, family) if row.id == call.id), None)
+    if other is None:
+        raise absent(family)
+    return here, other, msgspec.json.decode(other.body)
+
+
+async def _derived(
+    ctx: Context, tx: Tx, call: Call, here: Row, spec: Variable | Secret, kind: str,
+    overridden: Row | None = None, aliased: Row | None = None,
+) -> Reply:  # fmt: skip
+    family = call.operation.family
+    assert family is not None
+    noun = "secret" if family is secret else "variable"
+    extras: Document = {"variable_type": kind}
+    if overridden:
+        extras[f"overridden_{noun}"] = _other(overridden)
+    if aliased:
+        extras[f"aliased_{noun}"] = _other(aliased)
+    links = {"overrides": overridden} if overridden else {"aliases": aliased}
+    known = {field: other.id for field, other in links.items() if other}
+    return await born(ctx, tx, family, spec, here.org, here, call.actor, call, extras, known)
+
+
+@behaves(variable, secret)
+class Variables(Behaviour):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        assert draft.parent is not None
+        await self._refuse_twin(tx, draft)
+        level = draft.parent
+        draft.give(scope=level.family.upper())
+        draft.extras.setdefault("variable_type", "FILE" if draft.spec.mount_path else "VALUE")
+        if level.family not in {"project", "environment"}:
+            name = msgspec.json.decode(level.body)["name"]
+            draft.give(service_id=level.id, service_name=name, service_type=level.family.upper())
+
+    async def updating(
+        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
+    ) -> None:
+        if before["variable_type"] == "ALIAS" and spec.value != _stored_value(ctx, row, before):
+            raise Invalid("value: an alias has the value of what it stands for; change it there")
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+        """Aliases follow what they stand for."""
+        new = await tx.get(row.id)
+        assert new is not None
+        for alias in await tx.linked(row.id, "aliases"):
+            await self._follow(ctx, tx, alias, new)
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        """What was derived from it goes with it."""
+        for field in ("aliases", "overrides"):
+            for derived in await tx.linked(row.id, field):
+                await self.deleting(ctx, tx, derived)
+                await tx.remove(derived)
+
+    async def _refuse_twin(self, tx: Tx, draft: Draft) -> None:
+        other = secret if draft.family is variable else variable
+        assert draft.parent is not None
+        if await tx.named(draft.parent.id, other.name, draft.spec.key):
+            raise Conflict(f"key: there is already {_a(other)} with the key {draft.spec.key} here")
+
+    async def _follow(self, ctx: Context, tx: Tx, alias: Row, target: Row) -> None:
+        document, other = msgspec.json.decode(alias.body), msgspec.json.decode(target.body)
+        noun = "secret" if alias.family == secret.name else "variable"
+        document[f"aliased_{noun}"] = _other(target)
+        sealed = alias.sealed
+        if noun == "variable":
+            document["value"] = other["value"]
+        else:
+            sealed = seal_hidden(ctx, alias.org, alias.id, alias.tag, open_hidden(ctx, target))
+        await tx.change(msgspec.structs.replace(alias, body=encode(document), sealed=sealed))
+
+
+def _a(family: Family) -> str:
+    return "a secret" if family is secret else "an environment variable"
+
+
+def _stored_value(ctx: Context, row: Row, before: Document) -> str:
+    return open_hidden(ctx, row).get("value", "") if row.family == secret.name else str(before["value"])
+
+
+def _other(row: Row) -> Document:
+    document = msgspec.json.decode(row.body)
+    return {
+        "id": row.id,
+        "key": document["key"],
+        "value": document.get("value", msgspec.UNSET),
+        "mount_path": document.get("mount_path") or "",
+        "scope": document["scope"],
+        "variable_type": document["variable_type"],
+    }

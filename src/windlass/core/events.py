@@ -1,0 +1,44 @@
+"""The kinds of event, and the two vocabularies for those that receivers subscribe to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+
+class Event(StrEnum):
+    """What is written to the event table, in the transaction of the change."""
+
+    CREATED = "CREATE"
+    UPDATED = "UPDATE"
+    DELETED = "DELETE"
+    SIGNED_IN = "SIGN_IN"
+    DEPLOYMENT_QUEUED = "DEPLOY_QUEUED"
+    DEPLOYMENT_STARTED = "DEPLOYMENT_STARTED"
+    DEPLOYMENT_SUCCEEDED = "DEPLOYMENT_SUCCEEDED"
+    DEPLOYMENT_FAILED = "DEPLOYMENT_FAILED"
+    DEPLOYMENT_CANCELLED = "DEPLOYMENT_CANCELLED"
+
+
+# The contract's word first, then the full interface's for the same thing.
+_WORDS: Final[Mapping[str, str]] = {
+    "DEPLOYMENT_STARTED": "DEPLOYMENT_STARTED",
+    "DEPLOYMENT_SUCCEEDED": "DEPLOYMENT_SUCCESSFUL",
+    "DEPLOYMENT_FAILED": "DEPLOYMENT_FAILURE",
+    "DEPLOYMENT_CANCELLED": "DEPLOYMENT_CANCELLED",
+}
+_BACK: Final[Mapping[str, str]] = {full: plain for plain, full in _WORDS.items()}
+
+SUBSCRIBABLE: Final = tuple(dict.fromkeys([*_WORDS, *_BACK]))
+"""Every word accepted in a subscription, of both vocabularies."""
+
+
+def plain(word: str) -> str:
+    """The contract's word, whichever vocabulary the given one is from."""
+    return _BACK.get(word, word)
+
+
+def full(word: str) -> str:
+    """The full interface's word, whichever vocabulary the given one is from."""
+    return _WORDS.get(word, word)

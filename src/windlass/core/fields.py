@@ -1,0 +1,86 @@
+"""The kinds of field that families share, each with its limits said once.
+
+The same annotation validates a request, documents it in OpenAPI and labels it on the command line.
+`\\Z` in a pattern is printed as `$`, which in JSON Schema means the end and nothing but the end.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+from msgspec import UNSET, Meta, UnsetType
+
+from windlass.base import ids
+
+T = TypeVar("T")
+
+Maybe: TypeAlias = T | UnsetType | None
+"""A field that comes back as it was sent: absent stays absent, null stays null."""
+
+absent: Final[Any] = UNSET
+
+Id = Annotated[str, Meta(pattern=ids.PATTERN, extra_json_schema={"format": "uuid"})]
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?\Z",
+        description="Unique among its siblings, compared without regard to case. No blanks at either end.",
+    ),
+]
+Text = Annotated[str, Meta(max_length=65_536)]
+Line = Annotated[str, Meta(max_length=1024)]
+Timestamp = Annotated[
+    str,
+    Meta(
+        description="ISO 8601, UTC, with milliseconds",
+        examples=["2026-01-31T09:05:00.007Z"],
+        extra_json_schema={"format": "date-time"},
+    ),
+]
+Url = Annotated[
+    str,
+    Meta(
+        max_length=2048,
+        pattern=r"^https?://[^\s/?#@:\[\]\\\x00-\x20\x7f]+(:[0-9]{1,5})?([/?#][^\s\\\x00-\x20\x7f]*)?\Z",
+        extra_json_schema={"format": "uri"},
+        examples=["https://example.com/hooks/deployments"],
+    ),
+]
+Link = Annotated[Line, Meta(description="A link shown to people")]
+
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+Port = Annotated[int, Meta(ge=1, le=65_535)]
+Millicores = Annotated[int, Meta(ge=10, le=1_000_000, description="Thousandths of a CPU: 1000 is one CPU")]
+Mebibytes = Annotated[int, Meta(ge=1, le=16_777_216, description="MB of memory")]
+Gibibytes = Annotated[int, Meta(ge=1, le=1_048_576, description="GB of storage")]
+
+Key = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*\Z",
+        description="Name of the variable",
+        examples=["DATABASE_URL"],
+    ),
+]
+Description = Annotated[str, Meta(max_length=65_536)]
+Note = Annotated[str, Meta(max_length=255)]
+
+
+def refers(family: str) -> Meta:
+    """The id of something that must be there, in the same organization, for the caller to see."""
+    return Meta(extra={"refers": family}, description=f"Id of a {family} of the organization")
+
+
+def hidden(flag: str = "") -> Meta:
+    """Taken in, sealed, never given out; `flag` is the field of the answer that says whether it is set."""
+    return Meta(extra={"hidden": flag}, extra_json_schema={"writeOnly": True})
+
+
+def fixed() -> Meta:
+    """Chosen at creation, for good."""
+    return Meta(extra={"fixed": True})

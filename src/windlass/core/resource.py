@@ -1,0 +1,279 @@
+"""What a resource family is: a declaration from which everything else is derived.
+
+Nothing here runs. A family says which fields a client may send, which the server adds, where it
+hangs in the tree and what may be done with it; `registry` turns that into operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform
+
+import msgspec
+from msgspec import UNSET, Struct, StructMeta, UnsetType
+from msgspec.structs import FieldInfo, fields
+
+from windlass.base.errors import Invalid
+from windlass.core.access import Scope
+from windlass.core.fields import Id, Timestamp
+
+T = TypeVar("T", bound=Struct)
+
+
+class _Named(StructMeta):
+    """Structs whose fields go by name, in subclasses too (msgspec's own `kw_only` is not inherited)."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any) -> _Named:
+        return super().__new__(mcls, name, bases, space, **{"kw_only": True, **options})
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
+class Spec(Struct, metaclass=_Named, forbid_unknown_fields=True):
+    """What a client may send: unknown fields are refused by name."""
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
+class Shown(Struct, metaclass=_Named):
+    """What the server adds to an answer."""
+
+
+class Owner(Struct):
+    """`{"id": …}` of something above, filled from the field's name."""
+
+    id: Id
+
+
+class Base(Shown):
+    id: Id
+    created_at: Timestamp
+    updated_at: Timestamp
+
+
+class Verb(StrEnum):
+    CREATE = "create"
+    LIST = "list"
+    READ = "read"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+ALL = frozenset(Verb)
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    """Something that can be done with a resource beyond the five verbs."""
+
+    name: str
+    """Names the handler, and with the family's title the operation."""
+    id: str = ""
+    """Names the operation, where the derived name is not the wanted one."""
+    method: str
+    suffix: str
+    """What follows the path of the resource, such as `/deploy`."""
+    need: Scope
+    summary: str
+    body: type[Spec] | None = None
+    query: type[Spec] | None = None
+    answer: type[Struct] | None = None
+    answers_itself: bool = False
+    """Answers a resource of the family."""
+    listing: bool = False
+    """Answers `results`, of `answer`."""
+    paged: bool = True
+    status: int = 200
+    on_collection: bool = False
+    description: str = ""
+
+
+class Trait(Struct, frozen=True, kw_only=True):
+    """What several families can do alike."""
+
+    name: str
+    actions: tuple[Action, ...] = ()
+
+
+class Facts(NamedTuple):
+    """One field of a Spec, with what its annotation says beyond the type."""
+
+    info: FieldInfo
+    extra: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.info.encode_name
+
+
+Parent: TypeAlias = "Family | Trait | None"
+
+
+class Family:
+    """A kind of resource."""
+
+    def __init__(
+        self,
+        name: str,
+        spec: type[Spec],
+        *,
+        parent: Parent,
+        title: str,
+        group: str,
+        param: str,
+        shown: type[Shown] = Shown,
+        about: str = "",
+        verbs: frozenset[Verb] = ALL,
+        traits: tuple[Trait, ...] = (),
+        actions: tuple[Action, ...] = (),
+        nested: bool = False,
+        names: str | None = "name",
+        exact_names: bool = False,
+        counted_as: str | None = None,
+        created: int = 201,
+        write_need: Scope = Scope.WRITE,
+        paged: bool = True,
+        once: type[Shown] | None = None,
+        settle: Callable[[Any], None] = lambda spec: None,
+        event_words: str | None = None,
+        plural: str | None = None,
+    ) -> None:
+        self.name = name
+        self.spec = spec
+        self.parent = parent
+        self.title = title
+        self.group = group
+        self.param = param
+        self.shown = shown
+        self.about = about
+        self.verbs = verbs
+        self.traits = traits
+        self.own_actions = actions
+        self.nested = nested
+        self.names = names
+        """The field whose value is unique among siblings."""
+        self.exact_names = exact_names
+        self.counted_as = counted_as
+        """The field of the parent's answer that counts these."""
+        self.created = created
+        self.write_need = write_need
+        self.paged = paged
+        self.once = once
+        """What a creation answers once and never again."""
+        self.settle = settle
+        """Brings a spec into its final form, or raises Invalid: rules between fields."""
+        self.event_words = event_words
+        """The field that lists kinds of event, said to each reader in its own words."""
+        self.plural = plural or f"{title}s"
+
+    def __repr__(self) -> str:
+        return f"<Family {self.name}>"
+
+    @cached_property
+    def actions(self) -> tuple[Action, ...]:
+        return tuple(action for trait in self.traits for action in trait.actions) + self.own_actions
+
+    @cached_property
+    def facts(self) -> tuple[Facts, ...]:
+        return tuple(Facts(info, _extra(info.type)) for info in fields(self.spec))
+
+    @cached_property
+    def hidden(self) -> frozenset[str]:
+        """Fields that are sealed and never answered."""
+        return frozenset(fact.name for fact in self.facts if "hidden" in fact.extra)
+
+    @cached_property
+    def flags(self) -> Mapping[str, str]:
+        """Hidden field to the field of the answer that says whether it is set."""
+        return {fact.name: fact.extra["hidden"] for fact in self.facts if fact.extra.get("hidden")}
+
+    @cached_property
+    def fixed(self) -> frozenset[str]:
+        return frozenset(fact.name for fact in self.facts if "fixed" in fact.extra)
+
+    @cached_property
+    def references(self) -> Mapping[str, str]:
+        """Field to the family that its id must name."""
+        return {fact.name: fact.extra["refers"] for fact in self.facts if "refers" in fact.extra}
+
+    @cached_property
+    def owners(self) -> frozenset[str]:
+        """Fields of the answer that hold the id of something above."""
+        return frozenset(field.name for field in fields(self.shown) if _is_owner(field.type))
+
+    @cached_property
+    def view(self) -> type[Struct]:
+        """What the API answers: the base fields, then what was sent, then what the server adds."""
+        own = {field.name: _declaration(field) for field in fields(self.shown)}
+        sent = {
+            fact.name: own.pop(fact.name, _declaration(fact.info))
+            for fact in self.facts
+            if fact.name not in self.hidden
+        }
+        flags = {flag: (flag, bool, False) for flag in self.flags.values()}
+        base = {field.name: _declaration(field) for field in fields(Base)}
+        declared = [*(base | sent | own | flags).values()]
+        return _struct(self.title, declared, Shown)
+
+    @cached_property
+    def fresh(self) -> type[Struct]:
+        """What a creation answers: the view, and what is shown once."""
+        if self.once is None:
+            return self.view
+        declared = [_declaration(field) for field in (*fields(self.view), *fields(self.once))]
+        return _struct(f"{self.title}Created", declared, Shown)
+
+    @cached_property
+    def edit(self) -> type[Spec]:
+        """What a PUT may send: any part of the spec; what is absent stays as it is."""
+        declared = [(fact.name, fact.info.type | UnsetType, UNSET) for fact in self.facts]
+        return _struct(f"{self.title}Edit", declared, Spec)
+
+    def key_of(self, document: Mapping[str, Any]) -> str | None:
+        """The name by which siblings are told apart."""
+        if self.names is None:
+            return None
+        name = str(document[self.names])
+        return name if self.exact_names else name.casefold()
+
+
+def _struct(name: str, declared: Iterable[tuple[Any, ...]], base: type[T]) -> type[T]:
+    """A struct made at run time. (msgspec.defstruct does not go together with a metaclass.)"""
+    space: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
+    for field, annotation, *default in declared:
+        space["__annotations__"][field] = annotation
+        if default:
+            space[field] = default[0]
+    make: Any = type(base)
+    return cast(type[T], make(name, (base,), space))
+
+
+def _declaration(field: FieldInfo) -> tuple[Any, ...]:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return (field.name, field.type, msgspec.field(default_factory=field.default_factory))
+    if field.default is not msgspec.NODEFAULT:
+        return (field.name, field.type, field.default)
+    return (field.name, field.type)
+
+
+def _extra(annotation: Any) -> Mapping[str, Any]:
+    """What `refers`, `hidden` and `fixed` left on an annotation, also inside a union."""
+    return _extra_of(msgspec.inspect.type_info(annotation))
+
+
+def _extra_of(info: msgspec.inspect.Type) -> Mapping[str, Any]:
+    match info:
+        case msgspec.inspect.Metadata(type=inner, extra=extra):
+            return {**(extra or {}), **_extra_of(inner)}
+        case msgspec.inspect.UnionType(types=types):
+            return {key: value for part in types for key, value in _extra_of(part).items()}
+        case _:
+            return {}
+
+
+def _is_owner(annotation: Any) -> bool:
+    return annotation is Owner
+
+
+def clash(field: str, reason: str) -> Invalid:
+    """A rule between fields was broken: `settle` raises what this makes."""
+    return Invalid(f"{field}: {reason}")

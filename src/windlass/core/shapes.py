@@ -1,0 +1,233 @@
+"""Shapes that several families share: probes, ports, storage, git repositories, groups, scaling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Meta
+
+from windlass.core.fields import (
+    Count,
+    Gibibytes,
+    Id,
+    Line,
+    Maybe,
+    Name,
+    Port,
+    Positive,
+    Timestamp,
+    absent,
+)
+from windlass.core.resource import Shown, Spec, clash
+
+
+class Tcp(Spec):
+    port: Maybe[Port] = absent
+    host: Maybe[Line] = absent
+
+
+class Http(Spec):
+    path: Maybe[Line] = absent
+    scheme: Maybe[Line] = absent
+    port: Maybe[Port] = absent
+
+
+class Exec(Spec):
+    command: Annotated[list[Line], Meta(min_length=1)]
+
+
+class Grpc(Spec):
+    service: Maybe[Line] = absent
+    port: Maybe[Port] = absent
+
+
+class ProbeType(Spec):
+    """One of them is set; null is the same as absent."""
+
+    tcp: Maybe[Tcp] = absent
+    http: Maybe[Http] = absent
+    exec: Maybe[Exec] = absent
+    grpc: Maybe[Grpc] = absent
+
+
+class Probe(Spec):
+    type: Maybe[ProbeType] = absent
+    initial_delay_seconds: Count = 30
+    period_seconds: Positive = 10
+    timeout_seconds: Positive = 5
+    success_threshold: Positive = 1
+    failure_threshold: Positive = 9
+
+
+class Healthcheck(Spec):
+    readiness_probe: Maybe[Probe] = absent
+    liveness_probe: Maybe[Probe] = absent
+
+
+Protocol = Literal["HTTP", "GRPC", "TCP", "UDP"]
+
+
+class PortRequest(Spec):
+    internal_port: Port
+    external_port: Maybe[Port] = absent
+    protocol: Protocol = "HTTP"
+    publicly_accessible: bool = False
+    id: Maybe[Id] = absent
+    name: Maybe[Name] = absent
+    is_default: Maybe[bool] = absent
+    public_path: Maybe[Line] = absent
+    public_path_rewrite: Maybe[Line] = absent
+
+
+class ServicePort(Shown):
+    id: Id
+    internal_port: Port
+    external_port: Maybe[Port] = absent
+    protocol: Protocol
+    publicly_accessible: bool
+    name: Name
+    is_default: bool
+    public_path: Maybe[Line] = absent
+    public_path_rewrite: Maybe[Line] = absent
+
+
+class StorageRequest(Spec):
+    size: Gibibytes
+    mount_point: Annotated[str, Meta(max_length=1024, pattern=r"^/[^\x00-\x1f]*\Z")]
+    type: Literal["FAST_SSD"] = "FAST_SSD"
+    id: Maybe[Id] = absent
+
+
+class Storage(Shown):
+    id: Id
+    type: Literal["FAST_SSD"]
+    size: Gibibytes
+    mount_point: str
+
+
+class GroupRef(Spec):
+    id: Id
+
+
+GitProvider = Literal["BITBUCKET", "GITHUB", "GITLAB"]
+GitUrl = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=2048,
+        pattern=r"^((https?|ssh|git|file)://[^\s\x00-\x20\x7f]+|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:[^\s\x00-\x20\x7f]+)\Z",
+        description="Address of the repository",
+        examples=["https://github.com/acme/shop.git"],
+    ),
+]
+Branch = Annotated[
+    str,
+    Meta(
+        min_length=1, max_length=255, pattern=r"^[^\s\x00-\x20\x7f~^:?*\[\\-][^\s\x00-\x20\x7f~^:?*\[\\]*\Z"
+    ),
+]
+RelativePath = Annotated[str, Meta(max_length=1024, pattern=r"^[^\x00-\x1f]*\Z")]
+
+
+class GitRepositoryRequest(Spec):
+    url: GitUrl
+    branch: Maybe[Branch] = absent
+    root_path: RelativePath = "/"
+    git_token_id: Maybe[Id] = absent
+    provider: Maybe[GitProvider] = absent
+    owner: Maybe[Line] = absent
+    name: Maybe[Line] = absent
+
+
+class GitRepository(Shown):
+    has_access: bool = True
+    provider: GitProvider
+    owner: str
+    url: str
+    name: str
+    branch: Maybe[str] = absent
+    root_path: str = "/"
+    deployed_commit_id: str = ""
+    deployed_commit_date: Maybe[Timestamp] = absent
+    deployed_commit_contributor: str = ""
+    deployed_commit_tag: str = ""
+    git_token_id: Maybe[Id] = absent
+    git_token_name: Maybe[str] = absent
+
+
+class Group(Shown):
+    id: Id
+
+
+class Scaler(Spec):
+    scaler_type: Line
+    role: Literal["PRIMARY", "SAFETY"]
+    enabled: bool = True
+    config_json: Maybe[dict[str, Any]] = absent
+    config_yaml: Maybe[str] = absent
+    trigger_authentication: Maybe[dict[str, Any]] = absent
+
+
+class Autoscaling(Spec):
+    mode: Literal["KEDA"]
+    scalers: Annotated[list[Scaler], Meta(min_length=1)]
+    polling_interval_seconds: Maybe[Positive] = absent
+    cooldown_period_seconds: Maybe[Positive] = absent
+
+
+Arguments = Annotated[list[Annotated[str, Meta(max_length=65_536)]], Meta(max_length=1000)]
+Architecture = Literal["AMD64", "ARM64"]
+Instances = Annotated[int, Meta(ge=0, le=10_000)]
+MaxInstances = Annotated[int, Meta(ge=-1, le=10_000, description="-1 is no limit")]
+
+
+def settle_instances(spec: Any) -> None:
+    least, most = spec.min_running_instances, spec.max_running_instances
+    if most != -1 and most < least:
+        raise clash("max_running_instances", f"must be -1 or at least min_running_instances ({least})")
+
+
+def settle_ports(ports: Sequence[PortRequest]) -> None:
+    """Names every port, and makes exactly one of the public ones the default."""
+    names: set[str] = set()
+    for place, port in enumerate(ports):
+        port.name = port.name or f"p{port.internal_port}"
+        if port.name in names:
+            raise clash(f"ports[{place}].name", f"another port of this service is named {port.name}")
+        names.add(port.name)
+    public = [port for port in ports if port.publicly_accessible]
+    chosen = [port for port in public if port.is_default is True]
+    if len(chosen) > 1:
+        raise clash("ports", "only one port can have is_default: true")
+    default = chosen[0] if chosen else next(iter(public), None)
+    for port in ports:
+        port.is_default = port is default
+
+
+_SCP = re.compile(r"^[^@/]+@(?P<host>[^:/]+):(?P<path>.+)$")
+
+
+def repository_parts(url: str) -> tuple[GitProvider, str, str]:
+    """Provider, owner and name, as far as the address tells; an unknown host counts as GITHUB."""
+    scp = _SCP.match(url)
+    host, path = (scp["host"], scp["path"]) if scp else (urlsplit(url).netloc, urlsplit(url).path)
+    pieces = [piece for piece in path.removesuffix(".git").split("/") if piece]
+    name = pieces[-1] if pieces else host
+    owner = "/".join(pieces[:-1])
+    provider: GitProvider = "GITHUB"
+    if "gitlab" in host:
+        provider = "GITLAB"
+    elif "bitbucket" in host:
+        provider = "BITBUCKET"
+    return provider, owner, name
+
+
+def settle_repository(repository: GitRepositoryRequest) -> None:
+    """Fills in what the contract leaves out."""
+    provider, owner, name = repository_parts(repository.url)
+    repository.provider = repository.provider or provider
+    repository.owner = repository.owner or owner
+    repository.name = repository.name or name

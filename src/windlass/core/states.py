@@ -1,0 +1,91 @@
+"""The states of services and deployments, and the words in which each reader hears them.
+
+Inside, the full interface's words are used. The contract's readers know RUNNING, STOPPED and ERROR;
+words for work in progress are the same for everybody.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    BUILDING = "BUILDING"
+    BUILD_ERROR = "BUILD_ERROR"
+    CANCELED = "CANCELED"
+    CANCELING = "CANCELING"
+    DELETED = "DELETED"
+    DELETE_ERROR = "DELETE_ERROR"
+    DELETE_QUEUED = "DELETE_QUEUED"
+    DELETING = "DELETING"
+    DEPLOYED = "DEPLOYED"
+    DEPLOYING = "DEPLOYING"
+    DEPLOYMENT_ERROR = "DEPLOYMENT_ERROR"
+    DEPLOYMENT_QUEUED = "DEPLOYMENT_QUEUED"
+    EXECUTING = "EXECUTING"
+    QUEUED = "QUEUED"
+    READY = "READY"
+    RECAP = "RECAP"
+    RESTARTED = "RESTARTED"
+    RESTARTING = "RESTARTING"
+    RESTART_ERROR = "RESTART_ERROR"
+    RESTART_QUEUED = "RESTART_QUEUED"
+    STOPPED = "STOPPED"
+    STOPPING = "STOPPING"
+    STOP_ERROR = "STOP_ERROR"
+    STOP_QUEUED = "STOP_QUEUED"
+    UNAVAILABLE = "UNAVAILABLE"
+    WAITING_DELETING = "WAITING_DELETING"
+    WAITING_RESTARTING = "WAITING_RESTARTING"
+    WAITING_RUNNING = "WAITING_RUNNING"
+    WAITING_STOPPING = "WAITING_STOPPING"
+
+
+class Progress(StrEnum):
+    """How far a deployment is. The last four are final."""
+
+    QUEUED = "QUEUED"
+    BUILDING = "BUILDING"
+    DEPLOYING = "DEPLOYING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELED = "CANCELED"
+    SUPERSEDED = "SUPERSEDED"
+
+
+FINAL = frozenset({Progress.SUCCEEDED, Progress.FAILED, Progress.CANCELED, Progress.SUPERSEDED})
+
+_UP = frozenset({State.DEPLOYED, State.RESTARTED})
+_DOWN = frozenset({State.READY, State.STOPPED})
+
+
+def plain(state: str) -> str:
+    """The contract's word for a state."""
+    if state in _UP:
+        return "RUNNING"
+    if state in _DOWN:
+        return "STOPPED"
+    if state.endswith("_ERROR"):
+        return "ERROR"
+    return "QUEUED" if state.endswith("_QUEUED") else state
+
+
+def action_status(state: str) -> str:
+    """How the last action on a service went, in the full interface's words."""
+    if state == State.READY:
+        return "NEVER"
+    if state.endswith("_ERROR"):
+        return "ERROR"
+    if state.endswith("QUEUED"):
+        return "QUEUED"
+    if state in {State.CANCELED, State.CANCELING}:
+        return state
+    return "ONGOING" if state.endswith("ING") else "SUCCESS"
+
+
+def action(state: str) -> str:
+    """What was last asked of a service, in the full interface's words."""
+    for word in ("RESTART", "STOP", "DELET"):
+        if state.startswith(word):
+            return "DELETE" if word == "DELET" else word
+    return "UNKNOWN" if state == State.READY else "DEPLOY"

@@ -1,0 +1,88 @@
+"""An API token: lets a machine in, for as long and as far as it says."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from windlass.core.access import MEANINGS, ROLE_IDS, WORDS, Scope, scopes_of, words_of
+from windlass.core.fields import Description, Id, Maybe, Name, Positive, Timestamp, absent, fixed
+from windlass.core.resource import Family, Shown, Spec, clash
+from windlass.families.organization import organization
+
+# Scope names are accepted in any case: the pattern says so to documents and checks alike.
+ScopeWord = Annotated[
+    str,
+    Meta(
+        pattern="^("
+        + "|".join("".join(f"[{c.upper()}{c.lower()}]" for c in word) for word in WORDS)
+        + r")\Z",
+        description="; ".join(f"{scope.word}: {meaning}" for scope, meaning in MEANINGS.items()),
+        examples=["Deploy"],
+    ),
+]
+RoleId = Annotated[str, Meta(pattern="^(" + "|".join(ROLE_IDS.values()) + r")\Z", description="Id of a role")]
+
+
+class ApiToken(Spec):
+    name: Name
+    description: Description | None = ""
+    scopes: Maybe[Annotated[list[ScopeWord], Meta(min_length=1, max_length=16), fixed()]] = absent
+    role_id: Maybe[Annotated[RoleId, fixed()]] = absent
+    scope: Maybe[Annotated[Literal["ADMIN"], fixed(), Meta(description="Deprecated: use scopes")]] = absent
+    expires_at: Annotated[Timestamp, fixed()] | None = None
+    limited_to: Maybe[
+        Annotated[
+            list[Id],
+            Meta(
+                max_length=1000,
+                description="Ids of projects, environments or services; all else is as if it did not exist",
+            ),
+            fixed(),
+        ]
+    ] = absent
+    rate_limit: Annotated[Positive, Meta(description="Requests per hour, instead of the server's")] | None = (
+        None
+    )
+
+
+class ApiTokenShown(Shown):
+    description: Description = ""
+    scopes: list[str]
+    role_id: Id
+    role_name: str
+    limited_to: list[Id] | None = None
+    last_used_at: Timestamp | None = None
+    creator_name: str = ""
+
+
+class Value(Shown):
+    token: str
+    """Shown this once."""
+
+
+def settle(spec: ApiToken) -> None:
+    """Roles, scopes and the old `scope` say the same thing: scopes are kept. Nothing said is Read."""
+    spec.description = spec.description or ""
+    said = scopes_of(spec.scopes or ())
+    roles = {id: scope for scope, id in ROLE_IDS.items()}
+    role = roles[spec.role_id] if spec.role_id else Scope(0)
+    if said and role and role not in said:
+        raise clash("role_id", "differs from scopes: send one of them")
+    old = Scope.ADMIN if spec.scope else Scope(0)
+    spec.scopes = words_of(said or role or old or Scope.READ)
+
+
+api_token = Family(
+    "apiToken",
+    ApiToken,
+    parent=organization,
+    shown=ApiTokenShown,
+    once=Value,
+    title="OrganizationApiToken",
+    group="API Tokens",
+    param="api_token_id",
+    nested=True,
+    write_need=Scope.ADMIN,
+    settle=settle,
+    about="`token` is in this answer and in no other. Scopes, expiry and limits are for good.",
+)

@@ -1,0 +1,94 @@
+"""An application: built from a git repository, deployed, watched, scaled."""
+
+from typing import Literal
+
+from msgspec import field
+
+from windlass.core.fields import Count, Description, Line, Maybe, Mebibytes, Millicores, Name, absent
+from windlass.core.resource import Family, Owner, Shown, Spec
+from windlass.core.shapes import (
+    Architecture,
+    Arguments,
+    Autoscaling,
+    GitRepository,
+    GitRepositoryRequest,
+    Group,
+    GroupRef,
+    Healthcheck,
+    Instances,
+    MaxInstances,
+    PortRequest,
+    RelativePath,
+    ServicePort,
+    Storage,
+    StorageRequest,
+    settle_instances,
+    settle_ports,
+    settle_repository,
+)
+from windlass.core.traits import DeployRequest, deployable, has_logs, has_variables
+from windlass.families.environment import environment
+
+
+class Application(Spec):
+    name: Name
+    description: Description | None = ""
+    git_repository: GitRepositoryRequest
+    build_mode: Literal["DOCKER"] = "DOCKER"
+    dockerfile_path: Maybe[RelativePath] = absent
+    docker_target_build_stage: Maybe[Line] = absent
+    cpu: Millicores = 500
+    memory: Mebibytes = 512
+    gpu: Count = 0
+    ephemeral_storage_in_gib: Maybe[Count] = absent
+    cpu_architecture: Maybe[Architecture] = absent
+    min_running_instances: Instances = 1
+    max_running_instances: MaxInstances = 1
+    healthchecks: Healthcheck = field(default_factory=Healthcheck)
+    ports: list[PortRequest] = []
+    storage: list[StorageRequest] = []
+    arguments: Arguments = []
+    entrypoint: Maybe[Line] = absent
+    auto_preview: bool = True
+    auto_deploy: bool | None = False
+    annotations_groups: list[GroupRef] = []
+    labels_groups: list[GroupRef] = []
+    icon_uri: Line = "app://windlass/application"
+    autoscaling: Maybe[Autoscaling] = absent
+
+
+class ApplicationShown(Shown):
+    description: Description = ""
+    git_repository: GitRepository
+    ports: list[ServicePort] = []
+    storage: list[Storage] = []
+    annotations_groups: list[Group] = []
+    labels_groups: list[Group] = []
+    environment: Owner
+    service_type: str = "APPLICATION"
+    maximum_cpu: int = 0
+    maximum_memory: int = 0
+    maximum_gpu: int = 0
+    maximun_gpu: int = 0
+
+
+def settle(spec: Application) -> None:
+    settle_instances(spec)
+    settle_ports(spec.ports)
+    settle_repository(spec.git_repository)
+    spec.description = spec.description or ""
+    spec.auto_deploy = bool(spec.auto_deploy)
+
+
+application = Family(
+    "application",
+    Application,
+    parent=environment,
+    shown=ApplicationShown,
+    title="Application",
+    group="Applications",
+    param="app_id",
+    settle=settle,
+    traits=(deployable(DeployRequest), has_logs, has_variables),
+    about="cpu is in millicores, memory in MB, storage in GB.",
+)

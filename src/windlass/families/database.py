@@ -1,0 +1,78 @@
+"""A database: a server of a known kind, with storage that outlives its containers."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from windlass.core.fields import (
+    Description,
+    Gibibytes,
+    Line,
+    Maybe,
+    Mebibytes,
+    Millicores,
+    Name,
+    absent,
+    fixed,
+)
+from windlass.core.resource import Family, Owner, Shown, Spec, clash
+from windlass.core.shapes import Group, GroupRef
+from windlass.core.traits import deployable
+from windlass.families.environment import environment
+
+Kind = Literal["POSTGRESQL", "MYSQL", "MONGODB", "REDIS"]
+_CONTAINER_MEMORY = {"POSTGRESQL": 100, "REDIS": 100, "MYSQL": 512, "MONGODB": 256}
+_MANAGED_MEMORY = 100
+
+
+class Database(Spec):
+    name: Name
+    description: Description = ""
+    type: Annotated[Kind, fixed()]
+    version: Annotated[str, Meta(max_length=64, pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]*\Z", examples=["16"])]
+    mode: Annotated[Literal["CONTAINER", "MANAGED"], fixed()]
+    accessibility: Literal["PRIVATE", "PUBLIC"] = "PRIVATE"
+    cpu: Millicores = 250
+    memory: Maybe[Mebibytes] = absent
+    storage: Gibibytes = 10
+    instance_type: Maybe[Line] = absent
+    disk_type: Maybe[Literal["gp2", "gp3"]] = absent
+    annotations_groups: list[GroupRef] = []
+    labels_groups: list[GroupRef] = []
+    icon_uri: Line = "app://windlass/database"
+
+
+class DatabaseShown(Shown):
+    memory: int
+    annotations_groups: list[Group] = []
+    labels_groups: list[Group] = []
+    environment: Owner
+    host: Maybe[str] = absent
+    port: Maybe[int] = absent
+    maximum_cpu: int = 0
+    maximum_memory: int = 0
+    disk_encrypted: bool = False
+    service_type: str = "DATABASE"
+
+
+def settle(spec: Database) -> None:
+    if spec.mode == "CONTAINER" and spec.instance_type:
+        raise clash("instance_type", "belongs to mode MANAGED; a CONTAINER takes cpu and memory")
+    if spec.mode == "CONTAINER" and spec.disk_type:
+        raise clash("disk_type", "belongs to mode MANAGED")
+    if not spec.memory:
+        spec.memory = _MANAGED_MEMORY if spec.mode == "MANAGED" else _CONTAINER_MEMORY[spec.type]
+
+
+database = Family(
+    "database",
+    Database,
+    parent=environment,
+    shown=DatabaseShown,
+    title="Database",
+    group="Databases",
+    param="db_id",
+    settle=settle,
+    traits=(deployable(),),
+    about="cpu is in millicores, memory in MB, storage in GB. Both modes run on the environment's cluster.",
+)

@@ -1,0 +1,116 @@
+"""Members and invitations: the people of an organization, who sign in through OpenID Connect."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from windlass.core.access import ROLE_IDS, Scope
+from windlass.core.fields import Id, Maybe, Timestamp, absent
+from windlass.core.resource import Action, Family, Shown, Spec, Verb
+from windlass.families.api_token import RoleId
+from windlass.families.organization import organization
+
+Email = Annotated[str, Meta(min_length=3, max_length=254, pattern=r"^[^\s@\x00-\x1f]+@[^\s@\x00-\x1f]+\Z")]
+_OLD_ROLES = {"OWNER": Scope.ADMIN, "ADMIN": Scope.ADMIN, "DEVELOPER": Scope.WRITE, "VIEWER": Scope.READ}
+
+
+class Member(Spec):
+    email: str
+    role_id: RoleId
+    name: str = ""
+
+
+class MemberShown(Shown):
+    nickname: str = ""
+    role: str
+    role_name: str
+    last_activity_at: Maybe[Timestamp] = absent
+
+
+class NewRole(Spec):
+    user_id: Id
+    role_id: RoleId
+
+
+class Leaver(Spec):
+    user_id: Id
+
+
+class Invitation(Spec):
+    email: Email
+    role_id: Maybe[RoleId] = absent
+    role: Maybe[Literal["ADMIN", "DEVELOPER", "OWNER", "VIEWER"]] = absent
+
+
+class InvitationShown(Shown):
+    role_id: Id
+    role: str
+    role_name: str
+    invitation_link: str
+    invitation_status: Literal["EXPIRED", "PENDING"]
+    inviter: str
+    organization_name: str
+
+
+def settle(spec: Invitation) -> None:
+    """`role` is the older way of saying `role_id`; without either, the guest may read."""
+    if not spec.role_id:
+        spec.role_id = ROLE_IDS[_OLD_ROLES[spec.role] if spec.role else Scope.READ]
+
+
+def old_role(scope: Scope) -> str:
+    return {Scope.ADMIN: "ADMIN", Scope.READ: "VIEWER"}.get(scope, "DEVELOPER")
+
+
+_change = Action(
+    name="changeRole",
+    id="editOrganizationMemberRole",
+    method="PUT",
+    suffix="",
+    need=Scope.ADMIN,
+    summary="Change the role of a member",
+    body=NewRole,
+    status=200,
+    on_collection=True,
+)
+_remove = Action(
+    name="remove",
+    id="deleteMember",
+    method="DELETE",
+    suffix="",
+    need=Scope.ADMIN,
+    summary="Remove a member",
+    body=Leaver,
+    status=204,
+    on_collection=True,
+)
+
+member = Family(
+    "member",
+    Member,
+    parent=organization,
+    shown=MemberShown,
+    title="OrganizationMember",
+    group="Members",
+    param="member_id",
+    nested=True,
+    names="email",
+    verbs=frozenset({Verb.LIST}),
+    actions=(_change, _remove),
+)
+
+invitation = Family(
+    "inviteMember",
+    Invitation,
+    parent=organization,
+    shown=InvitationShown,
+    title="InviteMember",
+    group="Members",
+    param="invite_id",
+    nested=True,
+    names="email",
+    write_need=Scope.ADMIN,
+    verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.READ, Verb.DELETE}),
+    settle=settle,
+    about="Whoever signs in with this address, verified by the issuer, becomes a member with this role.",
+)

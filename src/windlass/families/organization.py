@@ -1,0 +1,66 @@
+"""An organization: the tenant. Everything else belongs to exactly one."""
+
+from typing import Any, Literal
+
+from windlass.core.access import Scope
+from windlass.core.fields import Description, Id, Line, Maybe, Name, absent
+from windlass.core.resource import Action, Family, Shown, Spec
+
+Plan = Literal[
+    "FREE", "TEAM", "TEAM_YEARLY", "ENTERPRISE", "ENTERPRISE_YEARLY", "PROFESSIONAL", "BUSINESS",
+    "USER_2025", "TEAM_2025", "BUSINESS_2025", "ENTERPRISE_2025",
+]  # fmt: skip
+
+
+class Organization(Spec):
+    name: Name
+    description: Maybe[Description] = absent
+    plan: Plan = "FREE"
+    website_url: Maybe[Line] = absent
+    repository: Maybe[Line] = absent
+    logo_url: Maybe[Line] = absent
+    icon_url: Maybe[Line] = absent
+    admin_emails: Maybe[list[Line]] = absent
+
+
+class OrganizationShown(Shown):
+    owner: Maybe[Id] = absent
+    billing_deployment_restriction: None = None
+    organization_plan: dict[str, Any] = {}
+
+
+class FirstToken(Shown):
+    admin_token: str
+    """An Admin token of the new organization, shown this once: nobody else could enter it."""
+
+
+class Role(Shown):
+    id: Id
+    name: str
+    description: str = ""
+
+
+available_role = Action(
+    name="availableRole",
+    id="listOrganizationAvailableRole",
+    method="GET",
+    suffix="/availableRole",
+    need=Scope.READ,
+    summary="List the roles that can be given",
+    answer=Role,
+    listing=True,
+)
+
+organization = Family(
+    "organization",
+    Organization,
+    parent=None,
+    shown=OrganizationShown,
+    once=FirstToken,
+    title="Organization",
+    group="Organizations",
+    param="org_id",
+    write_need=Scope.ADMIN,
+    actions=(available_role,),
+    about="The answer carries `admin_token`, an Admin token of the new organization, shown this once.",
+)

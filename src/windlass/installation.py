@@ -1,0 +1,179 @@
+"""An installation, put together and running: settings in, a whole Windlass out.
+
+The composition root. `serve` puts it behind a socket; tests call it directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from windlass.api.app import App
+from windlass.api.limits import Budgets
+from windlass.api.metrics import Metrics
+from windlass.api.pages import Pages
+from windlass.base.clock import SECOND, Clock, SystemClock
+from windlass.base.http_out import fetch
+from windlass.base.log import log
+from windlass.base.seal import KEY_BYTES, Seal, new_key
+from windlass.config import BadSetting, Settings
+from windlass.control.context import Context
+from windlass.control.identity import Gate, signer_of
+from windlass.control.logs import Logs
+from windlass.control.organizations import NOBODY, SYSTEM, found
+from windlass.control.worker import SWEEP, Worker
+from windlass.engines.absent import AbsentEngine
+from windlass.engines.engine import Engine
+from windlass.families import registry
+from windlass.families.organization import Organization
+from windlass.store.store import Store, Tx
+
+DATABASE = "windlass.db"
+_KEY_FACT = "key_fingerprint"
+_log = log("main")
+
+
+class WrongKey(Exception):
+    """The secrets in this database were sealed with another key."""
+
+
+class Installation:
+    """Everything that runs, and how it stops."""
+
+    def __init__(self, ctx: Context, fetcher: Callable[[str], Awaitable[bytes]]) -> None:
+        self.ctx = ctx
+        self.gate = Gate(ctx, fetcher)
+        self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
+        self.worker = Worker(ctx)
+        self.metrics = Metrics(self._gauges)
+        self.stopping = False
+        self.first_token: str | None = None
+        """The Admin token that the first start made; nobody else will ever see it."""
+        pages = Pages(ctx, self._document, self.metrics.text, self._trouble, lambda: signer_of(ctx))
+        self.app = App(ctx, self.gate, self.budgets, pages, self.metrics)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Loops in the background: work, and small notes."""
+        self._tasks = [asyncio.create_task(self.worker.run()), asyncio.create_task(self._note_uses())]
+
+    async def stop(self) -> None:
+        self.stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.worker.stop()
+        await self.gate.note()
+        await self.budgets.give_back()
+        await self.ctx.store.close()
+
+    async def _note_uses(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            try:
+                await self.gate.note()
+            except Exception:  # noqa: BLE001 (the loop must outlive a database that is away)
+                _log.exception("the last use of tokens could not be noted")
+
+    async def _trouble(self) -> str:
+        if self.stopping:
+            return "This server is stopping"
+        await self.ctx.store.reads.fact(_KEY_FACT)
+        return ""
+
+    def _document(self) -> bytes:
+        from windlass.api.openapi import served  # noqa: PLC0415 (made at the first request for it, not at every start)
+
+        return served(self.ctx.registry)
+
+    def _gauges(self) -> dict[str, float]:
+        return {"work_running": float(self.worker.running)}
+
+
+async def install(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    engine: Engine | None = None,
+    fetcher: Callable[[str], Awaitable[bytes]] = fetch,
+) -> Installation:
+    """Opens the store, checks the key, and makes the first organization if there is none."""
+    clock = clock or SystemClock()
+    folder = Path(settings.data_dir)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 (once, before serving)
+    store = await open_store(settings, clock)
+    try:
+        seal = await _opened_seal(settings, store)
+        logs = Logs(folder / "logs", settings.log_retention_bytes)
+        ctx = Context(settings, registry(), store, clock, seal, engine or AbsentEngine(), logs)
+        installation = Installation(ctx, fetcher)
+        installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
+    except BaseException:
+        await store.close()
+        raise
+    return installation
+
+
+async def open_store(settings: Settings, clock: Clock) -> Store:
+    if settings.database_url:
+        from windlass.store.postgres import PostgresStore  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
+
+        return await PostgresStore.open(settings.database_url, clock)
+    from windlass.store.sqlite import SqliteStore  # noqa: PLC0415 (one database or the other)
+
+    return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
+
+
+async def _opened_seal(settings: Settings, store: Store) -> Seal:
+    """The key of this installation: given, found, or made where nothing is sealed yet."""
+    known = await store.reads.fact(_KEY_FACT)
+    seal = Seal(_key(settings, may_make=known is None))
+    if known is None:
+        await store.write(lambda tx: tx.set_fact(_KEY_FACT, seal.fingerprint.encode()))
+    elif known.decode() != seal.fingerprint:
+        raise WrongKey(
+            f"the secrets of this database were sealed with the key {known.decode()}, and this is the key "
+            f"{seal.fingerprint}: bring back the file `key` of the data directory, or set WINDLASS_KEY"
+        )
+    return seal
+
+
+def _key(settings: Settings, may_make: bool) -> bytes:
+    if settings.key:
+        return _unhexed(settings.key, "WINDLASS_KEY")
+    file = Path(settings.data_dir) / "key"
+    if file.exists():
+        return _unhexed(file.read_text().strip(), "the file `key` in the data directory")
+    if not may_make:
+        raise WrongKey(
+            "the file `key` is missing from the data directory, and secrets cannot be opened "
+            "without it: bring it back, or set WINDLASS_KEY"
+        )
+    key = new_key()
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
+        made.write(key.hex() + "\n")
+        made.flush()
+        os.fsync(made.fileno())
+    return key
+
+
+def _unhexed(text: str, where: str) -> bytes:
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise BadSetting(f"{where} must be {2 * KEY_BYTES} hexadecimal digits")
+    return key
+
+
+async def _seed(ctx: Context, tx: Tx) -> str | None:
+    """The first organization with its cluster; its Admin token, unless one was given in the settings."""
+    await tx.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
+    if await tx.first(NOBODY, "organization"):
+        return None
+    with_token = not ctx.settings.admin_token
+    _, token = await found(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)
+    return token

@@ -1,0 +1,105 @@
+"""The socket: uvicorn, with our answers for what is no valid request, and a stop within seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from windlass.api.app import failure_response
+from windlass.installation import Installation
+
+STOP_SECONDS = 3
+
+
+class Protocol(HttpToolsProtocol):
+    """What is not HTTP gets JSON and the rate-limit headers too."""
+
+    installation: Installation
+
+    def send_400_response(self, msg: str) -> None:
+        address = "address:" + str(self.client[0] if self.client else "unknown")
+        window, _ = self.installation.budgets.stranger(address, spend=False)
+        headers = [
+            (b"x-ratelimit-limit", window.limit_text),
+            (b"x-ratelimit-remaining", b"%d" % window.remaining),
+            (b"x-ratelimit-reset", window.reset_text),
+        ]
+        self.transport.write(failure_response(400, "This is not a valid HTTP request", headers))
+        self.transport.close()
+
+
+async def serve(
+    installation: Installation, listening: socket.socket, announce: Callable[[int], None]
+) -> None:
+    """Serves until a signal asks to stop; running requests get a moment to finish."""
+    settings = installation.ctx.settings
+    config = uvicorn.Config(
+        installation.app,
+        http=type("BoundProtocol", (Protocol,), {"installation": installation}),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        timeout_graceful_shutdown=STOP_SECONDS,
+        timeout_keep_alive=65,
+        backlog=2048,
+    )
+    server = Server(config, lambda: announce(listening.getsockname()[1]))
+    await installation.start()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _stop, installation, server)
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        await installation.stop()
+
+
+def _stop(installation: Installation, server: uvicorn.Server) -> None:
+    """First not ready, then no new requests; a second signal does not wait."""
+    if installation.stopping:
+        server.force_exit = True
+    installation.stopping = True
+    server.should_exit = True
+
+
+class Server(uvicorn.Server):
+    """uvicorn without its own signal handling; says when it is listening."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = started
+
+    def capture_signals(self) -> Any:
+        return _Nothing()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce()
+
+
+class _Nothing:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bound before anything else is begun, so that a port in use is said at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    listening.setblocking(False)
+    return listening

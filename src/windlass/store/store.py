@@ -1,0 +1,371 @@
+"""What is kept, and how it is asked for. The only room with SQL; two databases, one set of statements.
+
+Reading is a method of `Reads`. Changing happens in a function handed to `Store.write`: it gets a `Tx`,
+sees and changes everything as if it were alone, and may be run again from the start. Writers are
+taken one after the other, in groups that are committed together, on both databases: whatever is
+acknowledged is durable, and events are numbered in the order of commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base import ids
+from windlass.store import statements as sql
+
+T = TypeVar("T")
+Write = Callable[["Tx"], Awaitable[T]]
+
+FAR = 2**62
+"""A time that never comes."""
+
+# Holes are counted in blocks of 64, 64², 64³ and 64⁴ places.
+_FANOUT, _LEVELS = 64, 4
+# Up to here, skipping rows is cheaper than looking for the place.
+_NEAR = 256
+
+
+class Row(Struct, frozen=True, gc=False):
+    """A resource as it lies in the table; `body` is the answer."""
+
+    id: str
+    family: str
+    org: str
+    parent: str
+    pos: int
+    name: str | None
+    created: int
+    tag: str
+    body: bytes
+    sealed: bytes | None = None
+
+
+class StatusRow(Struct, frozen=True, gc=False):
+    id: str
+    org: str
+    state: str
+    message: str
+    deployment: str | None
+    deployments: int
+    deployed_at: int | None
+    changed: int
+
+
+class DeploymentRow(Struct, frozen=True, gc=False):
+    id: str
+    org: str
+    service: str
+    number: int
+    status: str
+    created: int
+    changed: int
+    body: bytes
+
+
+class EventRow(Struct, frozen=True, gc=False):
+    seq: int
+    id: str
+    org: str
+    kind: str
+    target: str
+    at: int
+    body: bytes
+
+
+class Claim(Struct, frozen=True, gc=False):
+    """A piece of work, held until the lease ends or the epoch moves on."""
+
+    id: str
+    kind: str
+    epoch: int
+    attempts: int
+
+
+class Taken(Exception):
+    """A value that must be unique is there already."""
+
+
+class Session(Protocol):
+    """One connection, or something that acts as one."""
+
+    async def one(self, statement: str, *values: Any) -> Sequence[Any] | None: ...
+
+    async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]: ...
+
+
+class Reads:
+    """Questions that need no transaction, and those that a transaction may ask too."""
+
+    def __init__(self, session: Session) -> None:
+        self._one = session.one
+        self._all = session.all
+
+    async def find(self, family: str, id: str) -> Row | None:
+        row = await self._one(sql.FIND, id, family)
+        return Row(*row) if row else None
+
+    async def get(self, id: str) -> Row | None:
+        row = await self._one(sql.GET, id)
+        return Row(*row) if row else None
+
+    async def named(self, parent: str, family: str, name: str) -> Row | None:
+        row = await self._one(sql.BY_NAME, parent, family, name)
+        return Row(*row) if row else None
+
+    async def first(self, parent: str, family: str) -> Row | None:
+        row = await self._one(sql.FIRST, parent, family)
+        return Row(*row) if row else None
+
+    async def of_org(self, org: str, family: str) -> list[Row]:
+        return [Row(*row) for row in await self._all(sql.OF_ORG, org, family)]
+
+    async def of_parent(self, parent: str, family: str) -> list[Row]:
+        return [Row(*row) for row in await self._all(sql.OF_PARENT, parent, family)]
+
+    async def linked(self, target: str, field: str) -> list[Row]:
+        """Whatever refers to `target` by this field."""
+        return [Row(*row) for row in await self._all(sql.LINKED, target, field)]
+
+    async def above(self, id: str) -> list[Row]:
+        """The resource itself, its parent, and so on to the organization."""
+        return [Row(*row) for row in await self._all(sql.ABOVE, id)]
+
+    async def page(self, parent: str, family: str, skip: int, most: int) -> tuple[list[bytes], int]:
+        """A slice of a list in the order of creation, and how long the list is, at a cost that depends on
+        neither the length nor the place."""
+        tally = await self._one(sql.TALLY, parent, family)
+        last, live = tally if tally else (0, 0)
+        most = min(most, live - skip)
+        if most <= 0:
+            return [], live
+        if last == live:
+            rows = await self._all(sql.PAGE, parent, family, skip + 1, most)
+        elif skip <= _NEAR:
+            rows = await self._all(sql.PAGE_SKIPPING, parent, family, 1, most, skip)
+        elif live - skip - most <= _NEAR:
+            rows = (await self._all(sql.PAGE_BACKWARDS, parent, family, most, live - skip - most))[::-1]
+        else:
+            start, rest = await self._place(parent, family, skip)
+            rows = await self._all(sql.PAGE_SKIPPING, parent, family, start, most, rest)
+        return [row[0] for row in rows], live
+
+    async def _place(self, parent: str, family: str, skip: int) -> tuple[int, int]:
+        """Where to start, and how many live rows to skip from there, to stand after `skip` live rows."""
+        block, rest = 0, skip
+        for level in range(_LEVELS, 0, -1):
+            size = _FANOUT**level
+            end = block + _FANOUT if level < _LEVELS else FAR
+            found = await self._all(sql.HOLES, parent, family, level, block, end)
+            holes: dict[int, int] = {row[0]: row[1] for row in found}
+            while rest >= size - holes.get(block, 0):
+                rest -= size - holes.get(block, 0)
+                block += 1
+            block *= _FANOUT
+        return block + 1, rest
+
+    async def status(self, id: str) -> StatusRow | None:
+        row = await self._one(sql.STATUS, id)
+        return StatusRow(*row) if row else None
+
+    async def deployment(self, id: str) -> DeploymentRow | None:
+        row = await self._one(sql.DEPLOYMENT, id)
+        return DeploymentRow(*row) if row else None
+
+    async def open_deployments(self, service: str) -> list[DeploymentRow]:
+        return [DeploymentRow(*row) for row in await self._all(sql.DEPLOYMENTS_OPEN, service)]
+
+    async def events(self, org: str, after: int = 0, most: int = 1000) -> list[EventRow]:
+        return [EventRow(*row) for row in await self._all(sql.EVENTS_AFTER, org, after, most)]
+
+    async def token(self, digest: str) -> tuple[str, str, bytes] | None:
+        """Id, organization and document of the token with this digest."""
+        row = await self._one(sql.TOKEN, digest)
+        return (row[0], row[1], row[2]) if row else None
+
+    async def identities(self, issuer: str, subject: str) -> list[tuple[str, str, bytes]]:
+        """Member id, organization and document, in every organization where this person is a member."""
+        return [(row[0], row[1], row[2]) for row in await self._all(sql.IDENTITY, issuer, subject)]
+
+    async def fact(self, name: str) -> bytes | None:
+        row = await self._one(sql.FACT, name)
+        return row[0] if row else None
+
+    async def budget(self, subject: str) -> tuple[int, int] | None:
+        row = await self._one(sql.BUDGET, subject)
+        return (row[0], row[1]) if row else None
+
+    async def next_work(self) -> int | None:
+        row = await self._one(sql.WORK_NEXT)
+        return row[0] if row else None
+
+
+class Tx(Reads):
+    """A change in progress. What is emitted and nudged takes effect with the commit, or never."""
+
+    def __init__(self, session: Session, now: int) -> None:
+        super().__init__(session)
+        self.now = now
+        self.emitted: list[tuple[Any, ...]] = []
+        self.nudges: list[str] = []
+
+    async def place(self, parent: str, family: str) -> tuple[int, int]:
+        """The next place in a list, and the time of creation that goes with it: twins of one moment are
+        kept a millisecond apart, so that the order of creation can be read off the times."""
+        place = await self._one(sql.TALLY_ADD, parent, family, self.now)
+        assert place is not None
+        return place[0], place[1]
+
+    async def add(self, row: Row) -> None:
+        """Puts a resource at the place it was given."""
+        if row.name is not None and await self.named(row.parent, row.family, row.name):
+            raise Taken(row.name)
+        await self._all(sql.ADD, *msgspec.structs.astuple(row))
+
+    async def link(self, source: str, field: str, target: str) -> None:
+        await self._all(sql.LINK, source, field, target)
+
+    async def change(self, row: Row) -> None:
+        if row.name is not None:
+            other = await self.named(row.parent, row.family, row.name)
+            if other and other.id != row.id:
+                raise Taken(row.name)
+        await self._all(sql.CHANGE, row.name, row.tag, row.body, row.sealed, row.id)
+
+    async def rewrite(self, id: str, body: bytes) -> None:
+        """For what the server itself keeps up to date: the tag stays, so no client's `If-Match` is upset."""
+        await self._all(sql.REWRITE, body, id)
+
+    async def remove(self, row: Row) -> list[str]:
+        """Takes away a resource and all that is below it; answers the ids."""
+        below = [found[0] for found in await self._all(sql.BELOW, row.id)]
+        await self._all(sql.TALLY_REMOVE, row.parent, row.family)
+        for level in range(1, _LEVELS + 1):
+            await self._all(sql.HOLE_ADD, row.parent, row.family, level, (row.pos - 1) // _FANOUT**level)
+        gone = [row.id, *below]
+        for id in gone:
+            await self._forget(id)
+        return gone
+
+    async def _forget(self, id: str) -> None:
+        for statement in (
+            sql.REMOVE,
+            sql.TALLY_FORGET,
+            sql.HOLE_FORGET,
+            sql.UNLINK,
+            sql.STATUS_REMOVE,
+            sql.DEPLOYMENTS_REMOVE,
+            sql.WORK_REMOVE,
+            sql.IDENTITY_REMOVE,
+        ):
+            await self._all(statement, id)
+        if await self._all(sql.TOKEN_REMOVE, id):
+            self.nudge("tokens")
+
+    async def add_status(self, id: str, org: str, state: str) -> None:
+        await self._all(sql.STATUS_ADD, id, org, state, "", None, 0, None, self.now)
+
+    async def change_status(self, row: StatusRow) -> None:
+        await self._all(
+            sql.STATUS_CHANGE,
+            row.state,
+            row.message,
+            row.deployment,
+            row.deployments,
+            row.deployed_at,
+            self.now,
+            row.id,
+        )
+
+    async def add_deployment(self, row: DeploymentRow) -> None:
+        await self._all(sql.DEPLOYMENT_ADD, *msgspec.structs.astuple(row))
+
+    async def change_deployment(self, row: DeploymentRow) -> None:
+        await self._all(sql.DEPLOYMENT_CHANGE, row.status, self.now, row.body, row.id)
+
+    def emit(self, kind: str, org: str, target: str, body: bytes) -> None:
+        """The event is numbered when the group is committed."""
+        self.emitted.append((ids.new_id(), org, kind, target, self.now, body))
+
+    async def number_events(self, events: Sequence[tuple[Any, ...]]) -> None:
+        """Called by the store, once for a whole group."""
+        if not events:
+            return
+        counted = await self._one(sql.COUNT_UP, len(events), "event")
+        assert counted is not None
+        for seq, event in enumerate(events, counted[0] - len(events) + 1):
+            await self._all(sql.EVENT_ADD, seq, *event)
+
+    def nudge(self, word: str) -> None:
+        """Wakes whoever listens for it, on every replica, after the commit. A lost nudge is no loss."""
+        self.nudges.append(word)
+
+    async def ask(self, kind: str, id: str, due: int | None = None) -> None:
+        """Asks for a piece of work. Asking twice is asking once."""
+        await self._all(sql.WORK_ASK, id, kind, self.now if due is None else due)
+        self.nudge("work")
+
+    async def claim(self, lease: int, most: int) -> list[Claim]:
+        found = await self._all(sql.WORK_CLAIM, self.now + lease, FAR, self.now, most)
+        return [Claim(*row) for row in found]
+
+    async def held(self, claim: Claim) -> bool:
+        """Whether this worker is still the one."""
+        return await self._one(sql.WORK_HELD, claim.id, claim.epoch) is not None
+
+    async def hold(self, claim: Claim, lease: int) -> bool:
+        return await self._one(sql.WORK_HOLD, self.now + lease, claim.id, claim.epoch) is not None
+
+    async def done(self, claim: Claim) -> None:
+        """Done, unless it was asked for once more meanwhile: then it is due again."""
+        if await self._one(sql.WORK_DONE, claim.id, claim.epoch, FAR) is None:
+            await self.again(claim, self.now)
+
+    async def again(self, claim: Claim, due: int) -> None:
+        await self._one(sql.WORK_AGAIN, due, claim.id, claim.epoch)
+        self.nudge("work")
+
+    async def add_token(self, digest: str, id: str) -> None:
+        await self._all(sql.TOKEN_ADD, digest, id)
+
+    async def add_identity(self, issuer: str, subject: str, org: str, member: str) -> None:
+        await self._all(sql.IDENTITY_ADD, issuer, subject, org, member)
+
+    async def idempotent(self, caller: str, key: str) -> tuple[str, int, bytes] | None:
+        row = await self._one(sql.IDEMPOTENT, caller, key)
+        return (row[0], row[1], row[2]) if row else None
+
+    async def keep_answer(self, caller: str, key: str, request: str, answer: bytes) -> None:
+        await self._all(sql.IDEMPOTENT_ADD, caller, key, request, self.now, answer)
+
+    async def set_budget(self, subject: str, opened: int, used: int) -> None:
+        await self._all(sql.BUDGET_SET, subject, opened, used)
+
+    async def give_back(self, subject: str, opened: int, unused: int) -> None:
+        await self._all(sql.BUDGET_GIVE_BACK, unused, subject, opened)
+
+    async def sweep(self, answers_before: int, budgets_before: int) -> None:
+        await self._all(sql.IDEMPOTENT_SWEEP, answers_before)
+        await self._all(sql.BUDGET_SWEEP, budgets_before)
+
+    async def set_fact(self, name: str, value: bytes) -> None:
+        await self._all(sql.FACT_SET, name, value)
+
+
+class Store(Protocol):
+    """A database, open."""
+
+    reads: Reads
+
+    async def write(self, change: Write[T]) -> T:
+        """Runs a change and answers once it is durable."""
+        ...
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Calls `listener` with every nudge of every replica."""
+        ...
+
+    async def close(self) -> None: ...

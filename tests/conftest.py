@@ -1,0 +1,61 @@
+"""What every test gets: an event loop, and the rule that in CI a skipped test is a failure."""
+
+import os
+
+import pytest
+
+from tests.postgres import running_postgres
+from tests.world import make_world
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(scope="session")
+def anyio_backend():
+    return "asyncio", {"use_uvloop": True}  # the loop that serves
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL of this test process, out of a wheel: nothing has to be installed or running."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request):
+    """Both databases, one after the other: what is promised holds on each."""
+    if request.param == "sqlite":
+        yield ""
+        return
+    server = request.getfixturevalue("postgres")
+    with server.fresh_database() as url:
+        yield url
+
+
+@pytest.fixture
+async def world(database_url):
+    async with make_world(database_url) as made:
+        yield made
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session, exitstatus):
+    if skipped_in_ci(session.config) and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if skipped := skipped_in_ci(config):
+        terminalreporter.section("skipped in CI, which is a failure", red=True)
+        for report in skipped:
+            terminalreporter.line(f"{report.nodeid}: {reason(report)}", red=True)
+
+
+def skipped_in_ci(config):
+    reporter = config.pluginmanager.get_plugin("terminalreporter")  # absent in the workers of xdist
+    return reporter.stats.get("skipped", []) if reporter and os.environ.get("CI") else []
+
+
+def reason(report):
+    return report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr

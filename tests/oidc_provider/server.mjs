@@ -1,0 +1,55 @@
+// A real OpenID Connect provider, for tests: node server.mjs PORT (0 is any free one). It says where it listens.
+// One client, `robot`, gets JWT access tokens for the resources urn:test:rs256 and urn:test:es256, each signed so.
+// On SIGHUP all keys are exchanged for new ones.
+
+import { generateKeyPairSync } from 'node:crypto';
+import { createServer } from 'node:http';
+import { Provider } from 'oidc-provider';
+
+const server = createServer((request, response) => answer(request, response));
+let answer;
+
+server.listen(Number(process.argv[2]), '127.0.0.1', () => {
+  startOver();
+  say(`listening on ${issuer()}`);
+});
+process.on('SIGHUP', () => {
+  startOver();
+  say('has new keys');
+});
+
+function issuer() {
+  return `http://127.0.0.1:${server.address().port}`;
+}
+
+function startOver() {
+  answer = new Provider(issuer(), {
+    jwks: { keys: [key('RS256', 'rsa', { modulusLength: 2048 }), key('ES256', 'ec', { namedCurve: 'P-256' })] },
+    clients: [{
+      client_id: 'robot',
+      client_secret: 'secret',
+      grant_types: ['client_credentials'],
+      redirect_uris: [],
+      response_types: [],
+    }],
+    features: {
+      devInteractions: { enabled: false },
+      clientCredentials: { enabled: true },
+      resourceIndicators: { enabled: true, getResourceServerInfo: resource },
+    },
+  }).callback();
+}
+
+function resource(context, name) {
+  const alg = name.split(':').at(-1).toUpperCase();
+  return { audience: name, scope: 'deploy', accessTokenFormat: 'jwt', accessTokenTTL: 60, jwt: { sign: { alg } } };
+}
+
+function key(alg, kind, options) {
+  const { privateKey } = generateKeyPairSync(kind, options);
+  return { ...privateKey.export({ format: 'jwk' }), alg, use: 'sig' };
+}
+
+function say(words) {
+  process.stdout.write(`${words}\n`);
+}

@@ -1,0 +1,80 @@
+"""The frame keeps its own promises: locks that name no registry, and no silent skip in CI."""
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import windlass
+
+ROOT = Path(__file__).parents[1]
+LOCKS = sorted(ROOT.glob("requirements/*.lock"))
+
+BARE = ("-p", "no:schemathesis", "-p", "no:hypothesispytest")  # a second less for each inner run
+SKIPPING = """
+    import pytest
+
+    @pytest.mark.skip(reason="nothing to see")
+    def test_skipped(): pass
+
+    @pytest.mark.xfail(reason="known")
+    def test_expected_to_fail(): assert False
+
+    def test_passing(): pass
+"""
+SKIPPED_WHOLE = """
+    import pytest
+    pytest.skip("not here", allow_module_level=True)
+"""
+
+
+@pytest.fixture
+def inner(pytester):
+    pytester.makeconftest((ROOT / "tests/conftest.py").read_text())
+    pytester.makepyfile("def test_passing(): pass")
+    return pytester
+
+
+def test_the_installed_version_is_the_one_in_the_code():
+    assert version("windlass") == windlass.__version__
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_a_lock_has_a_hash_for_everything_and_names_no_registry(lock):
+    entries = re.split(r"\n(?=\w)", lock.read_text())[1:]
+    assert entries
+    assert all("==" in entry and "--hash=sha256:" in entry for entry in entries)
+    assert "://" not in lock.read_text()
+
+
+def test_the_tools_are_locked_on_top_of_the_very_versions_that_run():
+    run, dev = pins("run"), pins("dev")
+    assert run.items() <= dev.items()
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("source", [SKIPPING, SKIPPED_WHOLE], ids=["test", "module"])
+def test_in_ci_a_skip_fails_the_run_and_is_named(inner, monkeypatch, source, workers):
+    monkeypatch.setenv("CI", "true")
+    inner.makepyfile(test_quiet=source)
+    ran = inner.runpytest_subprocess(*BARE, "-n", workers)
+    assert ran.ret == pytest.ExitCode.TESTS_FAILED
+    ran.stdout.fnmatch_lines(["*skipped in CI, which is a failure*", "test_quiet.py*: *", "*1 skipped*in *"])
+    ran.stdout.no_fnmatch_line("test_quiet.py*expected_to_fail*")
+
+
+def test_elsewhere_a_skip_is_only_a_skip(inner, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    inner.makepyfile(test_quiet=SKIPPING)
+    assert inner.runpytest_subprocess(*BARE).ret == pytest.ExitCode.OK
+
+
+def test_in_ci_a_run_without_skips_passes(inner, monkeypatch):
+    monkeypatch.setenv("CI", "true")
+    assert inner.runpytest_subprocess(*BARE).ret == pytest.ExitCode.OK
+
+
+def pins(lock: str) -> dict[str, str]:
+    text = (ROOT / f"requirements/{lock}.lock").read_text()
+    return dict(re.findall(r"^([\w.-]+(?:\[\w+\])?)==(\S+)", text, re.MULTILINE))

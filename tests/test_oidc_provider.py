@@ -1,0 +1,177 @@
+"""The verifier against a provider that is not ours: the npm package oidc-provider, over real HTTP.
+
+It is installed once for each state of its lock, below the system's folder for temporary files.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from windlass.base.oidc import Refused, Trusted, Unreachable, Verifier
+
+HERE = Path(__file__).parent / "oidc_provider"
+LOCK = HERE / "package-lock.json"
+RS256, ES256 = "urn:test:rs256", "urn:test:es256"
+LIFETIME, LEEWAY, PATIENCE = 60, 30, 30
+ROBOT = {"Authorization": f"Basic {base64.b64encode(b'robot:secret').decode()}"}
+
+
+class Provider:
+    """The server while it runs."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.issuer = self.heard("listening on ")
+
+    async def token(self, audience: str) -> str:
+        form = {"grant_type": "client_credentials", "resource": audience, "scope": "deploy"}
+        async with (
+            aiohttp.ClientSession(headers=ROBOT, raise_for_status=True) as http,
+            http.post(f"{self.issuer}/token", data=form) as reply,
+        ):
+            return str((await reply.json())["access_token"])
+
+    def change_keys(self) -> None:
+        self._process.send_signal(signal.SIGHUP)
+        self.heard("has new keys")
+
+    def heard(self, beginning: str) -> str:
+        for line in self._process.stdout or ():
+            if line.startswith(beginning):
+                return line.removeprefix(beginning).strip()
+        raise AssertionError("the provider has ended; see what it wrote")
+
+
+class World:
+    """A verifier that trusts the provider, its clock, and what it fetched."""
+
+    def __init__(self, issuer: str, audience: str) -> None:
+        self.now = time.time()
+        self.fetched: list[str] = []
+        trusted = Trusted(issuer=issuer, audiences=(audience,))
+        self.verifier = Verifier(
+            [trusted], self.fetch, lambda: self.now, leeway=LEEWAY, refetch_every=PATIENCE
+        )
+
+    async def fetch(self, url: str) -> bytes:
+        self.fetched.append(url)
+        async with aiohttp.ClientSession(raise_for_status=True) as http, http.get(url) as reply:
+            return await reply.read()
+
+
+@pytest.fixture(scope="module")
+def provider(tmp_path_factory) -> Iterator[Provider]:
+    if not shutil.which("node"):
+        pytest.skip("needs Node.js")
+    folder = tmp_path_factory.mktemp("oidc_provider")
+    shutil.copy(HERE / "server.mjs", folder)
+    (folder / "node_modules").symlink_to(installed() / "node_modules")
+    with subprocess.Popen(["node", folder / "server.mjs", "0"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Provider(process)
+        finally:
+            process.kill()
+
+
+def installed() -> Path:
+    """The folder with what the lock names, made by whoever comes first."""
+    known = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
+    home = Path(tempfile.gettempdir()) / f"windlass-oidc-provider-{known}"
+    if not home.exists():
+        install(home)
+    return home
+
+
+def install(home: Path) -> None:
+    made = Path(tempfile.mkdtemp(prefix=f"{home.name}-"))
+    for file in (HERE / "package.json", LOCK):
+        shutil.copy(file, made)
+    subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=made, check=True)
+    try:
+        made.rename(home)
+    except OSError:  # another process was faster, and made the same
+        shutil.rmtree(made)
+
+
+@pytest.fixture
+def world(provider: Provider) -> World:
+    return World(provider.issuer, RS256)
+
+
+@pytest.mark.parametrize("audience", [RS256, ES256])
+async def test_a_token_of_a_real_provider_is_accepted(provider, audience):
+    world = World(provider.issuer, audience)
+    token = await provider.token(audience)
+    found = await world.verifier.verify(token)
+    assert (found["iss"], found["aud"], found["sub"]) == (provider.issuer, audience, "robot")
+    assert header(token)["alg"] == audience[-5:].upper()
+    assert header(token)["typ"] == "at+jwt"
+    assert len(world.fetched) == 2
+
+
+async def test_its_token_for_another_audience_is_refused(provider, world):
+    with pytest.raises(Refused, match="another audience"):
+        await world.verifier.verify(await provider.token(ES256))
+
+
+async def test_its_token_is_refused_when_it_has_expired(provider, world):
+    token = await provider.token(RS256)
+    await world.verifier.verify(token)
+    world.now += LIFETIME + LEEWAY + 1
+    with pytest.raises(Refused, match="expired"):
+        await world.verifier.verify(token)
+
+
+async def test_its_token_is_refused_by_who_trusts_the_issuer_under_another_name(provider):
+    world = World(provider.issuer.replace("127.0.0.1", "localhost"), RS256)
+    with pytest.raises(Refused, match="not trusted"):
+        await world.verifier.verify(await provider.token(RS256))
+
+
+async def test_after_its_keys_have_changed_one_fetch_is_enough(provider, world):
+    old = await provider.token(RS256)
+    await world.verifier.verify(old)
+    provider.change_keys()
+    new = await provider.token(RS256)
+    with pytest.raises(Refused, match="no key"):
+        await world.verifier.verify(new)
+    world.now += PATIENCE
+    assert (await world.verifier.verify(new))["sub"] == "robot"
+    assert len(world.fetched) == 4
+    with pytest.raises(Refused, match="no key"):
+        await world.verifier.verify(old)
+    assert len(world.fetched) == 4
+
+
+async def test_a_provider_that_does_not_answer_is_told_from_a_bad_token(provider):
+    nobody = "http://127.0.0.1:1"
+    world = World(nobody, RS256)
+    header, _, signature = (await provider.token(RS256)).split(".")
+    payload = base64.urlsafe_b64encode(json.dumps({"iss": nobody}).encode()).rstrip(b"=").decode()
+    with pytest.raises(Unreachable):
+        await world.verifier.verify(f"{header}.{payload}.{signature}")
+
+
+def header(token: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(base64.urlsafe_b64decode(token.partition(".")[0] + "=="))
+    return found
+
+
+def test_the_lock_has_a_hash_for_everything_and_names_no_registry():
+    packages = json.loads(LOCK.read_text())["packages"]
+    assert packages[""]["dependencies"] == json.loads((HERE / "package.json").read_text())["dependencies"]
+    assert all(re.match("sha512-", each["integrity"]) for name, each in packages.items() if name)
+    assert not [name for name, each in packages.items() if "resolved" in each]

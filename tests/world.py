@@ -1,0 +1,234 @@
+"""A whole Windlass inside a test: real HTTP layer, real SQL, a fake engine, a clock turned by hand.
+
+    async with make_world() as world:
+        project = await world.project()
+        answer = await world.get(f"/project/{project}")
+
+Nothing of ours is patched: what a test may bend comes in through `install`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from windlass.base.clock import SECOND
+from windlass.config import Settings
+from windlass.engines.fake import FakeEngine
+from windlass.installation import Installation, install
+
+ADMIN = "admin-token-of-the-tests-0123456789abcdef"
+NOON = 1_790_000_000_000
+REPOSITORY = "https://git.example/acme/shop.git"
+
+
+class HandClock:
+    """Stands still until somebody turns it."""
+
+    def __init__(self, now: int = NOON) -> None:
+        self.ms = now
+
+    def now(self) -> int:
+        return self.ms
+
+    def turn(self, seconds: float) -> None:
+        self.ms += round(seconds * SECOND)
+
+
+class Answer:
+    """What came back."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def message(self) -> str:
+        return str(self.json["message"])
+
+    def __getitem__(self, name: str) -> Any:
+        return self.json[name]
+
+    def __repr__(self) -> str:
+        return f"<{self.status} {self.body[:300]!r}>"
+
+
+class World:
+    def __init__(
+        self, installation: Installation, clock: HandClock, engine: FakeEngine, folder: Path
+    ) -> None:
+        self.installation = installation
+        self.clock = clock
+        self.engine = engine
+        self.folder = folder
+        self.token: str | None = ADMIN
+        self.org = ""
+        self._names = 0
+
+    # HTTP
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = msgspec.UNSET,
+        *,
+        token: str | msgspec.UnsetType | None = msgspec.UNSET,
+        headers: Mapping[str, str] | None = None,
+        raw: bytes | None = None,
+        address: str = "203.0.113.7",
+    ) -> Answer:
+        """One request, as uvicorn would hand it over. `token` is the whole header if it has a blank in it."""
+        path, _, query = path.partition("?")
+        sent = raw if raw is not None else b"" if body is msgspec.UNSET else json.dumps(body).encode()
+        given = {name.lower(): value for name, value in (headers or {}).items()}
+        credential = self.token if token is msgspec.UNSET else token
+        if credential is not None and "authorization" not in given:
+            given["authorization"] = credential if " " in credential else f"Token {credential}"
+        if sent:
+            given.setdefault("content-type", "application/json")
+            given.setdefault("content-length", str(len(sent)))
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
+            "client": (address, 50_000),
+        }
+        return await _asked(self.installation.app, scope, sent)
+
+    async def get(self, path: str, **options: Any) -> Answer:
+        return await self.call("GET", path, **options)
+
+    async def post(self, path: str, body: Any = msgspec.UNSET, **options: Any) -> Answer:
+        return await self.call("POST", path, body, **options)
+
+    async def put(self, path: str, body: Any = msgspec.UNSET, **options: Any) -> Answer:
+        return await self.call("PUT", path, body, **options)
+
+    async def delete(self, path: str, body: Any = msgspec.UNSET, **options: Any) -> Answer:
+        return await self.call("DELETE", path, body, **options)
+
+    # Things to test with; each answers the id
+
+    def name(self, kind: str) -> str:
+        self._names += 1
+        return f"{kind}-{self._names}"
+
+    async def made(self, path: str, body: Mapping[str, Any], **options: Any) -> str:
+        answer = await self.post(path, body, **options)
+        assert answer.status in {200, 201}, answer
+        return str(answer["id"])
+
+    async def project(self, **fields: Any) -> str:
+        return await self.made(f"/organization/{self.org}/project", {"name": self.name("project")} | fields)
+
+    async def environment(self, project: str | None = None, **fields: Any) -> str:
+        project = project or await self.project()
+        return await self.made(f"/project/{project}/environment", {"name": self.name("env")} | fields)
+
+    async def application(self, environment: str | None = None, **fields: Any) -> str:
+        environment = environment or await self.environment()
+        body = {"name": self.name("app"), "git_repository": {"url": REPOSITORY, "branch": "main"}}
+        return await self.made(f"/environment/{environment}/application", body | fields)
+
+    async def database(self, environment: str | None = None, **fields: Any) -> str:
+        environment = environment or await self.environment()
+        body = {"name": self.name("db"), "type": "POSTGRESQL", "version": "16", "mode": "CONTAINER"}
+        return await self.made(f"/environment/{environment}/database", body | fields)
+
+    async def new_token(self, *scopes: str, **fields: Any) -> str:
+        body = {"name": self.name("token"), "scopes": list(scopes)} | fields
+        answer = await self.post(f"/organization/{self.org}/apiToken", body)
+        assert answer.status == 201, answer
+        return str(answer["token"])
+
+    async def organization(self) -> tuple[str, str]:
+        """Another organization, and an Admin token of it."""
+        answer = await self.post("/organization", {"name": self.name("organization"), "plan": "FREE"})
+        assert answer.status == 201, answer
+        return str(answer["id"]), str(answer["admin_token"])
+
+    # Time
+
+    async def settle(self) -> None:
+        """Lets all work that is due now be done."""
+        await self.installation.worker.settle()
+
+    async def run(self, seconds: float) -> None:
+        """Lets time pass, with the work that falls due in it."""
+        for _ in range(max(1, round(seconds))):
+            await self.settle()
+            self.clock.turn(1)
+        await self.settle()
+
+    async def state(self, path: str) -> str:
+        return str((await self.get(f"{path}/status"))["state"])
+
+    async def events(self, kind: str | None = None) -> list[Any]:
+        rows = await self.installation.ctx.store.reads.events(self.org)
+        return [row for row in rows if kind is None or row.kind == kind]
+
+
+@contextlib.asynccontextmanager
+async def make_world(
+    database_url: str = "",
+    *,
+    folder: Path | None = None,
+    clock: HandClock | None = None,
+    engine: FakeEngine | None = None,
+    fetcher: Callable[[str], Awaitable[bytes]] | None = None,
+    **settings: Any,
+) -> AsyncIterator[World]:
+    """A Windlass that lives as long as the `async with`; `folder` lets it be opened again."""
+    clock, engine = clock or HandClock(), engine or FakeEngine()
+    with contextlib.ExitStack() as stack:
+        where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="windlass-")))
+        given: dict[str, Any] = {
+            "admin_token": ADMIN,
+            "rate_limit": 1_000_000,
+            "database_url": database_url,
+        } | settings
+        chosen = Settings(data_dir=str(where), **given)
+        installation = await install(chosen, clock=clock, engine=engine, fetcher=fetcher or _no_way_out)
+        world = World(installation, clock, engine, where)
+        try:
+            world.org = str((await world.get("/organization"))["id"])
+            yield world
+        finally:
+            await installation.stop()
+
+
+async def _no_way_out(url: str) -> bytes:
+    raise OSError(f"this test reaches nobody, and not {url}")
+
+
+async def _asked(app: Any, scope: Mapping[str, Any], body: bytes) -> Answer:
+    inbox = [{"type": "http.request", "body": body, "more_body": False}]
+    outbox: list[Any] = []
+
+    async def receive() -> Any:
+        return inbox.pop(0) if inbox else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        outbox.append(message)
+
+    await app(
+        {**scope, "raw_path": scope["path"].encode(), "scheme": "http", "http_version": "1.1"}, receive, send
+    )
+    start, *parts = outbox
+    headers = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
+    return Answer(start["status"], headers, b"".join(part.get("body", b"") for part in parts))
