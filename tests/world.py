@@ -21,6 +21,7 @@ import msgspec
 
 from windlass.base.clock import SECOND
 from windlass.config import Settings
+from windlass.core.registry import Registry
 from windlass.engines.fake import FakeEngine
 from windlass.installation import Installation, install
 
@@ -191,6 +192,7 @@ async def make_world(
     clock: HandClock | None = None,
     engine: FakeEngine | None = None,
     fetcher: Callable[[str], Awaitable[bytes]] | None = None,
+    families: Registry | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A Windlass that lives as long as the `async with`; `folder` lets it be opened again."""
@@ -203,7 +205,9 @@ async def make_world(
             "database_url": database_url,
         } | settings
         chosen = Settings(data_dir=str(where), **given)
-        installation = await install(chosen, clock=clock, engine=engine, fetcher=fetcher or _no_way_out)
+        installation = await install(
+            chosen, clock=clock, engine=engine, fetcher=fetcher or _no_way_out, families=families
+        )
         world = World(installation, clock, engine, where)
         try:
             world.org = str((await world.get("/organization"))["id"])

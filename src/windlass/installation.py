@@ -24,6 +24,7 @@ from windlass.control.identity import Gate, signer_of
 from windlass.control.logs import Logs
 from windlass.control.organizations import NOBODY, SYSTEM, found
 from windlass.control.worker import SWEEP, Worker
+from windlass.core.registry import Registry
 from windlass.engines.absent import AbsentEngine
 from windlass.engines.engine import Engine
 from windlass.families import registry
@@ -98,6 +99,7 @@ async def install(
     clock: Clock | None = None,
     engine: Engine | None = None,
     fetcher: Callable[[str], Awaitable[bytes]] = fetch,
+    families: Registry | None = None,
 ) -> Installation:
     """Opens the store, checks the key, and makes the first organization if there is none."""
     clock = clock or SystemClock()
@@ -107,7 +109,7 @@ async def install(
     try:
         seal = await _opened_seal(settings, store)
         logs = Logs(folder / "logs", settings.log_retention_bytes)
-        ctx = Context(settings, registry(), store, clock, seal, engine or AbsentEngine(), logs)
+        ctx = Context(settings, families or registry(), store, clock, seal, engine or AbsentEngine(), logs)
         installation = Installation(ctx, fetcher)
         installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
     except BaseException:

@@ -17,10 +17,42 @@ from windlass.installation import Installation
 STOP_SECONDS = 3
 
 
+class Corked:
+    """A transport that sends what one turn of the loop wrote with one system call: head and body travel
+    together, and the reader is woken once."""
+
+    __slots__ = ("_call_soon", "_parts", "_transport")
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._call_soon = loop.call_soon
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts and not self._transport.is_closing():
+            self._transport.writelines(parts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class Protocol(HttpToolsProtocol):
     """What is not HTTP gets JSON and the rate-limit headers too."""
 
     installation: Installation
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(Corked(transport, self.loop))  # type: ignore[arg-type]
 
     def send_400_response(self, msg: str) -> None:
         address = "address:" + str(self.client[0] if self.client else "unknown")

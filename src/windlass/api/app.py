@@ -5,6 +5,7 @@ Pure ASGI. Whatever happens, the answer is JSON with the three rate-limit header
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -36,6 +37,8 @@ Header = tuple[bytes, bytes]
 _JSON = (b"content-type", b"application/json")
 _SAFE: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _ORIGINS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
+_PROCESS = os.urandom(8).hex().encode()
+_NUMBERS = itertools.count(1)
 _log = log("api")
 
 
@@ -171,7 +174,7 @@ class App:
             query=query,
             paging_asked=asked,
             if_match=_text(request.headers.get(b"if-match")),
-            origin=_origin(request.headers),
+            origin=_origin(request.headers) if operation.writes else "",
             request_id=request.id.decode(),
             body=await self._body(request, operation, receive),
         )
@@ -272,7 +275,8 @@ def _request_id(headers: dict[bytes, bytes]) -> bytes:
     given = headers.get(b"x-request-id")
     if given and len(given) <= 64 and given.replace(b"-", b"").replace(b"_", b"").isalnum():
         return given
-    return os.urandom(12).hex().encode()
+    # Unique by process and number: a system call for each request would cost more than its look-up.
+    return b"%s%08x" % (_PROCESS, next(_NUMBERS))
 
 
 def _failed(status: int, message: str, headers: dict[str, str] | None = None) -> Answer:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from urllib.parse import parse_qsl
+from collections.abc import Iterator, Mapping
+from urllib.parse import unquote_plus
 
 import msgspec
 
@@ -38,21 +38,33 @@ def parsed(raw: bytes, content_type: bytes | None, wanted: type[Spec]) -> Spec:
 
 def queried(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
     """The parameters that the operation knows, and whether any was given; others are ignored."""
-    known = {field.encode_name for field in msgspec.structs.fields(wanted)}
-    try:
-        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise Invalid("The query string is not valid") from error
+    if not raw:
+        return wanted(), False
     given: dict[str, str] = {}
-    for name, value in pairs:
+    for name, value in _pairs(raw):
         if name in given:
             raise Invalid(f"{name}: was given more than once")
-        if name in known:
+        if name in wanted.__struct_encode_fields__:
             given[name] = _plain_number(name, value)
     try:
         return msgspec.convert(given, wanted, strict=False), bool(given)
     except msgspec.ValidationError as error:
         raise Invalid(explain(error)) from error
+
+
+def _pairs(raw: bytes) -> Iterator[tuple[str, str]]:
+    try:
+        text = raw.decode("ascii")
+        for piece in text.split("&"):
+            name, _, value = piece.partition("=")
+            if name:
+                yield _unquoted(name), _unquoted(value)
+    except UnicodeDecodeError as error:
+        raise Invalid("The query string is not valid") from error
+
+
+def _unquoted(text: str) -> str:
+    return unquote_plus(text, errors="strict") if "%" in text or "+" in text else text
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")

@@ -66,6 +66,7 @@ class Behaviour:
         """Before: refuse, or let go of what it holds."""
 
 
+EVERYTHING = 2**31 - 1
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 BEHAVIOURS: dict[str, Behaviour] = {}
 _PLAIN = Behaviour()
@@ -144,12 +145,13 @@ async def listing(ctx: Context, call: Call) -> Reply:
         return paged(call, await _allowed(ctx.store.reads, call, parent, family))
     page, size = paging(call)
     bodies, total = await ctx.store.reads.page(parent.id, family.name, (page - 1) * size, size)
-    return Reply(results([spoken(call, body) for body in bodies], page, size, total))
+    return Reply(results(all_spoken(call, bodies), page, size, total))
 
 
 def paging(call: Call) -> tuple[int, int]:
+    """Which page, of which size. Who expects complete lists gets one page of everything."""
     if call.dialect.everything and not call.paging_asked:
-        return 1, 2**31
+        return 1, EVERYTHING
     return call.query.page, call.query.page_size
 
 
@@ -157,7 +159,7 @@ def paged(call: Call, bodies: list[bytes]) -> Reply:
     """A slice of a list that is short enough to be at hand."""
     page, size = paging(call)
     shown = bodies[(page - 1) * size : page * size]
-    return Reply(results([spoken(call, body) for body in shown], page, size, len(bodies)))
+    return Reply(results(all_spoken(call, shown), page, size, len(bodies)))
 
 
 async def _allowed(source: Reads, call: Call, parent: Row, family: Family) -> list[bytes]:
@@ -360,6 +362,10 @@ def spoken(call: Call, body: bytes) -> bytes:
     document = msgspec.json.decode(body)
     document[family.event_words] = [call.dialect.event(word) for word in document[family.event_words]]
     return encode(document)
+
+
+def all_spoken(call: Call, bodies: list[bytes]) -> list[bytes]:
+    return bodies if call.dialect.name == "plain" else [spoken(call, body) for body in bodies]
 
 
 def record(

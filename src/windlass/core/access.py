@@ -8,6 +8,8 @@ from enum import IntFlag
 
 from msgspec import Struct
 
+_ADMIN = 8
+
 
 class Scope(IntFlag):
     """What a token may do. As the need of an operation, exactly one of them."""
@@ -15,7 +17,7 @@ class Scope(IntFlag):
     READ = 1
     WRITE = 2
     DEPLOY = 4
-    ADMIN = 8
+    ADMIN = _ADMIN
 
     @property
     def word(self) -> str:
@@ -23,7 +25,8 @@ class Scope(IntFlag):
 
     def allows(self, need: Scope) -> bool:
         """Everybody who got in may read; an Admin may do everything; the rest is as named."""
-        return need is Scope.READ or bool(self & (need | Scope.ADMIN))
+        # On plain numbers: flags of an enum cost microseconds, and every request asks this.
+        return need is Scope.READ or self._value_ & (need._value_ | _ADMIN) != 0
 
 
 MEANINGS: Mapping[Scope, str] = {

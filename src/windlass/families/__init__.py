@@ -13,12 +13,15 @@ from windlass.core.resource import Family
 
 @cache
 def registry() -> Registry:
-    found = list(_declared())
-    families = dict.fromkeys(thing for thing in found if isinstance(thing, Family))
-    return Registry(families, [thing for thing in found if isinstance(thing, Endpoint)])
+    return registry_of(*declared())
 
 
-def _declared() -> Iterator[Family | Endpoint]:
+def registry_of(*things: Family | Endpoint) -> Registry:
+    families = dict.fromkeys(thing for thing in things if isinstance(thing, Family))
+    return Registry(families, [thing for thing in things if isinstance(thing, Endpoint)])
+
+
+def declared() -> Iterator[Family | Endpoint]:
     for module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
         for thing in vars(importlib.import_module(f"{__name__}.{module}")).values():
             if isinstance(thing, Family | Endpoint):

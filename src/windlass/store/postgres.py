@@ -52,6 +52,9 @@ class PostgresSession:
             raise Taken(str(error)) from error
         return found
 
+    async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        await self._connection.executemany(statement, rows)
+
 
 class PatientSession(PostgresSession):
     """Reads outside a transaction: a lost connection is the caller's `Unavailable`, not a crash."""

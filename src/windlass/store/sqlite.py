@@ -54,6 +54,7 @@ class SqliteSession:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._execute = connection.execute
+        self._execute_many = connection.executemany
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
         try:
@@ -66,6 +67,9 @@ class SqliteSession:
             return cast("Sequence[Sequence[Any]]", self._execute(statement, values).fetchall())
         except apsw.ConstraintError as error:
             raise Taken(str(error)) from error
+
+    async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._execute_many(statement, rows)
 
 
 class SqliteStore:

@@ -96,6 +96,8 @@ class Session(Protocol):
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]: ...
 
+    async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None: ...
+
 
 class Reads:
     """Questions that need no transaction, and those that a transaction may ask too."""
@@ -208,6 +210,7 @@ class Tx(Reads):
 
     def __init__(self, session: Session, now: int) -> None:
         super().__init__(session)
+        self._many = session.many
         self.now = now
         self.emitted: list[tuple[Any, ...]] = []
         self.nudges: list[str] = []
@@ -220,19 +223,14 @@ class Tx(Reads):
         return place[0], place[1]
 
     async def add(self, row: Row) -> None:
-        """Puts a resource at the place it was given."""
-        if row.name is not None and await self.named(row.parent, row.family, row.name):
-            raise Taken(row.name)
+        """Puts a resource at the place it was given; raises Taken if a sibling has its name."""
         await self._all(sql.ADD, *msgspec.structs.astuple(row))
 
     async def link(self, source: str, field: str, target: str) -> None:
         await self._all(sql.LINK, source, field, target)
 
     async def change(self, row: Row) -> None:
-        if row.name is not None:
-            other = await self.named(row.parent, row.family, row.name)
-            if other and other.id != row.id:
-                raise Taken(row.name)
+        """Replaces a resource; raises Taken if a sibling has its new name."""
         await self._all(sql.CHANGE, row.name, row.tag, row.body, row.sealed, row.id)
 
     async def rewrite(self, id: str, body: bytes) -> None:
@@ -296,8 +294,8 @@ class Tx(Reads):
             return
         counted = await self._one(sql.COUNT_UP, len(events), "event")
         assert counted is not None
-        for seq, event in enumerate(events, counted[0] - len(events) + 1):
-            await self._all(sql.EVENT_ADD, seq, *event)
+        first = counted[0] - len(events) + 1
+        await self._many(sql.EVENT_ADD, [(seq, *event) for seq, event in enumerate(events, first)])
 
     def nudge(self, word: str) -> None:
         """Wakes whoever listens for it, on every replica, after the commit. A lost nudge is no loss."""

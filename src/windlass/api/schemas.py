@@ -1,0 +1,235 @@
+"""The types of all operations as named schemas, in the words of OpenAPI 3.0.3.
+
+msgspec describes a type in JSON Schema 2020-12; `translate` says the same in the older dialect.
+What is sent and what is answered are described apart, even where one type serves both: a body
+refuses what it does not know, an answer may grow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from types import GenericAlias
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from windlass.core.registry import Operation, Registry
+from windlass.core.resource import Family, Shown
+
+Schema: TypeAlias = dict[str, Any]
+Names: TypeAlias = Mapping[str, str]
+"""msgspec's name of a type to ours."""
+
+_AT = "#/components/schemas/"
+_Natural = Annotated[int, Meta(ge=0)]
+
+
+class Error(Shown):
+    """Why a request was refused."""
+
+    status: Annotated[int, Meta(description="The HTTP status")]
+    error: Annotated[str, Meta(description="The text of the status")]
+    message: Annotated[str, Meta(description="What is wrong, and what to do about it")]
+    detail: Annotated[str, Meta(description="The same as `message`")]
+
+
+class Pagination(Shown):
+    page: Annotated[int, Meta(ge=1)]
+    page_size: Annotated[int, Meta(ge=1)]
+    total_count: _Natural
+    total_pages: _Natural
+
+
+class Schemas:
+    """The components of a registry, and how to point at them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.components: dict[str, Schema] = {}
+        self._lists = {
+            (operation.answer, operation.paged): _list(operation.answer, operation.paged)
+            for operation in registry.operations
+            if operation.listing and operation.answer
+        }
+        self._bodies = self._add(*_bodies(registry))
+        self._answers = self._add(*_answers(registry, self._lists.values()))
+        for operation in filter(is_one_and_many, registry.operations):
+            self._widen(operation)
+
+    def body(self, body: type[Struct]) -> Schema:
+        return self._bodies[body]
+
+    def answer(self, operation: Operation) -> Schema:
+        """What a success answers: the type itself, or the list of it."""
+        assert operation.answer is not None
+        listed = self._lists[operation.answer, operation.paged] if operation.listing else operation.answer
+        return self._answers[listed]
+
+    def _add(self, refs: dict[type, str], schemas: Mapping[str, Schema]) -> dict[type, Schema]:
+        if twins := self.components.keys() & schemas.keys():
+            raise ValueError(f"two schemas have one name: {', '.join(sorted(twins))}")
+        self.components |= schemas
+        return {type: {"$ref": _AT + name} for type, name in refs.items()}
+
+    def _widen(self, operation: Operation) -> None:
+        """Lays the list beside the resource, in one object."""
+        assert operation.answer is not None
+        name = named(self.answer(operation))
+        self.components[name] = {"allOf": [self._answers[operation.answer], self.components[name]]}
+
+
+def is_one_and_many(operation: Operation) -> bool:
+    """`GET /organization` answers the caller's organization, and beside its fields all of them."""
+    match operation.family:
+        case Family(parent=None, view=view):
+            return operation.listing and operation.answer is view
+        case _:
+            return False
+
+
+def named(ref: Schema) -> str:
+    """The component that a reference points at."""
+    return str(ref["$ref"]).removeprefix(_AT)
+
+
+def parameters(query: type[Struct]) -> Iterator[tuple[str, bool, Schema]]:
+    """Each field of a query: its name, whether it is required, its schema."""
+    (ref,), found = msgspec.json.schema_components([query], ref_template="{name}")
+    whole = found[ref["$ref"]]
+    for name, schema in whole["properties"].items():
+        yield name, name in whole.get("required", ()), translate(schema, {})
+
+
+def _list(answer: type[Struct], paged: bool) -> type[Struct]:
+    results: Any = GenericAlias(list, (answer,))
+    fields = [("results", results), ("pagination", Pagination)]
+    return msgspec.defstruct(f"{answer.__name__}List", fields if paged else fields[:1])
+
+
+def _bodies(registry: Registry) -> tuple[dict[type, str], dict[str, Schema]]:
+    families = registry.families.values()
+    chosen: dict[type, str] = {family.spec: family.title for family in families}
+    chosen |= {family.edit: f"{family.title}Edit" for family in families}
+    return _described((op.body for op in registry.operations if op.body), chosen, "Request")
+
+
+def _answers(registry: Registry, lists: Iterable[type]) -> tuple[dict[type, str], dict[str, Schema]]:
+    chosen: dict[type, str] = {family.view: family.title for family in registry.families.values()}
+    types = [*(op.answer for op in registry.operations if op.answer), *lists, Error, Pagination]
+    refs, schemas = _described(types, chosen, "")
+    for schema in schemas.values():
+        schema.pop("additionalProperties", None)
+    return refs, schemas
+
+
+def _described(
+    types: Iterable[type], chosen: Mapping[type, str], suffix: str
+) -> tuple[dict[type, str], dict[str, Schema]]:
+    """The name of each type; and under their names these and all that they hold."""
+    types = list(dict.fromkeys(types))
+    refs, found = msgspec.json.schema_components(types, ref_template="{name}")
+    keys = {type: str(ref["$ref"]) for type, ref in zip(types, refs, strict=True)}
+    names = _names(found, {keys[type]: name for type, name in chosen.items() if type in keys}, suffix)
+    if twins := [name for name, count in Counter(names.values()).items() if count > 1]:
+        raise ValueError(f"two types want one name: {', '.join(twins)}")
+    schemas = {names[key]: translate(schema, names) for key, schema in found.items()}
+    return {type: names[key] for type, key in keys.items()}, schemas
+
+
+def _names(keys: Iterable[str], chosen: Names, suffix: str) -> Names:
+    """Short names. Where several want one, a family has it, and the rest say in which file they are."""
+    short = {key: chosen.get(key, key.rpartition(".")[2]) for key in keys}
+    wanted = Counter(short.values())
+    alone = {key: name if key in chosen or wanted[name] == 1 else _filed(key) for key, name in short.items()}
+    return {key: name if name.endswith(suffix) else name + suffix for key, name in alone.items()}
+
+
+def _filed(key: str) -> str:
+    """`windlass.families.api_token.Value` → `ApiTokenValue`"""
+    *_, module, name = ["", *key.split(".")]
+    return "".join(word.capitalize() for word in module.split("_")) + name
+
+
+def translate(schema: Schema, names: Names) -> Schema:
+    """One schema of JSON Schema 2020-12, in OpenAPI 3.0.3."""
+    match schema:
+        case {"$ref": key, **beside}:
+            ref = {"$ref": _AT + names[key]}
+            return {"allOf": [ref], **_keywords(beside, names)} if beside else ref
+        case {"anyOf": [*options], **beside}:
+            return _union(options, beside, names)
+        case {"type": [*kinds], **beside}:
+            return _union([{"type": kind, **beside} for kind in kinds], {}, names)
+        case {"type": "null", **beside}:
+            # Nothing but null. The dialect has no such type: null is a value that another type may have.
+            return {"type": "string", "nullable": True, "enum": [None], **_keywords(beside, names)}
+        case _:
+            return _typed(_keywords(schema, names))
+
+
+def _union(options: list[Schema], beside: Schema, names: Names) -> Schema:
+    parts = [translate(option, names) for option in options if option.get("type") != "null"]
+    if len(parts) < len(options):
+        parts = [_nullable(part) for part in parts]
+    rest = _keywords(beside, names)
+    if len(parts) == 1 and "$ref" not in parts[0]:
+        return {**parts[0], **rest}
+    return {"anyOf": parts, **rest}
+
+
+def _nullable(schema: Schema) -> Schema:
+    """The same or null. What stands beside a reference is ignored, and an enum lists all its values."""
+    if "$ref" in schema:
+        return {"allOf": [schema], "nullable": True}
+    also_null = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, **also_null, "nullable": True}
+
+
+def _keywords(schema: Schema, names: Names) -> Schema:
+    said: Schema = {}
+    for key, value in schema.items():
+        said |= _keyword(key, value, names)
+    return said
+
+
+def _keyword(key: str, value: Any, names: Names) -> Schema:
+    """One keyword and its value, in the words of the dialect."""
+    match key, value:
+        case ("title" | "propertyNames" | "patternProperties", _) | ("items", False) | ("required", []):
+            return {}
+        case "const", _:
+            return {"enum": [value]}
+        case "examples", [first, *_]:
+            return {"example": first}
+        case "pattern", str():
+            return {"pattern": _ECMA_END.sub(r"\1$", value)}
+        case "contentEncoding", "base64":
+            return {"format": "byte"}
+        case "exclusiveMinimum" | "exclusiveMaximum", int() | float():
+            return {key.removeprefix("exclusive").lower(): value, key: True}
+        case "prefixItems", [*items]:
+            return {"items": {"anyOf": [translate(item, names) for item in items]}}
+        case "properties", dict():
+            return {key: {name: translate(field, names) for name, field in value.items()}}
+        case "items" | "additionalProperties", dict():
+            return {key: translate(value, names)}
+        case "discriminator", {"mapping": dict(mapping)}:
+            return {key: {**value, "mapping": {word: _AT + names[name] for word, name in mapping.items()}}}
+        case _:
+            return {key: value}
+
+
+_ECMA_END = re.compile(r"(?<!\\)((?:\\\\)*)\\Z")
+_KINDS: Mapping[type, str] = {str: "string", int: "integer", bool: "boolean", float: "number"}
+
+
+def _typed(schema: Schema) -> Schema:
+    """Says the type of an enum, without which `nullable` says nothing, and the size of an integer."""
+    if "enum" in schema and "type" not in schema:
+        schema = {"type": _KINDS[type(schema["enum"][0])], **schema}
+    if schema.get("type") == "integer" and "format" not in schema:
+        least, most = schema.get("minimum", -(2**63)), schema.get("maximum", 2**63)
+        schema = {**schema, "format": "int32" if least >= -(2**31) and most < 2**31 else "int64"}
+    return schema

@@ -1,0 +1,363 @@
+"""The served document is valid OpenAPI 3.0.3, says what the registry says, and its examples are true."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+from openapi_schema_validator import OAS30ReadValidator, OAS30WriteValidator
+from openapi_spec_validator import OpenAPIV30SpecValidator
+from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
+from referencing.exceptions import Unresolvable
+
+from tests.documented import (
+    DOCUMENT,
+    Document,
+    answers,
+    body,
+    complaints,
+    operations,
+    parameters,
+    parts,
+    resolved,
+    said,
+    schema,
+    success,
+    within,
+)
+from tests.world import World
+from windlass.api.openapi import document, served
+from windlass.core.registry import Operation
+from windlass.families import registry
+from windlass.families.organization import organization
+
+EVERYWHERE = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-Request-Id"}
+CONTRACT = [
+    ("GET", "/aws/region"),
+    ("GET", "/organization"),
+    ("GET", "/organization/{org_id}/project"),
+    ("POST", "/organization/{org_id}/project"),
+    ("POST", "/project/{project_id}/environment"),
+    ("POST", "/environment/{env_id}/application"),
+    ("POST", "/application/{app_id}/deploy"),
+    ("GET", "/application/{app_id}/status"),
+    ("POST", "/application/{app_id}/environmentVariable"),
+    ("GET", "/application/{app_id}/environmentVariable"),
+    ("POST", "/application/{app_id}/secret"),
+    ("GET", "/application/{app_id}/log"),
+    ("POST", "/environment/{env_id}/database"),
+    ("POST", "/database/{db_id}/deploy"),
+    ("POST", "/organization/{org_id}/webhook"),
+]
+
+
+# The document
+
+
+def test_the_document_is_valid_openapi_3_0() -> None:
+    OpenAPIV30SpecValidator(copy.deepcopy(DOCUMENT)).validate()
+
+
+def no_answers(broken: Document) -> None:
+    broken["paths"]["/aws/region"]["get"].pop("responses")
+
+
+def null_as_a_type(broken: Document) -> None:
+    broken["components"]["schemas"]["Region"]["properties"]["city"]["type"] = ["string", "null"]
+
+
+def a_dangling_reference(broken: Document) -> None:
+    broken["components"]["schemas"].pop("Pagination")
+
+
+def twins(broken: Document) -> None:
+    broken["paths"]["/gcp/region"]["get"]["operationId"] = "listAWSRegions"
+
+
+def an_undeclared_parameter(broken: Document) -> None:
+    broken["paths"]["/project/{project_id}"]["get"].pop("parameters")
+
+
+@pytest.mark.parametrize(
+    "damage", [no_answers, null_as_a_type, a_dangling_reference, twins, an_undeclared_parameter]
+)
+def test_the_validator_refuses_a_broken_document(damage: Callable[[Document], None]) -> None:
+    broken = copy.deepcopy(DOCUMENT)
+    damage(broken)
+    with pytest.raises((OpenAPIValidationError, Unresolvable)):
+        OpenAPIV30SpecValidator(broken).validate()
+
+
+def test_the_document_carries_the_version_of_the_contract() -> None:
+    assert DOCUMENT["openapi"] == "3.0.3"
+    assert DOCUMENT["info"]["version"] == "1.0.4"
+    assert [server["url"] for server in DOCUMENT["servers"]] == ["/", "/api/v1"]
+
+
+def test_the_document_is_the_same_each_time() -> None:
+    again = msgspec.json.encode(document(registry()))
+    assert again == served(registry())
+    assert served(registry()) is served(registry())
+
+
+def test_the_document_is_made_quickly() -> None:
+    began = time.process_time()
+    document(registry())
+    assert time.process_time() - began < 0.3
+
+
+def test_every_reference_leads_somewhere() -> None:
+    references = [thing["$ref"] for thing in within(DOCUMENT) if isinstance(thing.get("$ref"), str)]
+    assert references
+    for reference in references:
+        kind, name = reference.removeprefix("#/components/").split("/")
+        assert name in DOCUMENT["components"][kind]
+
+
+def test_every_component_is_used() -> None:
+    used = {thing["$ref"] for thing in within(DOCUMENT) if isinstance(thing.get("$ref"), str)}
+    for kind in ("schemas", "responses", "parameters", "headers"):
+        assert {f"#/components/{kind}/{name}" for name in DOCUMENT["components"][kind]} <= used
+
+
+def test_no_schema_speaks_a_younger_dialect() -> None:
+    younger = {"const", "examples", "prefixItems", "$defs", "propertyNames", "patternProperties", "title"}
+    for whole in DOCUMENT["components"]["schemas"].values():
+        for part in parts(whole):
+            assert not younger & part.keys()
+            assert part.get("type", "string") in {"string", "integer", "number", "boolean", "array", "object"}
+            assert isinstance(part.get("exclusiveMinimum", False), bool)
+            assert isinstance(part.get("exclusiveMaximum", False), bool)
+            assert "$ref" not in part or part.keys() == {"$ref"}
+
+
+def test_patterns_end_as_javascript_ends_them() -> None:
+    patterns = [part["pattern"] for part in within(DOCUMENT) if isinstance(part.get("pattern"), str)]
+    assert patterns
+    assert not [pattern for pattern in patterns if "\\Z" in pattern]
+
+
+# Its operations
+
+
+def test_every_operation_is_in_the_document_and_nothing_else() -> None:
+    listed = {
+        (method.upper(), path, operation["operationId"], *operation["tags"])
+        for path, methods in DOCUMENT["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert listed == {(one.method, one.path, one.id, one.group) for one in registry().operations}
+
+
+@pytest.mark.parametrize(("method", "path"), CONTRACT)
+def test_an_endpoint_of_the_contract_is_in_the_document(method: str, path: str) -> None:
+    assert method.lower() in DOCUMENT["paths"][path]
+
+
+def test_the_regions_of_aws_are_described_as_in_the_contract() -> None:
+    operation = registry().operation("listAWSRegions")
+    assert (operation.method, operation.path, operation.group) == ("GET", "/aws/region", "Cloud Provider")
+    assert {200, 401, 403, 404} <= answers(operation).keys() <= {200, 401, 403, 404, 429, 500, 503}
+    region = schema("Region")
+    assert set(region["required"]) == {"name", "country_code", "country", "city"}
+    assert set(region["properties"]) == {*region["required"], "arm_supported", "zones"}
+    assert set(schema("RegionList")["properties"]) == {"results"}
+
+
+def test_groups_come_in_the_order_of_the_contract_and_each_is_described() -> None:
+    names = [tag["name"] for tag in DOCUMENT["tags"]]
+    assert names[:5] == ["Organizations", "Projects", "Environments", "Applications", "Databases"]
+    assert set(names) == {operation.group for operation in registry().operations}
+    assert all(tag["description"].endswith(".") for tag in DOCUMENT["tags"])
+
+
+def test_every_operation_needs_a_token_or_a_jwt() -> None:
+    assert DOCUMENT["security"] == [{"Token": []}, {"Bearer": []}]
+    assert not [operation.id for operation in registry().operations if "security" in said(operation)]
+    token, bearer = (DOCUMENT["components"]["securitySchemes"][name] for name in ("Token", "Bearer"))
+    assert (token["type"], token["in"], token["name"]) == ("apiKey", "header", "Authorization")
+    assert (bearer["type"], bearer["scheme"], bearer["bearerFormat"]) == ("http", "bearer", "JWT")
+
+
+@operations()
+def test_an_operation_says_which_scope_it_needs(operation: Operation) -> None:
+    assert said(operation)["x-scope"] == operation.need.word
+
+
+@operations()
+def test_an_operation_lists_its_parameters(operation: Operation) -> None:
+    wanted = set(operation.params)
+    wanted |= (
+        {field.encode_name for field in msgspec.structs.fields(operation.query)} if operation.query else set()
+    )
+    wanted |= {"Idempotency-Key"} if operation.method == "POST" else set()
+    wanted |= {"If-Match"} if operation.conditional else set()
+    assert parameters(operation).keys() == wanted
+    assert all(parameters(operation)[name]["required"] for name in operation.params)
+    assert all(parameter["description"] for parameter in parameters(operation).values())
+
+
+def test_pages_are_counted_from_one() -> None:
+    page, size = (parameters(registry().operation("listProjects"))[name] for name in ("page", "page_size"))
+    assert page["schema"] == {
+        "type": "integer", "format": "int32", "minimum": 1, "maximum": 2**31 - 1, "default": 1
+    }  # fmt: skip
+    assert (size["schema"]["default"], size["schema"]["maximum"], size["required"]) == (100, 1000, False)
+
+
+# Its answers
+
+
+@operations()
+def test_every_answer_carries_the_headers(operation: Operation) -> None:
+    for status, answer in answers(operation).items():
+        wanted = set(EVERYWHERE)
+        wanted |= {"ETag"} if operation.tagged and status < 400 else set()
+        wanted |= {"Idempotency-Replayed"} if operation.method == "POST" and status < 400 else set()
+        wanted |= {401: {"WWW-Authenticate"}, 429: {"Retry-After"}}.get(status, set())
+        assert answer["headers"].keys() == wanted
+        assert all(resolved(header)["description"] for header in answer["headers"].values())
+
+
+@pytest.mark.parametrize(
+    "name", ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"]
+)
+def test_what_counts_is_an_integer(name: str) -> None:
+    assert DOCUMENT["components"]["headers"][name]["schema"]["type"] == "integer"
+
+
+@operations()
+def test_an_operation_says_how_it_can_be_refused(operation: Operation) -> None:
+    refused = {status for status in answers(operation) if status >= 400}
+    posts, deletes = operation.method == "POST", operation.method == "DELETE"
+    sends = posts or operation.body is not None
+    wanted = {401, 403, 404, 429, 500, 503}
+    wanted |= {400} if sends or operation.query or operation.conditional else set()
+    wanted |= {409} if operation.names or posts or deletes else set()
+    wanted |= {412} if operation.conditional else set()
+    wanted |= {413} if sends else set()
+    assert refused == wanted
+
+
+@operations()
+def test_a_success_is_described_with_its_schema_or_has_nothing_to_say(operation: Operation) -> None:
+    assert [status for status in answers(operation) if status < 400] == [operation.status]
+    assert ("content" in answers(operation)[operation.status]) == (operation.answer is not None)
+
+
+def test_a_refusal_has_one_shape() -> None:
+    error = schema("Error")
+    assert set(error["required"]) == set(error["properties"]) == {"status", "error", "message", "detail"}
+    for answer in DOCUMENT["components"]["responses"].values():
+        assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Error"}
+
+
+@operations(lambda one: one.listing)
+def test_a_list_has_results_and_says_on_which_page_it_is(operation: Operation) -> None:
+    listed = resolved(success(operation)["schema"])
+    envelope = listed["allOf"][1] if "allOf" in listed else listed
+    assert envelope["properties"]["results"]["type"] == "array"
+    assert ("pagination" in envelope["properties"]) == operation.paged
+    assert set(envelope["required"]) == set(envelope["properties"])
+
+
+def test_the_pagination_is_four_integers() -> None:
+    fields = schema("Pagination")["properties"]
+    assert list(fields) == ["page", "page_size", "total_count", "total_pages"]
+    assert {field["type"] for field in fields.values()} == {"integer"}
+
+
+def test_the_organization_and_the_list_of_organizations_are_one_object() -> None:
+    one, many = schema("OrganizationList")["allOf"]
+    assert one == {"$ref": "#/components/schemas/Organization"}
+    assert set(many["properties"]) == {"results", "pagination"}
+
+
+# Its examples
+
+
+@operations(lambda one: one.body)
+def test_the_example_of_a_body_is_one(operation: Operation) -> None:
+    assert operation.body
+    assert complaints(body(operation), OAS30WriteValidator) == []
+    msgspec.convert(body(operation)["example"], operation.body)
+
+
+@operations(lambda one: one.answer)
+def test_the_example_of_an_answer_is_one(operation: Operation) -> None:
+    assert complaints(success(operation), OAS30ReadValidator) == []
+
+
+@pytest.mark.parametrize(
+    "answer", DOCUMENT["components"]["responses"].values(), ids=DOCUMENT["components"]["responses"]
+)
+def test_the_example_of_a_refusal_is_one(answer: Document) -> None:
+    assert complaints(answer["content"]["application/json"], OAS30ReadValidator) == []
+
+
+async def test_examples_are_accepted_as_they_are_and_answered_as_described(world: World) -> None:
+    ids = {organization.param: world.org}
+    for creation in creations():
+        answer = await world.post(creation.path.format_map(ids), body(creation)["example"])
+        assert answer.status == creation.status, answer
+        assert complaints({**success(creation), "example": answer.json}, OAS30ReadValidator) == []
+        assert {name.lower() for name in EVERYWHERE} < answer.headers.keys()
+        assert creation.family
+        ids[creation.family.param] = answer["id"]
+
+
+def creations() -> Iterator[Operation]:
+    """What makes a resource below an organization, parents before their children."""
+    known = {organization.param}
+    waiting = [
+        one for one in registry().operations if one.parent and one.family and one.body is one.family.spec
+    ]
+    while waiting:
+        found = next(one for one in waiting if known.issuperset(one.params))
+        assert found.family
+        known.add(found.family.param)
+        waiting.remove(found)
+        yield found
+
+
+@operations(lambda one: one.family and one.body is one.family.edit)
+def test_the_example_of_an_edit_leaves_alone_what_is_chosen_for_good(operation: Operation) -> None:
+    assert operation.family
+    assert not operation.family.fixed & body(operation)["example"].keys()
+
+
+def test_a_wrong_example_would_be_noticed() -> None:
+    media = body(registry().operation("createProject"))
+    for wrong in ({}, {"name": 1}, {"name": " "}, {"name": "shop", "color": "red"}):
+        assert complaints({**media, "example": wrong}, OAS30WriteValidator)
+
+
+def test_examples_look_like_something_a_person_would_write() -> None:
+    sent = body(registry().operation("createApplication"))["example"]
+    project = success(registry().operation("getProject"))["example"]
+    assert sent["name"] == "web"
+    assert sent["git_repository"]["url"] == "https://github.com/acme/shop.git"
+    assert sent["ports"][0]["internal_port"] == 8080
+    assert project["name"] == "shop"
+
+
+@pytest.mark.parametrize(
+    ("told", "field", "read"),
+    [
+        ("deployApplication", "application_id", "getApplication"),
+        ("deployApplication", "service_id", "getApplication"),
+        ("deployDatabase", "service_id", "getDatabase"),
+        ("getApplicationStatus", "id", "getApplication"),
+        ("getEnvironment", "cluster_id", "getCluster"),
+    ],
+)
+def test_an_id_is_the_same_in_all_examples(told: str, field: str, read: str) -> None:
+    there, here = (success(registry().operation(one))["example"] for one in (told, read))
+    assert there[field] == here["id"]
+
+
+def test_the_deployment_of_a_database_names_no_application() -> None:
+    assert "application_id" not in success(registry().operation("deployDatabase"))["example"]

@@ -1,0 +1,188 @@
+"""Types become named schemas of OpenAPI 3.0.3: bodies and answers apart, examples made from them."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+from msgspec import Meta, Struct
+from openapi_schema_validator import OAS30WriteValidator
+from openapi_spec_validator import OpenAPIV30SpecValidator
+
+from tests.documented import DOCUMENT, Document, body, complaints, operations, resolved, said, schema, success
+from windlass.api.openapi import document
+from windlass.api.samples import Samples
+from windlass.api.schemas import translate
+from windlass.core.access import Scope
+from windlass.core.fields import Maybe, absent
+from windlass.core.registry import Endpoint, Operation, Registry
+from windlass.core.resource import Action, Family, Shown, Spec
+from windlass.families import registry
+
+# Its schemas
+
+
+@operations(lambda one: one.family and one.body in {one.family.spec, one.family.edit})
+def test_a_body_is_named_after_its_family(operation: Operation) -> None:
+    assert operation.family
+    word = "Request" if operation.body is operation.family.spec else "EditRequest"
+    assert body(operation)["schema"] == {"$ref": f"#/components/schemas/{operation.family.title}{word}"}
+
+
+@operations(lambda one: one.family and one.answer is one.family.view)
+def test_an_answer_is_named_after_its_family(operation: Operation) -> None:
+    assert operation.family
+    word = "List" if operation.listing else ""
+    assert success(operation)["schema"] == {"$ref": f"#/components/schemas/{operation.family.title}{word}"}
+
+
+@operations(lambda one: one.body)
+def test_a_body_is_required_where_a_field_is(operation: Operation) -> None:
+    required = resolved(body(operation)["schema"]).get("required", [])
+    assert said(operation)["requestBody"]["required"] == bool(required)
+
+
+@operations(lambda one: one.body is None)
+def test_what_takes_no_body_describes_none(operation: Operation) -> None:
+    assert "requestBody" not in said(operation)
+
+
+def test_bodies_refuse_what_they_do_not_know_and_answers_may_grow() -> None:
+    for name, whole in DOCUMENT["components"]["schemas"].items():
+        assert (whole.get("additionalProperties") is False) == name.endswith("Request")
+
+
+@pytest.mark.parametrize("family", registry().families.values(), ids=lambda family: family.name)
+def test_what_the_server_sets_is_answered_and_what_is_hidden_is_not(family: Family) -> None:
+    answer = schema(family.title)["properties"].keys()
+    assert {"id", "created_at", "updated_at", *family.flags.values()} <= answer
+    assert not family.hidden & answer
+
+
+@operations(lambda one: one.family and one.body in {one.family.spec, one.family.edit})
+def test_a_body_has_the_fields_of_its_family_and_no_others(operation: Operation) -> None:
+    assert operation.family
+    fields = resolved(body(operation)["schema"])["properties"]
+    assert set(fields) == {fact.name for fact in operation.family.facts}
+    assert all(fields[name]["writeOnly"] is True for name in operation.family.hidden)
+
+
+def test_null_is_allowed_where_it_is_accepted_and_nowhere_else() -> None:
+    fields = schema("ApplicationRequest")["properties"]
+    assert "nullable" not in fields["name"]
+    assert fields["dockerfile_path"]["nullable"] is True
+    assert fields["cpu_architecture"] == {
+        "type": "string",
+        "enum": ["AMD64", "ARM64", None],
+        "nullable": True,
+    }
+    reference = {"$ref": "#/components/schemas/AutoscalingRequest"}
+    assert fields["autoscaling"] == {"allOf": [reference], "nullable": True}
+
+
+# The translation
+
+
+@pytest.mark.parametrize(
+    ("younger", "older"),
+    [
+        ({"const": "a"}, {"type": "string", "enum": ["a"]}),
+        ({"enum": [1, 2]}, {"type": "integer", "enum": [1, 2], "format": "int64"}),
+        (
+            {"type": "integer", "minimum": 0, "maximum": 9},
+            {"type": "integer", "minimum": 0, "maximum": 9, "format": "int32"},
+        ),
+        ({"type": "integer"}, {"type": "integer", "format": "int64"}),
+        ({"exclusiveMinimum": 0}, {"minimum": 0, "exclusiveMinimum": True}),
+        ({"exclusiveMaximum": 1.5}, {"maximum": 1.5, "exclusiveMaximum": True}),
+        ({"type": ["string", "null"], "maxLength": 3}, {"type": "string", "maxLength": 3, "nullable": True}),
+        ({"type": "null"}, {"type": "string", "nullable": True, "enum": [None]}),
+        ({"type": "string", "examples": ["a", "b"]}, {"type": "string", "example": "a"}),
+        ({"type": "string", "pattern": r"^a\Z"}, {"type": "string", "pattern": "^a$"}),
+        ({"type": "string", "pattern": r"^a\\Z"}, {"type": "string", "pattern": r"^a\\Z"}),
+        ({"type": "string", "contentEncoding": "base64"}, {"type": "string", "format": "byte"}),
+        (
+            {"prefixItems": [{"type": "string"}, {"type": "boolean"}], "items": False, "maxItems": 2},
+            {"items": {"anyOf": [{"type": "string"}, {"type": "boolean"}]}, "maxItems": 2},
+        ),
+        (
+            {"anyOf": [{"$ref": "windlass.a.Thing"}, {"type": "null"}], "default": None},
+            {"allOf": [{"$ref": "#/components/schemas/Thing"}], "nullable": True, "default": None},
+        ),
+        (
+            {"$ref": "windlass.a.Thing", "description": "told"},
+            {"allOf": [{"$ref": "#/components/schemas/Thing"}], "description": "told"},
+        ),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "null"}]},
+            {"anyOf": [{"type": "string", "nullable": True}, {"type": "boolean", "nullable": True}]},
+        ),
+        (
+            {"additionalProperties": {"const": "a"}},
+            {"additionalProperties": {"type": "string", "enum": ["a"]}},
+        ),
+    ],
+)
+def test_a_schema_says_the_same_in_the_older_dialect(younger: Document, older: Document) -> None:
+    assert translate(younger, {"windlass.a.Thing": "Thing"}) == older
+
+
+class Box(Spec):
+    size: Annotated[int, Meta(gt=0)]
+    tag: Maybe[Literal["a", "b"]] = absent
+    pair: tuple[int, str] = (1, "one")
+    inner: Maybe[Inner] = absent
+
+
+class Inner(Spec):
+    word: str
+
+
+class BoxShown(Shown):
+    inner: Inner
+
+
+def posting(answer: type[Struct], path: str = "/box", listing: bool = False) -> Endpoint:
+    action = Action(
+        name=f"do{path.title().replace('/', '')}", method="POST", suffix="", need=Scope.WRITE, summary="Do",
+        body=Box, answer=answer, listing=listing, paged=False,
+    )  # fmt: skip
+    return Endpoint(path=path, group="Boxes", action=action)
+
+
+def test_any_type_that_a_family_may_use_makes_a_valid_document() -> None:
+    made = document(Registry([], [posting(BoxShown)]))
+    OpenAPIV30SpecValidator(json.loads(msgspec.json.encode(made))).validate()
+    media = made["paths"]["/box"]["post"]["requestBody"]["content"]["application/json"]
+    assert complaints(media, OAS30WriteValidator, made) == []
+
+
+def test_one_type_in_a_body_and_in_an_answer_is_two_schemas() -> None:
+    schemas = document(Registry([], [posting(BoxShown)]))["components"]["schemas"]
+    assert schemas["InnerRequest"]["additionalProperties"] is False
+    assert "additionalProperties" not in schemas["Inner"]
+
+
+def test_types_of_one_name_are_told_apart_by_their_file() -> None:
+    twin = msgspec.defstruct("BoxShown", [("word", str)], module="windlass.odd_file")
+    schemas = document(Registry([], [posting(BoxShown), posting(twin, "/twin")]))["components"]["schemas"]
+    assert {"TestSchemasBoxShown", "OddFileBoxShown"} <= schemas.keys()
+
+
+def test_two_schemas_of_one_name_are_refused() -> None:
+    twin = msgspec.defstruct("BoxRequest", [("word", str)])
+    with pytest.raises(ValueError, match="BoxRequest"):
+        document(Registry([], [posting(twin)]))
+
+
+def test_samples_show_all_of_an_answer_and_leave_out_the_needless_of_a_body() -> None:
+    fields = {
+        "name": {"type": "string"},
+        "note": {"type": "string", "default": ""},
+        "until": {"type": "string", "nullable": True, "default": None},
+    }
+    thing = {"type": "object", "properties": fields, "required": ["name"]}
+    assert Samples({}, whole=False).of(thing) == {"name": "shop"}
+    assert Samples({}, whole=True).of(thing) == {"name": "shop", "note": "", "until": None}
