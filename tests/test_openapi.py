@@ -232,11 +232,10 @@ def test_what_counts_is_an_integer(name: str) -> None:
 @operations()
 def test_an_operation_says_how_it_can_be_refused(operation: Operation) -> None:
     refused = {status for status in answers(operation) if status >= 400}
-    posts, deletes = operation.method == "POST", operation.method == "DELETE"
-    sends = posts or operation.body is not None
+    sends = operation.method == "POST" or operation.body is not None
     wanted = {401, 403, 404, 429, 500, 503}
     wanted |= {400} if sends or operation.query or operation.conditional else set()
-    wanted |= {409} if operation.names or posts or deletes else set()
+    wanted |= {409} if operation.writes else set()
     wanted |= {412} if operation.conditional else set()
     wanted |= {413} if sends else set()
     assert refused == wanted

@@ -14,37 +14,39 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+DATABASE = "windlass.db"
 PREFIX = "WINDLASS_"
+_FILE = PREFIX + "CONFIG"
+# Of a client, and the file that holds settings.
+_NOT_SETTINGS = {_FILE, PREFIX + "URL", PREFIX + "TOKEN"}
 
 
 class BadSetting(Exception):
     """Names the setting and says what it should be."""
 
 
-def _says(description: str, *, secret: bool = False, **limits: Any) -> Meta:
-    return Meta(description=description, extra={"secret": secret}, **limits)
+def _says(description: str, *, secret: bool = False, opens: str = "", **limits: Any) -> Meta:
+    """What a setting means. `opens` names the group that begins with it and goes on until another opens."""
+    return Meta(description=description, extra={"secret": secret, "opens": opens}, **limits)
 
 
 Words = tuple[str, ...]
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    host: Annotated[str, _says("Address to listen on")] = "127.0.0.1"
+    host: Annotated[str, _says("Address to listen on", opens="Where it listens")] = "127.0.0.1"
     port: Annotated[int, _says("Port to listen on; 0 picks a free one", ge=0, le=65_535)] = 8080
-    data_dir: Annotated[str, _says("Where everything is kept")] = "./windlass-data"
     public_url: Annotated[
         str, _says("How clients reach this server, such as https://windlass.example.com")
     ] = ""
+    trusted_proxies: Annotated[Words, _says("Addresses whose X-Forwarded-For is believed")] = ()
+    cors_origins: Annotated[
+        Words, _says("Origins whose pages may call the API, such as https://console.example.com")
+    ] = ()
+
+    data_dir: Annotated[str, _says("Where everything is kept", opens="What it keeps")] = "./windlass-data"
     database_url: Annotated[
         str, _says("postgresql://… to use PostgreSQL; empty is SQLite in the data directory", secret=True)
-    ] = ""
-    admin_token: Annotated[
-        str,
-        _says(
-            "An Admin token of the first organization, 32 characters or more",
-            secret=True,
-            pattern=r"^(\S{32,})?\Z",
-        ),
     ] = ""
     key: Annotated[
         str,
@@ -53,15 +55,20 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             secret=True,
         ),
     ] = ""
+    log_retention_bytes: Annotated[int, _says("Log bytes kept for each service", ge=65_536)] = (
+        64 * 1024 * 1024
+    )
+
+    admin_token: Annotated[
+        str,
+        _says(
+            "An Admin token of the first organization, 32 characters or more",
+            secret=True,
+            opens="Who may call",
+            pattern=r"^([!-~]{32,})?\Z",
+        ),
+    ] = ""
     rate_limit: Annotated[int, _says("Requests per hour and token", ge=1)] = 1000
-    engine: Annotated[str, _says("Engine of the cluster `local`: auto, process, docker")] = "auto"
-    parallel_deployments: Annotated[int, _says("How many deployments run at once", ge=1, le=1000)] = 4
-    git_allow_local: Annotated[bool, _says("Allow file:// and loopback repositories")] = False
-    outbound_allow: Annotated[Words, _says("Networks that outgoing requests may reach although private")] = ()
-    cors_origins: Annotated[
-        Words, _says("Origins whose pages may call the API, such as https://console.example.com")
-    ] = ()
-    trusted_proxies: Annotated[Words, _says("Addresses whose X-Forwarded-For is believed")] = ()
     session_ttl: Annotated[
         int, _says("How long a session of the built-in issuer lasts, in seconds", ge=60)
     ] = 3600
@@ -79,16 +86,32 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             pattern=r"^(Read|Deploy|Write|Admin)?\Z",
         ),
     ] = ""
+
+    engine: Annotated[
+        str, _says("Engine of the cluster `local`: auto, process, docker", opens="What it runs")
+    ] = "auto"
+    parallel_deployments: Annotated[int, _says("How many deployments run at once", ge=1, le=1000)] = 4
+    git_allow_local: Annotated[bool, _says("Allow file:// and loopback repositories")] = False
+    outbound_allow: Annotated[Words, _says("Networks that outgoing requests may reach although private")] = ()
+
     log_level: Annotated[
-        str, _says("debug, info, warning or error", pattern=r"^(debug|info|warning|error)\Z")
+        str,
+        _says(
+            "debug, info, warning or error",
+            opens="What it says of itself",
+            pattern=r"^(debug|info|warning|error)\Z",
+        ),
     ] = "info"
     log_format: Annotated[
         str, _says("json, text, or auto: text on a terminal", pattern=r"^(json|text|auto)\Z")
     ] = "auto"
     access_log: Annotated[bool, _says("Log every request, not only failures")] = False
-    log_retention_bytes: Annotated[int, _says("Log bytes kept for each service", ge=65_536)] = (
-        64 * 1024 * 1024
-    )
+
+    @property
+    def url(self) -> str:
+        """Where clients find this server, as far as is known here; the built-in issuer is called so too."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.public_url.rstrip("/") or f"http://{host}:{self.port}"
 
 
 class Described(Struct, frozen=True):
@@ -100,6 +123,8 @@ class Described(Struct, frozen=True):
     default: Any
     source: str
     meaning: str
+    group: str
+    secret: bool
 
 
 def load(
@@ -121,19 +146,32 @@ def load(
     return _checked(values, sources), sources
 
 
+def strangers(environment: Mapping[str, str] | None = None) -> list[str]:
+    """Variables that look like settings and are none: misspelt, perhaps, and without effect."""
+    environment = os.environ if environment is None else environment
+    known = {PREFIX + name.upper() for name in Settings.__struct_fields__} | _NOT_SETTINGS
+    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+
+
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[Described]:
     """Every setting; what is secret is only said to be set."""
-    return [
-        Described(
-            name=field.name,
-            variable=PREFIX + field.name.upper(),
-            value=_redacted(field.type, getattr(settings, field.name)),
-            default=field.default,
-            source=sources.get(field.name, "default"),
-            meaning=_meta(field.type).extra_json_schema["description"],  # type: ignore[index]
+    found: list[Described] = []
+    for field in msgspec.structs.fields(Settings):
+        extra = _meta(field.type).extra or {}
+        secret, value = bool(extra["secret"]), getattr(settings, field.name)
+        found.append(
+            Described(
+                name=field.name,
+                variable=PREFIX + field.name.upper(),
+                value=("(set)" if value else "(not set)") if secret else value,
+                default=field.default,
+                source=sources.get(field.name, "default"),
+                meaning=_meaning(field.name),
+                group=extra["opens"] or found[-1].group,
+                secret=secret,
+            )
         )
-        for field in msgspec.structs.fields(Settings)
-    ]
+    return found
 
 
 def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
@@ -172,14 +210,16 @@ def _parsed(default: Any, text: str) -> Any:
 
 
 def _named_file(environment: Mapping[str, str]) -> Path | None:
-    named = environment.get(PREFIX + "CONFIG")
+    named = environment.get(_FILE)
     return Path(named) if named else None
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise BadSetting(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # not TOML, or not UTF-8
         raise BadSetting(f"{file} cannot be read as TOML: {error}") from error
 
 
@@ -192,8 +232,3 @@ def _meta(annotation: Any) -> msgspec.inspect.Metadata:
 def _meaning(name: str) -> str:
     field = next(field for field in msgspec.structs.fields(Settings) if field.name == name)
     return str((_meta(field.type).extra_json_schema or {})["description"])
-
-
-def _redacted(annotation: Any, value: Any) -> Any:
-    secret = bool((_meta(annotation).extra or {}).get("secret"))
-    return ("(set)" if value else "(not set)") if secret else value

@@ -6,7 +6,6 @@ The composition root. `serve` puts it behind a socket; tests call it directly.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -17,8 +16,9 @@ from windlass.api.pages import Pages
 from windlass.base.clock import SECOND, Clock, SystemClock
 from windlass.base.http_out import fetch
 from windlass.base.log import log
-from windlass.base.seal import KEY_BYTES, Seal, new_key
-from windlass.config import BadSetting, Settings
+from windlass.base.seal import Seal
+from windlass.config import DATABASE as DATABASE
+from windlass.config import Settings
 from windlass.control.context import Context
 from windlass.control.identity import Gate, signer_of
 from windlass.control.logs import Logs
@@ -29,15 +29,10 @@ from windlass.engines.absent import AbsentEngine
 from windlass.engines.engine import Engine
 from windlass.families import registry
 from windlass.families.organization import Organization
+from windlass.key import FACT, check_key, found_seal
 from windlass.store.store import Store, Tx
 
-DATABASE = "windlass.db"
-_KEY_FACT = "key_fingerprint"
 _log = log("main")
-
-
-class WrongKey(Exception):
-    """The secrets in this database were sealed with another key."""
 
 
 class Installation:
@@ -81,7 +76,7 @@ class Installation:
     async def _trouble(self) -> str:
         if self.stopping:
             return "This server is stopping"
-        await self.ctx.store.reads.fact(_KEY_FACT)
+        await self.ctx.store.reads.fact(FACT)
         return ""
 
     def _document(self) -> bytes:
@@ -90,7 +85,8 @@ class Installation:
         return served(self.ctx.registry)
 
     def _gauges(self) -> dict[str, float]:
-        return {"work_running": float(self.worker.running)}
+        store = self.ctx.store
+        return {"work_running": self.worker.running, "writes": store.writes, "write_groups": store.groups}
 
 
 async def install(
@@ -130,45 +126,19 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
 
 async def _opened_seal(settings: Settings, store: Store) -> Seal:
     """The key of this installation: given, found, or made where nothing is sealed yet."""
-    known = await store.reads.fact(_KEY_FACT)
-    seal = Seal(_key(settings, may_make=known is None))
-    if known is None:
-        await store.write(lambda tx: tx.set_fact(_KEY_FACT, seal.fingerprint.encode()))
-    elif known.decode() != seal.fingerprint:
-        raise WrongKey(
-            f"the secrets of this database were sealed with the key {known.decode()}, and this is the key "
-            f"{seal.fingerprint}: bring back the file `key` of the data directory, or set WINDLASS_KEY"
-        )
+    known = await store.reads.fact(FACT)
+    seal = found_seal(settings, may_make=known is None)
+
+    async def settle(tx: Tx) -> str:
+        """Of replicas that start together, the first decides which key it is."""
+        decided = await tx.fact(FACT)
+        if decided is None:
+            await tx.set_fact(FACT, seal.fingerprint.encode())
+        return (decided or seal.fingerprint.encode()).decode()
+
+    decided = known.decode() if known else await store.write(settle)
+    check_key(seal, decided)
     return seal
-
-
-def _key(settings: Settings, may_make: bool) -> bytes:
-    if settings.key:
-        return _unhexed(settings.key, "WINDLASS_KEY")
-    file = Path(settings.data_dir) / "key"
-    if file.exists():
-        return _unhexed(file.read_text().strip(), "the file `key` in the data directory")
-    if not may_make:
-        raise WrongKey(
-            "the file `key` is missing from the data directory, and secrets cannot be opened "
-            "without it: bring it back, or set WINDLASS_KEY"
-        )
-    key = new_key()
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
-        made.write(key.hex() + "\n")
-        made.flush()
-        os.fsync(made.fileno())
-    return key
-
-
-def _unhexed(text: str, where: str) -> bytes:
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != KEY_BYTES:
-        raise BadSetting(f"{where} must be {2 * KEY_BYTES} hexadecimal digits")
-    return key
 
 
 async def _seed(ctx: Context, tx: Tx) -> str | None:

@@ -1,57 +1,29 @@
-"""The command: `serve` and what an operator does on the machine itself, and everything of the API."""
+"""The command `windlass`: what an operator does on the machine itself, and everything of the API.
+
+Commands are loaded when they are called: a server must not wait for the tables of the command line.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
 
 import click
-import uvloop
 
 from windlass import __version__
-from windlass.base.log import start_logging
-from windlass.config import Settings, load
-from windlass.installation import install
-from windlass.server import listen, serve
+from windlass.base.show import FORM
+
+_ON_THE_MACHINE = ("serve", "config", "doctor", "backup", "restore")
+_URL, _TOKEN = "WINDLASS_URL", "WINDLASS_TOKEN"  # noqa: S105 (a name)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="windlass")
-def main() -> None:
-    """Windlass: a self-hosted control plane for infrastructure."""
+class Commands(click.Group):
+    """The operator's, and those that follow from what the API offers."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*_ON_THE_MACHINE, *_of_the_api().names()]
 
-@main.command("serve")
-@click.option("--host", help="Address to listen on.")
-@click.option("--port", type=int, help="Port to listen on; 0 picks a free one.")
-@click.option("--data-dir", help="Where everything is kept.")
-def serve_command(**flags: Any) -> None:
-    """Run everything in one process."""
-    settings, _ = load(flags)
-    start_logging(settings.log_level, settings.log_format)
-    uvloop.run(_serve(settings))
-
-
-async def _serve(settings: Settings) -> None:
-    listening = listen(settings.host, settings.port)
-    installation = await install(settings)
-
-    def announce(port: int) -> None:
-        click.echo(_welcome(settings.host, port, installation.first_token), err=True)
-
-    await serve(installation, listening, announce)
-
-
-def _welcome(host: str, port: int, token: str | None) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{port}"
-    lines = [f"Windlass {__version__} listens on {url}  (reference: {url}/docs, stop: Ctrl-C)"]
-    if token:
-        lines += [
-            "",
-            "This is the first start. The Admin token below is shown this once: keep it.",
-            "",
-            f"  export WINDLASS_TOKEN={token}",
-            f'  curl -H "Authorization: Token $WINDLASS_TOKEN" {url}/organization',
-            "",
-        ]
-    return "\n".join(lines)
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in _ON_THE_MACHINE:
+            found: click.Command = getattr(import_module("windlass.operate.commands"), name)
+            return found
+        return _of_the_api().command(name)

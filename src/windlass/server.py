@@ -12,6 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from windlass.api.app import failure_response
+from windlass.api.limits import stranger_at
 from windlass.installation import Installation
 
 STOP_SECONDS = 3
@@ -55,7 +56,7 @@ class Protocol(HttpToolsProtocol):
         super().connection_made(Corked(transport, self.loop))  # type: ignore[arg-type]
 
     def send_400_response(self, msg: str) -> None:
-        address = "address:" + str(self.client[0] if self.client else "unknown")
+        address = stranger_at(str(self.client[0] if self.client else "unknown"))
         window, _ = self.installation.budgets.stranger(address, spend=False)
         headers = [
             (b"x-ratelimit-limit", window.limit_text),

@@ -1,5 +1,6 @@
 // A real OpenID Connect provider, for tests: node server.mjs PORT (0 is any free one). It says where it listens.
-// One client, `robot`, gets JWT access tokens for the resources urn:test:rs256 and urn:test:es256, each signed so.
+// Its clients get JWT access tokens for the resources urn:test:rs256 and urn:test:es256, each signed so: `robot`, and
+// `ada`, in whose tokens there is an address that is verified.
 // On SIGHUP all keys are exchanged for new ones.
 
 import { generateKeyPairSync } from 'node:crypto';
@@ -7,6 +8,7 @@ import { createServer } from 'node:http';
 import { Provider } from 'oidc-provider';
 
 const server = createServer((request, response) => answer(request, response));
+const addresses = { ada: { email: 'ada@example.com', email_verified: true } };
 let answer;
 
 server.listen(Number(process.argv[2]), '127.0.0.1', () => {
@@ -25,19 +27,24 @@ function issuer() {
 function startOver() {
   answer = new Provider(issuer(), {
     jwks: { keys: [key('RS256', 'rsa', { modulusLength: 2048 }), key('ES256', 'ec', { namedCurve: 'P-256' })] },
-    clients: [{
-      client_id: 'robot',
-      client_secret: 'secret',
-      grant_types: ['client_credentials'],
-      redirect_uris: [],
-      response_types: [],
-    }],
+    clients: ['robot', 'ada'].map(client),
+    extraTokenClaims: (context, token) => addresses[token.clientId],
     features: {
       devInteractions: { enabled: false },
       clientCredentials: { enabled: true },
       resourceIndicators: { enabled: true, getResourceServerInfo: resource },
     },
   }).callback();
+}
+
+function client(name) {
+  return {
+    client_id: name,
+    client_secret: 'secret',
+    grant_types: ['client_credentials'],
+    redirect_uris: [],
+    response_types: [],
+  };
 }
 
 function resource(context, name) {

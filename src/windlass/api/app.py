@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from windlass.api.body import MOST, Nothing, parsed, queried
 from windlass.api.dialect import based
-from windlass.api.limits import Budgets, Window
+from windlass.api.limits import Budgets, Window, stranger_at
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Page, Pages
 from windlass.api.router import Methods, Router, allowed
@@ -39,6 +40,8 @@ _SAFE: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-
 _ORIGINS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
 _PROCESS = os.urandom(8).hex().encode()
 _NUMBERS = itertools.count(1)
+# An `Idempotency-Key`. No blank at either end: on its way a header loses those.
+_KEY = re.compile(rb"(?=.{1,255}\Z)[!-~]([ -~]*[!-~])?\Z")
 _log = log("api")
 
 
@@ -127,7 +130,7 @@ class App:
 
     async def _identified(self, request: Request, exempt: bool) -> Actor | Failure:
         """The caller, within budget; or why nobody in particular is calling."""
-        header = request.headers.get(b"authorization")
+        header = _credential(request)
         if header is not None and not exempt:
             try:
                 actor = self._gate.known(header, self._ctx.clock.now()) or await self._gate.admit(header)
@@ -163,9 +166,23 @@ class App:
     async def _served(
         self, request: Request, operation: Operation, ids: tuple[str, ...], actor: Actor, receive: Receive
     ) -> Answer:
+        if not actor.may(operation.need):
+            raise forbidden(operation)
         query, asked = (
             queried(request.scope["query_string"], operation.query) if operation.query else (None, False)
         )
+        if operation.writes:
+            call = Call(
+                operation=operation,
+                actor=actor,
+                ids=ids,
+                dialect=request.dialect,
+                if_match=_text(request.headers.get(b"if-match")),
+                origin=_origin(request.headers),
+                request_id=request.id.decode(),
+                body=await self._body(request, operation, receive),
+            )
+            return await self._written(request, call)
         call = Call(
             operation=operation,
             actor=actor,
@@ -173,22 +190,11 @@ class App:
             dialect=request.dialect,
             query=query,
             paging_asked=asked,
-            if_match=_text(request.headers.get(b"if-match")),
-            origin=_origin(request.headers) if operation.writes else "",
-            request_id=request.id.decode(),
-            body=await self._body(request, operation, receive),
         )
-        if not any(scope.allows(operation.need) for scope in actor.grants.values()):
-            raise forbidden(call)
-        if operation.writes:
-            return await self._written(request, call)
-        reply = await self._dispatch.read(call)
-        return _replied(operation, reply)
+        return _replied(operation, await self._dispatch.read(call))
 
     async def _body(self, request: Request, operation: Operation, receive: Receive) -> Any:
         """The parsed body; the raw one stays with the request, to tell twins from others."""
-        if request.method in {"GET", "HEAD"}:
-            return None
         raw = await _received(request.headers, receive)
         request.scope["windlass.body"] = raw
         if operation.body is None and operation.method == "DELETE":
@@ -244,7 +250,8 @@ class App:
         if origin not in self._origins or origin is None:
             return ((b"vary", b"origin"),)
         exposed = (
-            b"etag, x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, retry-after"
+            b"etag, x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, retry-after, "
+            b"idempotency-replayed"
         )
         return (
             (b"vary", b"origin"),
@@ -328,21 +335,29 @@ def _repeatable(request: Request) -> Repeatable | None:
     key = request.headers.get(b"idempotency-key")
     if key is None:
         return None
-    if not 1 <= len(key) <= 255 or not key.isascii():
-        raise Invalid("Idempotency-Key: must have 1 to 255 ASCII characters")
+    if not _KEY.fullmatch(key):
+        raise Invalid(
+            "Idempotency-Key: must be 1 to 255 printable ASCII characters, with no blank at either end"
+        )
     return Repeatable(key.decode(), request.scope["windlass.body"])
 
 
 def _address(scope: Scope) -> str:
-    """Where a caller without a token is counted: one address, or one IPv6 network of a home."""
     client = scope.get("client")
-    host = str(client[0]) if client else "unknown"
-    return "address:" + (":".join(host.split(":")[:4]) if ":" in host else host)
+    return stranger_at(str(client[0]) if client else "unknown")
 
 
 def _origin(headers: dict[bytes, bytes]) -> str:
     agent = headers.get(b"user-agent", b"")[:64].decode("latin-1").lower()
     return next((origin for word, origin in _ORIGINS.items() if agent.startswith(word)), "API")
+
+
+def _credential(request: Request) -> bytes | None:
+    """The `Authorization`; of two, whoever stands before us may have judged the other, so neither is read."""
+    header, sent = request.headers.get(b"authorization"), request.scope["headers"]
+    if header is None or len(sent) == len(request.headers):
+        return header
+    return header if sum(name == b"authorization" for name, _ in sent) == 1 else b""
 
 
 def _text(value: bytes | None) -> str | None:

@@ -8,6 +8,7 @@ share one, and what is booked too much at the end of the hour is less than one p
 from __future__ import annotations
 
 import asyncio
+from ipaddress import IPv6Address, ip_address
 
 from windlass.base.clock import HOUR, SECOND, Clock
 from windlass.store.store import Store, Tx
@@ -16,6 +17,8 @@ from windlass.store.store import Store, Tx
 _PARTS = 100
 # Callers without a token are counted in memory only, and only so many of them.
 _MOST_STRANGERS = 20_000
+# From so many callers on, those whose hour has ended are forgotten.
+_MOST_CALLERS = 20_000
 _CROWD = "address:others"
 
 
@@ -65,6 +68,8 @@ class Budgets:
     async def take(self, subject: str, limit: int | None) -> tuple[Window, bool]:
         """Takes one request, booking a new grant if needed; whether there was one to take."""
         limit = limit or self._limit
+        if len(self._windows) >= _MOST_CALLERS:
+            _forget_ended(self._windows, self._clock.now())
         window = self._windows.setdefault(subject, Window())
         async with window.lock:
             now = self._clock.now()
@@ -100,7 +105,7 @@ class Budgets:
         """The window of a caller without a good token."""
         now = self._clock.now()
         if address not in self._strangers and len(self._strangers) >= _MOST_STRANGERS:
-            self._forget_strangers(now)
+            _forget_ended(self._strangers, now)
             address = address if len(self._strangers) < _MOST_STRANGERS else _CROWD
         window = self._strangers.setdefault(address, Window())
         if not window.is_open(now, self._limit):
@@ -109,13 +114,6 @@ class Budgets:
             return window, False
         window.left -= spend
         return window, True
-
-    def _forget_strangers(self, now: int) -> None:
-        gone = [
-            address for address, window in self._strangers.items() if not window.is_open(now, self._limit)
-        ]
-        for address in gone:
-            del self._strangers[address]
 
     async def give_back(self) -> None:
         """Returns what was booked and not used, before a stop."""
@@ -127,3 +125,22 @@ class Budgets:
 
         if unused:
             await self._store.write(change)
+
+
+def _forget_ended(windows: dict[str, Window], now: int) -> None:
+    ended = [
+        name for name, window in windows.items() if now >= window.opened + HOUR and not window.lock.locked()
+    ]
+    for name in ended:
+        del windows[name]
+
+
+def stranger_at(host: str) -> str:
+    """Where a caller without a token is counted: one address, or one IPv6 network of a home."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return f"address:{host}"
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or IPv6Address(int(address) >> 64 << 64)
+    return f"address:{address}"

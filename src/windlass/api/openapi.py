@@ -84,7 +84,7 @@ _PARAMETERS: Final[Mapping[str, Schema]] = {
         "name": "Idempotency-Key",
         "in": "header",
         "description": "Makes a repeat harmless: for 24 hours this key with this body has one answer",
-        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"},
     },
     "If-Match": {
         "name": "If-Match",
@@ -214,7 +214,7 @@ def _refusals(operation: Operation) -> Iterator[int]:
     reads_a_body = posts or operation.body is not None
     can = {
         400: reads_a_body or operation.query is not None or operation.conditional,
-        409: posts or operation.names or operation.method == "DELETE",
+        409: operation.writes,
         412: operation.conditional,
         413: reads_a_body,
     }

@@ -41,7 +41,8 @@ class Router:
         for piece in path.split("/")[1:]:
             following = node.branches.get(piece)
             if following is None:
-                if node.param is None or not piece:
+                # PostgreSQL keeps no text with a NUL in it: it would be an error, and not merely absent.
+                if node.param is None or not piece or "\0" in piece:
                     return None
                 ids = (*ids, piece)
                 following = node.param

@@ -24,6 +24,8 @@ def start_logging(level: str, form: str, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # What the HTTP server says of its own starts and stops is said by us already.
+    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, root.level))
 
 
 class JsonLines(logging.Formatter):

@@ -57,4 +57,5 @@ def new_key() -> bytes:
 
 
 def _about(owner: tuple[str, ...]) -> bytes:
-    return "|".join(owner).encode()
+    """No two owners look alike, whatever is in their names."""
+    return "|".join(part.replace("\\", "\\\\").replace("|", "\\|") for part in owner).encode()

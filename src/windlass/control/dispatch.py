@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import cast
 
 import msgspec
@@ -40,8 +41,8 @@ class Dispatch:
         self._ctx = ctx
         self._handlers = {operation: handler_of(operation) for operation in ctx.registry.operations}
 
-    async def read(self, call: Call) -> Reply:
-        return await cast(Reading, self._handlers[call.operation])(self._ctx, call)
+    def read(self, call: Call) -> Awaitable[Reply]:
+        return cast(Reading, self._handlers[call.operation])(self._ctx, call)
 
     async def write(self, call: Call, repeatable: Repeatable | None) -> tuple[Reply, bool]:
         """The reply, and whether it is that of an earlier twin."""

@@ -1,7 +1,8 @@
 """Who is calling: from the Authorization header to an Actor, or a refusal.
 
 An API token comes under either scheme; Bearer also takes a JWT, of the built-in issuer or of the
-configured one. Verdicts are kept for a second at most, and forgotten at once when a token changes.
+configured one. A verdict is kept for a second at most, never past the end of what it is about, and
+forgotten at once when a token or a member changes. A refusal is not kept.
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ import msgspec
 from windlass.base import tokens
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Forbidden, Unauthorized, Unavailable
+from windlass.config import BadSetting
 from windlass.control.context import Call, Context, Reply, encode, writes
-from windlass.control.members import SCOPES, welcome
+from windlass.control.members import SCOPES, Person, welcome, welcomes
 from windlass.control.organizations import NOBODY
 from windlass.control.tokens import expiry, note_uses
 from windlass.core.access import Actor, Scope, scopes_of
+from windlass.families.member import Email
 from windlass.store.store import Tx
 
 if TYPE_CHECKING:
     from windlass.base.issuer import Signer
-    from windlass.base.oidc import Verifier
+    from windlass.base.oidc import Trusted, Verifier
 
 KEPT = 1 * SECOND
 _MOST_KEPT = 10_000
+_LONGEST_SUBJECT = 255  # OpenID Connect Core, section 2
 AUDIENCE = "windlass"
 _KEY_FACT = "issuer_key"
 OPERATOR = "operator"
@@ -41,9 +45,13 @@ class Gate:
         self._ctx = ctx
         self._fetch = fetch
         self._known: dict[bytes, tuple[Actor, int]] = {}
+        """The verdict on a header, and until when it holds."""
+        self._changes = 0
+        """How often verdicts had to be forgotten."""
         self._noted: dict[str, int] = {}
         self._used: dict[str, int] = {}
         self._verifier: Verifier | None = None
+        self._outside = _trusted(ctx)
         admin = ctx.settings.admin_token
         self._operator = tokens.digest(admin) if admin else ""
         ctx.store.listen(self._heard)
@@ -51,40 +59,47 @@ class Gate:
     def _heard(self, word: str) -> None:
         if word == "tokens":
             self._known.clear()
+            self._changes += 1
 
     def known(self, header: bytes, now: int) -> Actor | None:
         """The verdict of a moment ago, if there was one."""
         found = self._known.get(hashlib.sha256(header).digest())
-        if found is None or found[1] < now:
-            return None
-        actor = found[0]
-        if actor.expires is not None and actor.expires <= now:
-            return None
-        return actor
+        return found[0] if found is not None and now < found[1] else None
 
     async def admit(self, header: bytes) -> Actor:
-        now = self._ctx.clock.now()
-        scheme, credential = _parsed(header)
-        if scheme == "bearer" and credential.count(".") == 2:
-            actor = await self._by_jwt(credential)
-        else:
-            actor = await self._by_token(credential, now)
+        now, changes = self._ctx.clock.now(), self._changes
+        actor = await self._judged(*_parsed(header), now)
+        # What was read before a change may be what the change has ended: it serves this request only.
+        if changes == self._changes:
+            self._keep(header, actor, now + KEPT)
+        return actor
+
+    def _keep(self, header: bytes, actor: Actor, until: int) -> None:
         if len(self._known) >= _MOST_KEPT:
             self._known.clear()
-        self._known[hashlib.sha256(header).digest()] = (actor, now + KEPT)
-        return actor
+        ends = until if actor.expires is None else min(until, actor.expires)
+        self._known[hashlib.sha256(header).digest()] = (actor, ends)
 
     async def note(self) -> None:
         """Writes down which tokens were used, at most once a minute each."""
         uses, self._used = self._used, {}
-        if uses:
+        if not uses:
+            return
+        recent = self._ctx.clock.now() - MINUTE
+        self._noted = {id: at for id, at in self._noted.items() if at > recent}
+        try:
             await self._ctx.store.write(lambda tx: note_uses(tx, uses))
+        except BaseException:
+            self._used = uses | self._used
+            raise
 
-    async def _by_token(self, token: str, now: int) -> Actor:
-        digest = tokens.digest(token)
+    async def _judged(self, scheme: str, credential: str, now: int) -> Actor:
+        digest = tokens.digest(credential)
         if digest == self._operator:
             return await self._operators()
-        found = await self._ctx.store.reads.token(digest) if tokens.well_formed(token) else None
+        if scheme == "bearer" and credential.count(".") == 2:
+            return await self._by_jwt(credential, now)
+        found = await self._ctx.store.reads.token(digest) if tokens.well_formed(credential) else None
         if found is None:
             raise refused("This token is not valid here")
         return self._actor(*found, now)
@@ -102,7 +117,7 @@ class Gate:
             name=document["name"],
             subject=f"token:{id}",
             grants={org: scopes_of(document["scopes"])},
-            within=frozenset(limited) if limited else None,
+            within=None if limited is None else frozenset(limited),
             limit=document["rate_limit"],
             expires=ends,
             token=id,
@@ -116,68 +131,87 @@ class Gate:
             id=first.id, name=OPERATOR, subject=OPERATOR, grants={first.id: Scope.ADMIN}, token=OPERATOR
         )
 
-    async def _by_jwt(self, token: str) -> Actor:
+    async def _by_jwt(self, token: str, now: int) -> Actor:
         from windlass.base.oidc import Refused, Unreachable  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
 
-        verifier = self._verifier = self._verifier or await self._make_verifier()
         try:
-            claims = await verifier.verify(token)
+            claims = await (await self._judge()).verify(token)
         except Unreachable as error:
             raise Unavailable(f"The JWT cannot be checked now: {error}") from error
         except Refused as error:
             raise refused(f"This JWT is not valid here: {error}") from error
-        if claims["iss"] == issuer_url(self._ctx):
-            return await self._by_session(claims)
+        if claims["iss"] == self._ctx.settings.url:
+            return await self._by_session(claims, now)
         return await self._by_person(claims)
+
+    async def _judge(self) -> Verifier:
+        """The one verifier, which has the keys of the issuers: who comes first makes it."""
+        made = self._verifier or await self._make_verifier()
+        self._verifier = self._verifier or made
+        return self._verifier
 
     async def _make_verifier(self) -> Verifier:
         from windlass.base.oidc import Trusted, Verifier  # noqa: PLC0415 (see above)
 
-        settings, clock = self._ctx.settings, self._ctx.clock
-        signer = await signer_of(self._ctx)
-        trusted = [
-            Trusted(issuer=signer.issuer, audiences=(AUDIENCE,), algorithms=("ES256",), keys=signer.jwks())
-        ]
-        if settings.oidc_issuer:
-            issuer, audiences = settings.oidc_issuer, settings.oidc_audience
-            trusted.append(Trusted(issuer=issuer, audiences=audiences, algorithms=settings.oidc_algorithms))
+        signer, clock = await signer_of(self._ctx), self._ctx.clock
+        own = Trusted(issuer=signer.issuer, audiences=(AUDIENCE,), algorithms=("ES256",), keys=signer.jwks())
+        trusted = [own, self._outside] if self._outside else [own]
         return Verifier(trusted, self._fetch, lambda: clock.now() / SECOND)
 
-    async def _by_session(self, claims: dict[str, Any]) -> Actor:
-        """A session ends with the token it was made from."""
-        now, id = self._ctx.clock.now(), str(claims["sub"])
-        if id == OPERATOR and self._operator:
+    async def _by_session(self, claims: dict[str, Any], now: int) -> Actor:
+        """A session ends with the token it was made from, and to the second: the clock is our own."""
+        ends, id = int(claims["exp"] * SECOND), str(claims["sub"])
+        if ends <= now:
+            raise refused("This session has ended")
+        if self._operator and id == _operators_mark(self._ctx):
             actor = await self._operators()
         else:
             row = await self._ctx.store.reads.find("apiToken", id)
             if row is None:
                 raise refused("The token behind this session was revoked")
             actor = self._actor(row.id, row.org, row.body, now)
-        ends = int(claims["exp"] * SECOND)
-        return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends))
+        return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None)
 
     async def _by_person(self, claims: dict[str, Any]) -> Actor:
-        issuer, subject = str(claims["iss"]), str(claims["sub"])
-        found = await self._ctx.store.reads.identities(issuer, subject)
-        if not found and await self._ctx.store.write(lambda tx: self._welcome(tx, claims)):
-            found = await self._ctx.store.reads.identities(issuer, subject)
-        if not found:
+        person, reads = _person(claims), self._ctx.store.reads
+        if await welcomes(self._ctx, reads, person):
+            await self._ctx.store.write(lambda tx: welcome(self._ctx, tx, person))
+        memberships = [
+            (id, org, msgspec.json.decode(body))
+            for id, org, body in await reads.identities(person.issuer, person.subject)
+        ]
+        if not memberships:
             raise Forbidden(
                 "You are signed in, but not a member of an organization here: ask an admin to invite you"
             )
-        grants = {org: SCOPES[msgspec.json.decode(body)["role_id"]] for _, org, body in found}
+        memberships.sort(key=lambda one: str(one[2]["created_at"]))
+        # The name is what was known on joining: later claims of a name or an address are not verified.
+        id, _, oldest = memberships[0]
         return Actor(
-            id=found[0][0],
-            name=str(claims.get("email") or claims.get("name") or subject),
-            subject=f"jwt:{issuer}|{subject}",
-            grants=grants,
+            id=id,
+            name=oldest["email"],
+            subject=f"jwt:{person.issuer}|{person.subject}",
+            grants={org: SCOPES[document["role_id"]] for _, org, document in memberships},
             expires=int(claims["exp"] * SECOND),
         )
 
-    async def _welcome(self, tx: Tx, claims: dict[str, Any]) -> bool:
-        verified = claims.get("email_verified") is True
-        email = str(claims.get("email", "")) if verified else ""
-        return await welcome(self._ctx, tx, claims["iss"], claims["sub"], email, str(claims.get("name", "")))
+
+def _person(claims: dict[str, Any]) -> Person:
+    subject, name = claims["sub"], claims.get("name")
+    if len(subject) > _LONGEST_SUBJECT or "\0" in subject:
+        raise refused("This JWT is not valid here: its sub has more than 255 characters, or a zero byte")
+    named = name[:_LONGEST_SUBJECT] if isinstance(name, str) else ""
+    return Person(issuer=claims["iss"], subject=subject, email=_verified_email(claims), name=named)
+
+
+def _verified_email(claims: dict[str, Any]) -> str:
+    """Only what the issuer says it has verified: anybody can write any address into a profile."""
+    if claims.get("email_verified") is not True:
+        return ""
+    try:
+        return msgspec.convert(claims.get("email"), Email)
+    except msgspec.ValidationError:
+        return ""
 
 
 def refused(message: str) -> Unauthorized:
@@ -187,21 +221,36 @@ def refused(message: str) -> Unauthorized:
 def _parsed(header: bytes) -> tuple[str, str]:
     scheme, _, credential = header.partition(b" ")
     word = scheme.decode("latin-1").lower()
-    text = credential.strip()
+    text = credential.strip(b" \t")
     if word not in {"token", "bearer"} or not text or not text.isascii() or b" " in text:
         raise refused("Send `Authorization: Token <API token>` or `Authorization: Bearer <JWT>`")
     return word, text.decode()
 
 
-# The built-in issuer
+# Issuers
 
 
-def issuer_url(ctx: Context) -> str:
-    return ctx.settings.public_url or f"http://{ctx.settings.host}:{ctx.settings.port}"
+def _trusted(ctx: Context) -> Trusted | None:
+    """The issuer of the settings, if one is; what cannot be right is said at the start."""
+    settings = ctx.settings
+    if not settings.oidc_issuer:
+        return None
+    from windlass.base.oidc import Trusted  # noqa: PLC0415 (see above)
+
+    if settings.oidc_issuer == settings.url:
+        raise BadSetting("oidc_issuer: this server's own address; its sessions are accepted anyway")
+    try:
+        return Trusted(
+            issuer=settings.oidc_issuer,
+            audiences=settings.oidc_audience,
+            algorithms=settings.oidc_algorithms,
+        )
+    except ValueError as error:
+        raise BadSetting(f"oidc_issuer, oidc_audience, oidc_algorithms: {error}") from error
 
 
 async def signer_of(ctx: Context) -> Signer:
-    """The issuer with its own key, made at first need and kept sealed."""
+    """The built-in issuer with its own key, made at first need and kept sealed."""
     kept = await ctx.store.reads.fact(_KEY_FACT)
     return _signer(ctx, kept if kept is not None else await ctx.store.write(lambda tx: _key(ctx, tx)))
 
@@ -217,17 +266,28 @@ async def _key(ctx: Context, tx: Tx) -> bytes:
     return sealed
 
 
-def _signer(ctx: Context, sealed: bytes) -> Signer:
+def _signer(ctx: Context, sealed: bytes, now: Callable[[], int] | None = None) -> Signer:
     from windlass.base.issuer import Signer  # noqa: PLC0415 (see above)
 
-    return Signer(issuer_url(ctx), ctx.seal.open(sealed, _KEY_FACT), lambda: ctx.clock.now() / SECOND)
+    now = now or ctx.clock.now
+    return Signer(ctx.settings.url, ctx.seal.open(sealed, _KEY_FACT), lambda: now() / SECOND)
+
+
+def _operators_mark(ctx: Context) -> str:
+    """Names the operator's token in a session without giving it away: another token, another mark."""
+    return f"{OPERATOR}:{ctx.seal.mark(OPERATOR.encode(), ctx.settings.admin_token.encode())}"
 
 
 @writes("createSession")
 async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
-    if call.actor.token is None:
+    actor = call.actor
+    if actor.token is None:
         raise Forbidden("Only an API token can be exchanged for a session")
-    ttl = ctx.settings.session_ttl
-    signer = _signer(ctx, await _key(ctx, tx))
-    token = signer.sign({"sub": call.actor.token, "aud": AUDIENCE}, ttl)
-    return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(tx.now + ttl * SECOND)}))
+    left = ctx.settings.session_ttl
+    if actor.expires is not None:
+        left = min(left, (actor.expires - tx.now) // SECOND)
+    subject = _operators_mark(ctx) if actor.token == OPERATOR else actor.token
+    signer = _signer(ctx, await _key(ctx, tx), lambda: tx.now)
+    token = signer.sign({"sub": subject, "aud": AUDIENCE}, left)
+    ends = (tx.now // SECOND + left) * SECOND
+    return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(ends)}))

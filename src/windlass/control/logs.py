@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import Struct
@@ -38,7 +38,8 @@ class Logs:
         if path.exists() and path.stat().st_size > self._most // 2:
             path.replace(self._older(service))
         lines = [Line(ids.new_id(), stamp(at), message, pod, version) for message in messages]
-        with path.open("ab") as file:
+        with path.open("a+b") as file:
+            _cut_torn_line(file)
             file.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
     def tail(self, service: str, most: int) -> list[bytes]:
@@ -57,6 +58,19 @@ class Logs:
 
     def _older(self, service: str) -> Path:
         return self._folder / f"{service}.older.jsonl"
+
+
+def _cut_torn_line(file: BinaryIO) -> None:
+    """What a crash or a full disk left of a line would spoil the next one."""
+    end = whole = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - (_BLOCK if end < whole else 1))
+        file.seek(start)
+        end = start + file.read(end - start).rfind(b"\n") + 1
+        if end > start:
+            break
+    if end < whole:
+        file.truncate(end)
 
 
 def _last_lines(path: Path, most: int) -> list[bytes]:

@@ -3,15 +3,42 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import Struct
 
-from windlass.base.errors import Missing
+from windlass.base.errors import Conflict, Missing
+from windlass.control.admins import keep_an_admin
 from windlass.control.context import Call, Context, Reply, writes
-from windlass.control.resources import Behaviour, Draft, behaves, born, changed, place, removed
+from windlass.control.resources import Behaviour, Draft, behaves, born, changed, place, record, removed
 from windlass.core.access import ROLE_IDS, Actor, Scope
+from windlass.core.events import Event
 from windlass.families.member import Invitation, Member, invitation, member, old_role
-from windlass.store.store import Row, Tx
+from windlass.store.store import Reads, Row, Tx
 
 SCOPES = {id: scope for scope, id in ROLE_IDS.items()}
+_INVITES = "invites"
+"""The link from an invitation to the address that it is for."""
+
+
+class Person(Struct, frozen=True):
+    """Whom an issuer vouches for."""
+
+    issuer: str
+    subject: str
+    email: str
+    """Verified by the issuer, or empty."""
+    name: str
+
+    @property
+    def shown(self) -> str:
+        return self.email or self.subject
+
+
+class Welcome(Struct, frozen=True):
+    """Where somebody may join, and as what; by an invitation, or because the issuer's word is enough."""
+
+    org: Row
+    role_id: str
+    guest: Row | None
 
 
 @behaves(member)
@@ -31,9 +58,12 @@ class Members(Behaviour):
     ) -> None:
         scope = SCOPES[spec.role_id]
         extras |= {"role": old_role(scope), "role_name": scope.word}
+        if scope is not Scope.ADMIN:
+            await keep_an_admin(ctx, tx, row)
         tx.nudge("tokens")
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        await keep_an_admin(ctx, tx, row)
         tx.nudge("tokens")
 
 
@@ -42,12 +72,16 @@ class Invitations(Behaviour):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         spec: Invitation = draft.spec
         assert draft.parent is not None
+        if await tx.named(draft.org, member.name, spec.email.casefold()):
+            raise Conflict(f"email: {spec.email} is a member already; change the role, or remove it first")
         scope = SCOPES[str(spec.role_id)]
         spec.role = msgspec.UNSET
+        draft.links[_INVITES] = _address(spec.email)
+        tx.nudge("tokens")  # a member elsewhere, seen a moment ago, is looked at again
         draft.give(
             role=old_role(scope),
             role_name=scope.word,
-            invitation_link=f"{ctx.settings.public_url}/console/invitation/{draft.id}",
+            invitation_link=f"{ctx.settings.url}/console/invitation/{draft.id}",
             invitation_status="PENDING",
             inviter=draft.actor.name,
             organization_name=msgspec.json.decode(draft.parent.body)["name"],
@@ -75,38 +109,52 @@ async def _member(tx: Tx, call: Call) -> Row:
     return row
 
 
-async def welcome(ctx: Context, tx: Tx, issuer: str, subject: str, email: str, name: str) -> bool:
-    """Turns an invitation of this verified address, or the issuer's standing one, into a membership."""
-    for guest in await _invitations(ctx, tx, email):
-        org = await tx.find("organization", guest.org)
-        assert org is not None
-        role_id = msgspec.json.decode(guest.body)["role_id"]
-        await _join(ctx, tx, org, Member(email=email, role_id=role_id, name=name), issuer, subject)
-        await tx.remove(guest)
-        return True
-    first = await tx.first("", "organization")
-    if first is not None and ctx.settings.oidc_join:
-        role_id = ROLE_IDS[Scope[ctx.settings.oidc_join.upper()]]
-        await _join(
-            ctx, tx, first, Member(email=email or subject, role_id=role_id, name=name), issuer, subject
+async def welcomes(ctx: Context, source: Reads, person: Person) -> list[Welcome]:
+    """Where this person is awaited, and not a member yet.
+
+    Another member of the same address is somebody else: an address can be given away, at its own issuer
+    or at another one, and what its first owner may do does not go with it.
+    """
+    inside = {org for _, org, _ in await source.identities(person.issuer, person.subject)}
+    found = []
+    for one in [*await _invited(source, person), *await _joining(ctx, source)]:
+        if one.org.id in inside or await source.named(one.org.id, member.name, person.shown.casefold()):
+            continue
+        inside.add(one.org.id)
+        found.append(one)
+    return found
+
+
+async def welcome(ctx: Context, tx: Tx, person: Person) -> None:
+    """Makes the person a member wherever awaited, and uses up the invitations."""
+    for one in await welcomes(ctx, tx, person):
+        itself = Actor(id=person.subject, name=person.shown, subject=person.subject, grants={})
+        spec = Member(email=person.shown, role_id=one.role_id, name=person.name)
+        reply = await born(ctx, tx, member, spec, one.org.id, one.org, itself)
+        await tx.add_identity(
+            person.issuer, person.subject, one.org.id, msgspec.json.decode(reply.body)["id"]
         )
-        return True
-    return False
+        if one.guest is not None:
+            await tx.remove(one.guest)
+            record(tx, Event.DELETED, one.guest, itself, None, before=one.guest.body)
 
 
-async def _invitations(ctx: Context, tx: Tx, email: str) -> list[Row]:
-    if not email:
+async def _invited(source: Reads, person: Person) -> list[Welcome]:
+    found = []
+    for guest in await source.linked(_address(person.email), _INVITES) if person.email else ():
+        org = await source.find("organization", guest.org)
+        if org is not None:
+            found.append(Welcome(org, msgspec.json.decode(guest.body)["role_id"], guest))
+    return found
+
+
+async def _joining(ctx: Context, source: Reads) -> list[Welcome]:
+    if not ctx.settings.oidc_join:
         return []
-    organizations = await tx.of_parent("", "organization")
-    found = [await tx.named(org.id, invitation.name, email.casefold()) for org in organizations]
-    return [row for row in found if row]
+    first = await source.first("", "organization")
+    return [Welcome(first, ROLE_IDS[Scope[ctx.settings.oidc_join.upper()]], None)] if first else []
 
 
-async def _join(ctx: Context, tx: Tx, org: Row, spec: Member, issuer: str, subject: str) -> None:
-    known = await tx.named(org.id, member.name, spec.email.casefold())
-    if known is None:
-        itself = Actor(id=subject, name=spec.email, subject=subject, grants={})
-        await born(ctx, tx, member, spec, org.id, org, itself)
-        known = await tx.named(org.id, member.name, spec.email.casefold())
-    assert known is not None
-    await tx.add_identity(issuer, subject, org.id, known.id)
+def _address(email: str) -> str:
+    """Without regard to case, but of ASCII letters only: Unicode would take the Kelvin sign for a k."""
+    return "".join(letter.lower() if letter.isascii() else letter for letter in email)

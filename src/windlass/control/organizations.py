@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from windlass.base import ids
-from windlass.base.errors import Conflict
+from windlass.base.errors import Conflict, Forbidden
 from windlass.control.context import Call, Context, Reply, encode, reads, writes
 from windlass.control.resources import (
     Behaviour,
@@ -45,7 +45,7 @@ async def list_organizations(ctx: Context, call: Call) -> Reply:
 @writes("organization.create")
 async def create_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     if call.actor.within is not None:
-        raise Conflict("This token is limited to parts of an organization: it cannot create another")
+        raise Forbidden("This token is limited to parts of an organization: it cannot create another")
     reply, token = await found(ctx, tx, call.body, call.actor, call)
     return Reply(with_fields(reply.body, {"admin_token": token}), reply.tag)
 
@@ -113,6 +113,12 @@ class Clusters(Behaviour):
             raise Conflict(f"{len(using)} environments run on this cluster: delete them first")
         if len(await tx.of_parent(row.parent, cluster.name)) == 1:
             raise Conflict("This is the only cluster of the organization: add another before deleting it")
+        if msgspec.json.decode(row.body)["is_default"]:
+            await self._default_to_next(tx, row)
+
+    async def _default_to_next(self, tx: Tx, row: Row) -> None:
+        heir = next(other for other in await tx.of_parent(row.parent, cluster.name) if other.id != row.id)
+        await tx.rewrite(heir.id, encode(msgspec.json.decode(heir.body) | {"is_default": True}))
 
 
 @behaves(environment)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import msgspec
 
-from windlass.base.clock import SECOND
 from windlass.base.log import log
 from windlass.control.context import Context
 from windlass.control.services import announce, close
@@ -19,7 +18,6 @@ from windlass.core.workload import Workload
 from windlass.engines.engine import EngineError
 from windlass.store.store import Claim, DeploymentRow, Row, Tx
 
-LEASE = 60 * SECOND
 _log = log("reconcile")
 
 

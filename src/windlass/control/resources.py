@@ -19,6 +19,7 @@ from windlass.control.context import Call, Context, Reply, encode, reads, result
 from windlass.core.access import Actor
 from windlass.core.document import Document, changes_of, hidden_of, merged, view_of
 from windlass.core.events import Event
+from windlass.core.registry import Operation
 from windlass.core.resource import Family, Spec
 from windlass.store.store import Reads, Row, Taken, Tx
 
@@ -95,8 +96,12 @@ async def admit(source: Reads, call: Call, row: Row, family: Family) -> None:
         above = await source.above(row.id)
         if not any(one.id in actor.within for one in above):
             raise absent(family)
+    elif actor.within is not None and call.operation.writes:
+        raise Forbidden(
+            "This token is limited to some projects, environments or services: it can change nothing here"
+        )
     if not actor.grants[row.org].allows(call.operation.need):
-        raise forbidden(call)
+        raise forbidden(call.operation)
 
 
 async def target(source: Reads, call: Call) -> Row:
@@ -119,11 +124,11 @@ async def place(source: Reads, call: Call) -> Row | None:
 
 
 def absent(family: Family) -> Missing:
-    return Missing(f"No {family.name} with this id was found")
+    return Missing(f"No {family.noun} with this id was found")
 
 
-def forbidden(call: Call) -> Forbidden:
-    need = call.operation.need.word
+def forbidden(operation: Operation) -> Forbidden:
+    need = operation.need.word
     return Forbidden(
         f"This needs a token with the scope {need} or Admin" if need != "Admin" else "This needs Admin"
     )
@@ -178,10 +183,6 @@ async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
     family = call.operation.family
     assert family is not None
     assert parent is not None
-    if call.actor.within is not None and parent.id == parent.org:
-        raise Forbidden(
-            "This token is limited to some projects, environments or services: it cannot create here"
-        )
     return await born(ctx, tx, family, call.body, parent.org, parent, call.actor, call)
 
 
@@ -198,8 +199,8 @@ async def born(
     links: Mapping[str, str] = NOTHING,
 ) -> Reply:
     """Creates a resource, whoever asks."""
-    family.settle(spec)
     named = await check_references(tx, family, spec, org)
+    family.settle(spec)
     id = ids.new_id() if parent else org
     draft = Draft(family, id, org, parent, spec, actor, dict(extras), {}, {**named, **links})
     behaviour = BEHAVIOURS.get(family.name, _PLAIN)
@@ -243,11 +244,11 @@ async def changed(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[s
     """Lays changes over a resource; what they do not name stays as it is."""
     family = ctx.registry[row.family]
     before: Document = msgspec.json.decode(row.body)
-    check_fixed(family, before, changes)
+    changes = changeable(family, before, changes)
     hidden = open_hidden(ctx, row)
     spec = merged(family, before, hidden, changes)
-    family.settle(spec)
     links = await check_references(tx, family, spec, row.org, only=changes)
+    family.settle(spec)
     extras: Document = {}
     behaviour = BEHAVIOURS.get(family.name, _PLAIN)
     await behaviour.updating(ctx, tx, row, before, spec, extras)
@@ -317,10 +318,12 @@ async def check_references(
     return found
 
 
-def check_fixed(family: Family, stored: Document, changes: Mapping[str, Any]) -> None:
+def changeable(family: Family, stored: Document, changes: Mapping[str, Any]) -> Document:
+    """The changes without those that say nothing: a fixed field may be repeated, or sent as null."""
     for field in sorted(family.fixed & changes.keys()):
         if changes[field] is not None and changes[field] != stored.get(field):
             raise Invalid(f"{field}: cannot be changed after creation")
+    return {field: value for field, value in changes.items() if field not in family.fixed}
 
 
 def check_tag(call: Call, row: Row) -> None:
@@ -334,7 +337,7 @@ def check_tag(call: Call, row: Row) -> None:
 def taken(family: Family, spec: Any) -> Conflict:
     field = family.names
     value = getattr(spec, field) if field else ""
-    return Conflict(f"{field}: there is already a {family.name} with the {field} {value} here")
+    return Conflict(f"{field}: there is already one {family.noun} with the {field} {value} here")
 
 
 def seal_hidden(ctx: Context, org: str, id: str, tag: str, hidden: Mapping[str, str]) -> bytes | None:

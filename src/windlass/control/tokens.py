@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from windlass.base import tokens
 from windlass.base.clock import instant, stamp
 from windlass.base.errors import Invalid
+from windlass.control.admins import keep_an_admin
 from windlass.control.context import Context, encode
 from windlass.control.resources import Behaviour, Draft, behaves, born
 from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, words_of
@@ -17,6 +19,11 @@ from windlass.families.api_token import ApiToken, api_token
 from windlass.store.store import Row, Tx
 
 LIMITABLE = ("project", "environment", "application", "database", "container", "job", "helm", "terraform")
+# RFC 3339, a blank for the T, a date alone, and a time without zone, which is UTC. Python would also
+# take weeks (2026-W05) and dates without dashes, and so read a Unix time as a day of long ago.
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,18})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII | re.IGNORECASE
+)
 
 
 async def issue(ctx: Context, tx: Tx, org: Row, name: str, scopes: Scope, actor: Actor) -> str:
@@ -52,6 +59,9 @@ class ApiTokens(Behaviour):
     async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
         tx.nudge("tokens")
 
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        await keep_an_admin(ctx, tx, row)
+
     def _roles(self, scopes: Scope) -> Document:
         role = role_of(scopes)
         return {"role_id": ROLE_IDS[role], "role_name": role.word}
@@ -64,11 +74,13 @@ class ApiTokens(Behaviour):
 
 
 async def note_uses(tx: Tx, uses: dict[str, int]) -> None:
-    """Records when tokens were last used."""
+    """Records when tokens were last used; another replica may have noted something later."""
     for id, at in uses.items():
         row = await tx.find(api_token.name, id)
-        if row is not None:
-            document = msgspec.json.decode(row.body)
+        if row is None:
+            continue
+        document = msgspec.json.decode(row.body)
+        if (document["last_used_at"] or "") < stamp(at):
             document["last_used_at"] = stamp(at)
             await tx.rewrite(id, encode(document))
 
@@ -80,10 +92,13 @@ def check_expiry(text: str | None, now: int) -> None:
 
 def expiry(text: str) -> int:
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        if not _TIME.fullmatch(text):
+            raise ValueError
+        moment = datetime.fromisoformat(text.upper())
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
         raise Invalid("expires_at: must be a time such as 2026-01-31T09:05:00.000Z") from error
-    return instant(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    return instant(moment)
 
 
 def _normal(text: str | None) -> str | None:

@@ -166,12 +166,8 @@ def _stored_value(ctx: Context, row: Row, before: Document) -> str:
 
 
 def _other(row: Row) -> Document:
+    """As much as a derived one shows of it; of a secret, not the value."""
     document = msgspec.json.decode(row.body)
-    return {
-        "id": row.id,
-        "key": document["key"],
-        "value": document.get("value", msgspec.UNSET),
-        "mount_path": document.get("mount_path") or "",
-        "scope": document["scope"],
-        "variable_type": document["variable_type"],
-    }
+    shown = ("id", "key", "value", "scope", "variable_type")
+    said = {name: document[name] for name in shown if name in document}
+    return {**said, "mount_path": document.get("mount_path") or ""}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
+from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.control.context import Context
-from windlass.control.reconcile import LEASE, LostClaim, reconcile
+from windlass.control.reconcile import LostClaim, reconcile
 from windlass.control.services import RECONCILE
 from windlass.store.store import Claim, Tx
 
 SWEEP = "sweep"
+LEASE = 15 * SECOND
+"""How long work rests after its worker was killed. A living worker prolongs it at a third of it."""
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
 _log = log("worker")
@@ -38,6 +41,7 @@ class Worker:
         self._ctx = ctx
         self._wake = asyncio.Event()
         self._running: dict[asyncio.Task[None], Claim] = {}
+        self._claiming: asyncio.Task[int] | None = None
         ctx.store.listen(self._heard)
 
     @property
@@ -65,12 +69,24 @@ class Worker:
         room = self._ctx.settings.parallel_deployments - len(self._running)
         if room <= 0:
             return 0
+        # Whoever is interrupted here may have claimed already, and must know what.
+        self._claiming = asyncio.create_task(self._start_due(room))
+        return await asyncio.shield(self._claiming)
+
+    async def _start_due(self, room: int) -> int:
         claims = await self._ctx.store.write(lambda tx: tx.claim(LEASE, room))
         for claim in claims:
-            task = asyncio.create_task(self._do(claim))
-            self._running[task] = claim
-            task.add_done_callback(self._finished)
+            self._start(claim)
         return len(claims)
+
+    def _start(self, claim: Claim) -> None:
+        # It was this very process that was paused past its lease: what it had begun has lost its claim.
+        earlier = [task for task, held in self._running.items() if held.id == claim.id]
+        for task in earlier:
+            task.cancel()
+        started = asyncio.create_task(self._do(claim, earlier))
+        self._running[started] = claim
+        started.add_done_callback(self._finished)
 
     async def settle(self) -> None:
         """Does all that is due now, to the end. For tests, where time stands still."""
@@ -78,18 +94,38 @@ class Worker:
             await asyncio.wait(self._running)
 
     async def stop(self) -> None:
-        """Interrupted work is claimed again by whoever comes next, when its lease has ended."""
-        for task in self._running:
+        """What is interrupted is due again at once, for whoever comes next."""
+        if self._claiming:
+            await asyncio.wait([self._claiming])
+        running = dict(self._running)
+        for task in running:
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
+        interrupted = [claim for task, claim in running.items() if task.cancelled()]
+        if interrupted:
+            await self._let_go(interrupted)
+
+    async def _let_go(self, claims: Sequence[Claim]) -> None:
+        async def change(tx: Tx) -> None:
+            for claim in claims:
+                await tx.again(claim, tx.now, claim.attempts - 1)
+
+        try:
+            await self._ctx.store.write(change)
+        except Unavailable:
+            _log.warning("interrupted work waits for the end of its lease", extra={"pieces": len(claims)})
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         self._wake.set()
 
-    async def _do(self, claim: Claim) -> None:
-        keeper = asyncio.create_task(self._keep(claim))
+    async def _do(self, claim: Claim, earlier: Sequence[asyncio.Task[None]]) -> None:
+        own = asyncio.current_task()
+        assert own is not None
+        keeper = asyncio.create_task(self._keep(claim, own))
         try:
+            if earlier:
+                await asyncio.wait(earlier)
             await JOBS[claim.kind](self._ctx, claim)
         except LostClaim:
             _log.warning("lost a claim", extra={"work": claim.id})
@@ -101,15 +137,25 @@ class Worker:
         finally:
             keeper.cancel()
 
-    async def _keep(self, claim: Claim) -> None:
-        """Prolongs the lease while the work goes on."""
+    async def _keep(self, claim: Claim, work: asyncio.Task[None]) -> None:
+        """Prolongs the lease while the work goes on; ends work that somebody else does now."""
         while True:
             await asyncio.sleep(LEASE / SECOND / 3)
-            await self._ctx.store.write(lambda tx: tx.hold(claim, LEASE))
+            try:
+                held = await self._ctx.store.write(lambda tx: tx.hold(claim, LEASE))
+            except Unavailable:
+                continue  # The lease may outlive that; if not, the epoch keeps two from doing one thing.
+            if not held:
+                _log.warning("lost a claim", extra={"work": claim.id})
+                work.cancel()
+                return
 
     async def _later(self, claim: Claim) -> None:
         wait = _RETRY[min(claim.attempts, len(_RETRY)) - 1]
-        await self._ctx.store.write(lambda tx: tx.again(claim, tx.now + wait))
+        try:
+            await self._ctx.store.write(lambda tx: tx.again(claim, tx.now + wait, claim.attempts))
+        except Unavailable:
+            _log.warning("failed work waits for the end of its lease", extra={"work": claim.id})
 
     async def _sleep(self) -> None:
         due = await self._ctx.store.reads.next_work()

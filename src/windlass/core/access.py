@@ -76,6 +76,10 @@ class Actor(Struct, frozen=True, kw_only=True):
     token: str | None = None
     """Id of the API token behind it, if one is."""
 
+    def may(self, need: Scope) -> bool:
+        """Whether it may be done somewhere; where, is for the resource to say."""
+        return need is Scope.READ or any(scope.allows(need) for scope in self.grants.values())
+
     @property
     def home(self) -> str:
         return next(iter(self.grants))

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from windlass.core.access import Scope
-from windlass.core.resource import Action, Family, Spec, Trait, Verb
+from windlass.core.resource import Action, Family, Spec, Trait, Verb, spaced
 
 PAGE, MOST_PER_PAGE = 100, 1000
 
@@ -46,8 +46,6 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     answer: type[Struct] | None = None
     listing: bool = False
     paged: bool = False
-    names: bool = False
-    """Whether it can meet a name that is taken."""
     tagged: bool = False
     """Whether the answer is one resource, with an ETag."""
     conditional: bool = False
@@ -115,10 +113,10 @@ def _item_path(family: Family | None) -> str:
 def _verbs(
     family: Family, parent: Family | None, title: str, plural: str, collection: str, item: str
 ) -> Iterator[Operation]:
-    name = family.title.lower() if family.title.isupper() else _spaced(family.title)
+    name = family.title.lower() if family.title.isupper() else spaced(family.title)
     removal = Scope.ADMIN
     table = {
-        Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {_spaced(family.plural)}", 200),
+        Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {spaced(family.plural)}", 200),
         Verb.CREATE: ("create", "POST", collection, family.write_need, f"Create {_a(name)}", family.created),
         Verb.READ: ("get", "GET", item, Scope.READ, f"Read {_a(name)}", 200),
         Verb.UPDATE: ("edit", "PUT", item, family.write_need, f"Update {_a(name)}", 200),
@@ -143,7 +141,6 @@ def _verbs(
             answer={Verb.CREATE: family.fresh, Verb.DELETE: None}.get(verb, family.view),
             listing=verb is Verb.LIST,
             paged=verb is Verb.LIST and family.paged,
-            names=family.names is not None and verb in {Verb.CREATE, Verb.UPDATE},
             tagged=verb in {Verb.CREATE, Verb.READ, Verb.UPDATE},
             conditional=verb in {Verb.UPDATE, Verb.DELETE},
             description=family.about if verb is Verb.CREATE else "",
@@ -156,7 +153,7 @@ def _action(family: Family, parent: Family | None, title: str, action: Action, p
         method=action.method,
         path=path + action.suffix,
         group=family.group,
-        summary=f"{action.summary} ({_spaced(title)})",
+        summary=f"{action.summary} ({spaced(title)})",
         need=action.need,
         handler=f"{family.name}.{action.name}",
         status=action.status,
@@ -195,17 +192,6 @@ def _endpoint(endpoint: Endpoint) -> Operation:
 def _action_id(name: str, title: str) -> str:
     """`deploy` is deployApplication; what reads is getApplicationStatus."""
     return f"get{title}{name[0].upper()}{name[1:]}" if name in {"status", "log"} else f"{name}{title}"
-
-
-def _spaced(title: str) -> str:
-    """`EnvironmentVariable` → `environment variable`, `APIToken` → `API token`"""
-    out = ""
-    for place, letter in enumerate(title):
-        following = title[place + 1 : place + 2]
-        if letter.isupper() and out and (not title[place - 1].isupper() or following.islower()):
-            out += " "
-        out += letter
-    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in out.split())
 
 
 def _a(name: str) -> str:

@@ -169,6 +169,11 @@ class Family:
         return f"<Family {self.name}>"
 
     @cached_property
+    def noun(self) -> str:
+        """What a person calls it: `environment variable`."""
+        return spaced(self.title).removeprefix("organization ") or self.name
+
+    @cached_property
     def actions(self) -> tuple[Action, ...]:
         return tuple(action for trait in self.traits for action in trait.actions) + self.own_actions
 
@@ -272,6 +277,17 @@ def _extra_of(info: msgspec.inspect.Type) -> Mapping[str, Any]:
 
 def _is_owner(annotation: Any) -> bool:
     return annotation is Owner
+
+
+def spaced(title: str) -> str:
+    """`EnvironmentVariable` → `environment variable`, `APIToken` → `API token`"""
+    out = ""
+    for place, letter in enumerate(title):
+        following = title[place + 1 : place + 2]
+        if letter.isupper() and out and (not title[place - 1].isupper() or following.islower()):
+            out += " "
+        out += letter
+    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in out.split())
 
 
 def clash(field: str, reason: str) -> Invalid:

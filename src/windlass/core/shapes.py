@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Meta
 
 from windlass.core.fields import (
+    BLANKS,
+    CONTROLS,
     Count,
     Gibibytes,
     Id,
@@ -118,16 +119,16 @@ GitUrl = Annotated[
     Meta(
         min_length=1,
         max_length=2048,
-        pattern=r"^((https?|ssh|git|file)://[^\s\x00-\x20\x7f]+|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:[^\s\x00-\x20\x7f]+)\Z",
+        pattern=rf"^((https?|ssh|git|file)://|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:)[^{CONTROLS}{BLANKS}]+\Z",
         description="Address of the repository",
         examples=["https://github.com/acme/shop.git"],
     ),
 ]
+# As git has it, and no blanks of any kind.
+_NOT_IN_REFS = rf"{CONTROLS}{BLANKS}~^:?*\[\\"
 Branch = Annotated[
     str,
-    Meta(
-        min_length=1, max_length=255, pattern=r"^[^\s\x00-\x20\x7f~^:?*\[\\-][^\s\x00-\x20\x7f~^:?*\[\\]*\Z"
-    ),
+    Meta(min_length=1, max_length=255, pattern=rf"^[^{_NOT_IN_REFS}-][^{_NOT_IN_REFS}]*\Z"),
 ]
 RelativePath = Annotated[str, Meta(max_length=1024, pattern=r"^[^\x00-\x1f]*\Z")]
 
@@ -208,12 +209,14 @@ def settle_ports(ports: Sequence[PortRequest]) -> None:
 
 
 _SCP = re.compile(r"^[^@/]+@(?P<host>[^:/]+):(?P<path>.+)$")
+_ADDRESS = re.compile(r"^[^:/]+://(?P<host>[^/?#]*)(?P<path>[^?#]*)")
 
 
 def repository_parts(url: str) -> tuple[GitProvider, str, str]:
     """Provider, owner and name, as far as the address tells; an unknown host counts as GITHUB."""
-    scp = _SCP.match(url)
-    host, path = (scp["host"], scp["path"]) if scp else (urlsplit(url).netloc, urlsplit(url).path)
+    # Not urlsplit, which refuses some of what the pattern allows: this must find something to show for each.
+    address = _SCP.match(url) or _ADDRESS.match(url)
+    host, path = (address["host"], address["path"]) if address else (url, "")
     pieces = [piece for piece in path.removesuffix(".git").split("/") if piece]
     name = pieces[-1] if pieces else host
     owner = "/".join(pieces[:-1])

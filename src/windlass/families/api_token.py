@@ -34,6 +34,7 @@ class ApiToken(Spec):
         Annotated[
             list[Id],
             Meta(
+                min_length=1,
                 max_length=1000,
                 description="Ids of projects, environments or services; all else is as if it did not exist",
             ),
@@ -56,8 +57,7 @@ class ApiTokenShown(Shown):
 
 
 class Value(Shown):
-    token: str
-    """Shown this once."""
+    token: Annotated[str, Meta(description="Shown this once")]
 
 
 def settle(spec: ApiToken) -> None:

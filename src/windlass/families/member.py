@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import ROLE_IDS, Scope
-from windlass.core.fields import Id, Maybe, Timestamp, absent
+from windlass.core.fields import BLANKS, CONTROLS, Id, Maybe, Timestamp, absent
 from windlass.core.resource import Action, Family, Shown, Spec, Verb
 from windlass.families.api_token import RoleId
 from windlass.families.organization import organization
 
-Email = Annotated[str, Meta(min_length=3, max_length=254, pattern=r"^[^\s@\x00-\x1f]+@[^\s@\x00-\x1f]+\Z")]
+_PART = f"[^@{CONTROLS}{BLANKS}]+"
+Email = Annotated[str, Meta(min_length=3, max_length=254, pattern=rf"^{_PART}@{_PART}\Z")]
 _OLD_ROLES = {"OWNER": Scope.ADMIN, "ADMIN": Scope.ADMIN, "DEVELOPER": Scope.WRITE, "VIEWER": Scope.READ}
 
 
@@ -27,19 +28,27 @@ class MemberShown(Shown):
     last_activity_at: Maybe[Timestamp] = absent
 
 
-class NewRole(Spec):
-    user_id: Id
+MemberId = Annotated[Id, Meta(description="Id of the member")]
+
+
+class MemberRoleUpdate(Spec):
+    user_id: MemberId
     role_id: RoleId
 
 
-class Leaver(Spec):
-    user_id: Id
+class MemberRemoval(Spec):
+    user_id: MemberId
 
 
 class Invitation(Spec):
     email: Email
     role_id: Maybe[RoleId] = absent
-    role: Maybe[Literal["ADMIN", "DEVELOPER", "OWNER", "VIEWER"]] = absent
+    role: Maybe[
+        Annotated[
+            Literal["ADMIN", "DEVELOPER", "OWNER", "VIEWER"],
+            Meta(description="The older way of saying role_id"),
+        ]
+    ] = absent
 
 
 class InvitationShown(Shown):
@@ -69,7 +78,7 @@ _change = Action(
     suffix="",
     need=Scope.ADMIN,
     summary="Change the role of a member",
-    body=NewRole,
+    body=MemberRoleUpdate,
     status=200,
     on_collection=True,
 )
@@ -80,7 +89,7 @@ _remove = Action(
     suffix="",
     need=Scope.ADMIN,
     summary="Remove a member",
-    body=Leaver,
+    body=MemberRemoval,
     status=204,
     on_collection=True,
 )

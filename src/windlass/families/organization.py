@@ -1,6 +1,8 @@
 """An organization: the tenant. Everything else belongs to exactly one."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.fields import Description, Id, Line, Maybe, Name, absent
@@ -30,8 +32,12 @@ class OrganizationShown(Shown):
 
 
 class FirstToken(Shown):
-    admin_token: str
-    """An Admin token of the new organization, shown this once: nobody else could enter it."""
+    admin_token: Annotated[
+        str,
+        Meta(
+            description="An Admin token of the new organization, shown this once: nobody else could enter it"
+        ),
+    ]
 
 
 class Role(Shown):

@@ -12,13 +12,13 @@ from windlass.core.traits import has_variables
 MountPath = Annotated[str, Meta(max_length=1024, pattern=r"^/[^\x00-\x1f]*\Z", description="Makes it a file")]
 
 
-class Value(Spec):
+class VariableValue(Spec):
     value: Text = ""
     description: Note | None = ""
     enable_interpolation_in_file: bool | None = None
 
 
-class AliasKey(Spec):
+class VariableAlias(Spec):
     key: Key
     description: Note | None = ""
     enable_interpolation_in_file: bool | None = None
@@ -40,7 +40,7 @@ class Secret(Spec):
     enable_interpolation_in_file: bool | None = None
 
 
-class Other(Shown):
+class OriginalVariable(Shown):
     """The variable that this one overrides or stands for."""
 
     id: Id
@@ -62,13 +62,13 @@ class Levelled(Shown):
 
 
 class VariableShown(Levelled):
-    overridden_variable: Maybe[Other] = absent
-    aliased_variable: Maybe[Other] = absent
+    overridden_variable: Maybe[OriginalVariable] = absent
+    aliased_variable: Maybe[OriginalVariable] = absent
 
 
 class SecretShown(Levelled):
-    overridden_secret: Maybe[Other] = absent
-    aliased_secret: Maybe[Other] = absent
+    overridden_secret: Maybe[OriginalVariable] = absent
+    aliased_secret: Maybe[OriginalVariable] = absent
 
 
 def settle(spec: Variable | Secret) -> None:
@@ -89,7 +89,7 @@ def _derived(name: str, body: type[Spec]) -> Action:
 
 
 # Another value under the same key, or the same value under another key.
-derived = (_derived("override", Value), _derived("alias", AliasKey))
+derived = (_derived("override", VariableValue), _derived("alias", VariableAlias))
 
 variable = Family(
     "environmentVariable",

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from typing import Final
 
 from msgspec import Struct
 
+RECORDS: Final = """
+CREATE TABLE IF NOT EXISTS migration (
+    number BIGINT PRIMARY KEY,
+    name TEXT NOT NULL,
+    checksum TEXT NOT NULL
+)"""
+APPLIED: Final = "SELECT number, checksum FROM migration"
+RECORD: Final = "INSERT INTO migration (number, name, checksum) VALUES ($1, $2, $3)"
+
 
 class Changed(Exception):
-    """A migration that was applied is not the one in this version."""
+    """The database was not made by the migrations of this version."""
 
 
 class Migration(Struct, frozen=True):
@@ -32,10 +42,22 @@ class Migration(Struct, frozen=True):
     def record(self) -> tuple[int, str, str]:
         return self.number, self.name, self.checksum
 
-    def is_done(self, applied: str | None) -> bool:
-        if applied not in (None, self.checksum):
-            raise Changed(f"migration {self.name} was changed after it had been applied")
-        return applied is not None
+
+def missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
+    """What is still to be applied; refuses a database that is not what this version would have made."""
+    later = applied.keys() - {migration.number for migration in wanted}
+    if later:
+        raise Changed(
+            f"this database was brought to its present form ({max(later):04d}) by a later version of "
+            "Windlass: start that version, or restore a backup from before"
+        )
+    for migration in wanted:
+        if applied.get(migration.number, migration.checksum) != migration.checksum:
+            raise Changed(
+                f"the migration {migration.name} was changed after it had been applied to this database: "
+                "install an unaltered Windlass"
+            )
+    return [migration for migration in wanted if migration.number not in applied]
 
 
 @cache

@@ -8,8 +8,7 @@ A replica that is paused while it holds the lock is cut off by the server after 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
@@ -17,17 +16,27 @@ import asyncpg
 from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
-from windlass.store.migrate import Migration, migrations
+from windlass.config import BadSetting
+from windlass.store.groups import GroupCommit, Outcome
+from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
 from windlass.store.store import Reads, Taken, Tx, Write
 
 T = TypeVar("T")
 
 CHANNEL = "windlass"
-GROUP = 128
 # Any two numbers, as long as they stay the same.
 _WRITER, _MIGRATION = 7_146_115_201, 7_146_115_202
 _PATIENCE = {"idle_in_transaction_session_timeout": "5s", "lock_timeout": "20s", "statement_timeout": "30s"}
-_AWAY = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError, asyncio.TimeoutError)
+# It is not one change that is wrong, but the server, or the way to it.
+_AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.ReadOnlySQLTransactionError,
+    OSError,
+    TimeoutError,
+)
 
 _log = log("store")
 
@@ -62,110 +71,95 @@ class PatientSession(PostgresSession):
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
         try:
             return await super().one(statement, *values)
-        except _AWAY as error:
-            raise _unavailable() from error
+        except (*_AWAY, asyncpg.InterfaceError) as error:
+            raise Unavailable("The database cannot be reached. Try again shortly.") from error
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
             return await super().all(statement, *values)
-        except _AWAY as error:
-            raise _unavailable() from error
+        except (*_AWAY, asyncpg.InterfaceError) as error:
+            raise Unavailable("The database cannot be reached. Try again shortly.") from error
 
 
-class PostgresStore:
+class PostgresStore(GroupCommit):
     """`PostgresStore.open(url, clock)` makes one."""
 
     def __init__(self, url: str, pool: asyncpg.Pool[Any], clock: Clock) -> None:
+        super().__init__()
         self._url = url
         self._pool = pool
         self._clock = clock
         self.reads = Reads(PatientSession(pool))
-        self._waiting: deque[tuple[Write[Any], asyncio.Future[Any]]] = deque()
-        self._draining: asyncio.Task[None] | None = None
         self._writer: asyncpg.Connection[Any] | None = None
-        self._listeners: list[Callable[[str], None]] = []
         self._ear = asyncio.create_task(self._hear())
-        self._lost = asyncio.Event()
 
     @classmethod
     async def open(cls, url: str, clock: Clock) -> PostgresStore:
-        connection = await asyncpg.connect(url)
+        connection = await _first_connection(url)
         try:
             await migrate(connection, migrations())
         finally:
             await connection.close()
-        pool = await asyncpg.create_pool(url, min_size=1, max_size=8, server_settings=dict(_PATIENCE))
+        pool = await asyncpg.create_pool(
+            url, min_size=1, max_size=8, server_settings=dict(_PATIENCE), reset=_as_it_is
+        )
         return cls(url, pool, clock)
 
-    def listen(self, listener: Callable[[str], None]) -> None:
-        self._listeners.append(listener)
-
-    async def write(self, change: Write[T]) -> T:
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append((change, future))
-        if self._draining is None or self._draining.done():
-            self._draining = asyncio.create_task(self._drain())
-        return await future
-
     async def close(self) -> None:
-        if self._draining:
-            await self._draining
+        await self._wind_up()
         self._ear.cancel()
         await asyncio.gather(self._ear, return_exceptions=True)
         if self._writer:
             await self._writer.close()
         await self._pool.close()
 
-    async def _drain(self) -> None:
-        while self._waiting:
-            group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
-            group = [one for one in group if not one[1].cancelled()]
-            try:
-                outcomes = await self._commit([change for change, _ in group])
-            except (*_AWAY, asyncpg.PostgresError) as error:
-                _log.error("a group of writes could not be committed", extra={"error": str(error)})
-                await self._drop_writer()
-                outcomes = [(None, _unavailable(error)) for _ in group]
-            for (_, future), (answer, failure) in zip(group, outcomes, strict=True):
-                _resolve(future, answer, failure)
-
-    async def _commit(self, changes: Sequence[Write[Any]]) -> list[tuple[Any, BaseException | None]]:
-        connection = await self._writing()
-        session = PostgresSession(connection)
-        async with connection.transaction():
-            await connection.execute(f"SELECT pg_advisory_xact_lock({_WRITER})")
-            outcomes: list[tuple[Any, BaseException | None]] = []
-            events: list[tuple[Any, ...]] = []
-            nudges: set[str] = set()
-            for change in changes:
-                tx = Tx(session, self._clock.now())
-                answer, failure = await self._run(connection, change, tx)
-                outcomes.append((answer, failure))
-                if failure is None:
-                    events += tx.emitted
-                    nudges |= set(tx.nudges)
-            await Tx(session, self._clock.now()).number_events(events)
-            for word in nudges:
-                await connection.execute(f"SELECT pg_notify('{CHANNEL}', $1)", word)
-        return outcomes
-
-    async def _run(
-        self, connection: asyncpg.Connection[Any], change: Write[T], tx: Tx
-    ) -> tuple[T | None, BaseException | None]:
+    async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
+        said = "The database cannot be reached; nothing was changed. Try again shortly."
         try:
-            async with connection.transaction():
-                return await change(tx), None
-        except _AWAY:
+            connection = await self._writing()
+            transaction = connection.transaction()
+            await transaction.start()
+            outcomes, nudges = await self._run_all(connection, changes)
+            said = (
+                "The database went away while the change was being stored, and perhaps it was: look, or "
+                "repeat the request under its Idempotency-Key."
+            )
+            await transaction.commit()
+        except (*_AWAY, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            self._drop_writer()
+            raise Unavailable(said) from error
+        except BaseException:
+            self._drop_writer()
             raise
-        except Exception as failure:  # noqa: BLE001 (whatever it is, it is the answer to whoever asked)
-            return None, failure
+        return outcomes, nudges
+
+    async def _run_all(
+        self, connection: asyncpg.Connection[Any], changes: Sequence[Write[Any]]
+    ) -> tuple[Sequence[Outcome], Iterable[str]]:
+        await connection.execute(f"SELECT pg_advisory_xact_lock({_WRITER})")
+        session = PostgresSession(connection)
+        outcomes: list[Outcome] = []
+        events: list[tuple[Any, ...]] = []
+        nudges: dict[str, None] = {}
+        for change in changes:
+            tx = Tx(session, self._clock.now())
+            answer, failure = await _run(connection, change, tx)
+            outcomes.append((answer, failure))
+            if failure is None:
+                events += tx.emitted
+                nudges |= dict.fromkeys(tx.nudges)
+        await Tx(session, self._clock.now()).number_events(events)
+        for word in nudges:
+            await connection.execute(f"SELECT pg_notify('{CHANNEL}', $1)", word)
+        return outcomes, nudges  # told here at once, and not only when they come back from the database
 
     async def _writing(self) -> asyncpg.Connection[Any]:
         if self._writer is None or self._writer.is_closed():
             self._writer = await asyncpg.connect(self._url, server_settings=dict(_PATIENCE))
         return self._writer
 
-    async def _drop_writer(self) -> None:
+    def _drop_writer(self) -> None:
+        """Its transaction goes with it, wherever it was."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.terminate()
@@ -183,46 +177,51 @@ class PostgresStore:
                     await lost.wait()
                 finally:
                     await connection.close()
-            except (*_AWAY, asyncpg.PostgresError) as error:
+            except (*_AWAY, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 _log.warning("not listening to the database", extra={"error": str(error)})
             await asyncio.sleep(1)
 
-    def _tell(self, word: str) -> None:
-        for listener in self._listeners:
-            listener(word)
+
+async def _run(
+    connection: asyncpg.Connection[Any], change: Write[T], tx: Tx
+) -> tuple[T | None, Exception | None]:
+    await connection.execute("SAVEPOINT change")
+    try:
+        answer = await change(tx)
+        await connection.execute("RELEASE change")
+    except Exception as failure:  # whatever it is, it is the answer to whoever asked
+        if connection.is_closed() or isinstance(failure, _AWAY):
+            raise
+        await connection.execute("ROLLBACK TO change; RELEASE change")
+        return None, failure
+    return answer, None
+
+
+async def _first_connection(url: str) -> asyncpg.Connection[Any]:
+    try:
+        return await asyncpg.connect(url)
+    except ValueError:
+        # The reason is not repeated: what could not be read may be a piece of the password.
+        raise BadSetting("database_url: must be like postgresql://user:password@host:5432/name") from None
+    except (*_AWAY, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise Unavailable(f"The database cannot be reached: {error}") from error
 
 
 async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migration]) -> None:
     """One replica migrates, the others wait; each migration is one transaction, its record included."""
     await connection.execute(f"SELECT pg_advisory_lock({_MIGRATION})")
     try:
-        await connection.execute(
-            "CREATE TABLE IF NOT EXISTS migration"
-            " (number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)"
-        )
-        for migration in wanted:
+        await connection.execute(RECORDS)
+        applied = {row[0]: row[1] for row in await connection.fetch(APPLIED)}
+        for migration in missing(wanted, applied):
             async with connection.transaction():
-                done = await connection.fetchval(
-                    "SELECT checksum FROM migration WHERE number = $1", migration.number
-                )
-                if not migration.is_done(done):
-                    for statement in migration.statements:
-                        await connection.execute(statement)
-                    await connection.execute("INSERT INTO migration VALUES ($1, $2, $3)", *migration.record)
+                for statement in migration.statements:
+                    await connection.execute(statement)
+                await connection.execute(RECORD, *migration.record)
     finally:
-        await connection.execute(f"SELECT pg_advisory_unlock({_MIGRATION})")
+        if not connection.is_closed():
+            await connection.execute(f"SELECT pg_advisory_unlock({_MIGRATION})")
 
 
-def _unavailable(cause: BaseException | None = None) -> Unavailable:
-    refusal = Unavailable("The database cannot be reached; nothing was changed. Try again shortly.")
-    refusal.__cause__ = cause
-    return refusal
-
-
-def _resolve(future: asyncio.Future[Any], answer: Any, failure: BaseException | None) -> None:
-    if future.done():
-        return
-    if failure is None:
-        future.set_result(answer)
-    else:
-        future.set_exception(failure)
+async def _as_it_is(connection: object) -> None:
+    """Readers leave nothing behind in a session: to reset it would cost each read a second round trip."""

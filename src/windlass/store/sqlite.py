@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
@@ -20,17 +19,30 @@ import apsw
 
 from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
-from windlass.base.log import log
-from windlass.store.migrate import Migration, migrations
+from windlass.store import statements as sql
+from windlass.store.groups import GroupCommit, Outcome
+from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
 from windlass.store.store import Reads, Taken, Tx, Write
 
 T = TypeVar("T")
 
 # Before this version, WAL mode can lose committed pages when two connections write and checkpoint at once.
-OLDEST_SAFE = 3_051_003
-GROUP = 128
-
-_log = log("store")
+OLDEST_SAFE = (3, 51, 3)
+# Not one change is wrong, but the file or the machine: SQLite may have ended the whole transaction.
+_AWAY = (
+    apsw.FullError,
+    apsw.IOError,
+    apsw.NoMemError,
+    apsw.BusyError,
+    apsw.LockedError,
+    apsw.InterruptError,
+    apsw.CantOpenError,
+    apsw.ReadOnlyError,
+    apsw.ProtocolError,
+    apsw.CorruptError,
+    apsw.NotADBError,
+)
+_TWINS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
 
 
 class TooOld(Exception):
@@ -41,11 +53,13 @@ class InUse(Exception):
     """Another process has the data directory."""
 
 
-def check_version(number: int = apsw.SQLITE_VERSION_NUMBER) -> None:
-    if number < OLDEST_SAFE:
+def check_version(version: str | None = None) -> None:
+    """What counts is the library that runs; an apsw of a distribution may come without one of its own."""
+    version = version or apsw.sqlite_lib_version()
+    if tuple(int(part) for part in version.split(".")[:3]) < OLDEST_SAFE:
         raise TooOld(
-            f"SQLite {number // 1_000_000}.{number // 1000 % 1000}.{number % 1000} can lose committed "
-            "data in WAL mode; 3.51.3 or later is needed: install the apsw version of the lock file"
+            f"SQLite {version} can lose committed data in WAL mode; 3.51.3 or later is needed: "
+            "install the apsw version of the lock file"
         )
 
 
@@ -55,117 +69,149 @@ class SqliteSession:
     def __init__(self, connection: apsw.Connection) -> None:
         self._execute = connection.execute
         self._execute_many = connection.executemany
+        self.refusal: Exception | None = None
+        """Why the database refused a statement of the change that runs."""
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
         try:
             return cast("Sequence[Any] | None", self._execute(statement, values).fetchone())
         except apsw.ConstraintError as error:
-            raise Taken(str(error)) from error
+            self.refusal = _translated(error)
+            raise self.refusal from error
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
             return cast("Sequence[Sequence[Any]]", self._execute(statement, values).fetchall())
         except apsw.ConstraintError as error:
-            raise Taken(str(error)) from error
+            self.refusal = _translated(error)
+            raise self.refusal from error
 
     async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         self._execute_many(statement, rows)
 
 
-class SqliteStore:
+class ReadingSession(SqliteSession):
+    """Reads outside a transaction: a file that cannot be read now is the caller's `Unavailable`."""
+
+    async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
+        try:
+            return cast("Sequence[Any] | None", self._execute(statement, values).fetchone())
+        except _AWAY as error:
+            raise _unreadable() from error
+
+    async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        try:
+            return cast("Sequence[Sequence[Any]]", self._execute(statement, values).fetchall())
+        except _AWAY as error:
+            raise _unreadable() from error
+
+
+Done = tuple[Tx, Any, Exception | None]
+"""What a change left to do at the commit, what it answered, and why it failed, if it did."""
+
+
+class _Spoiled(Exception):
+    """A change failed after it had written."""
+
+
+class SqliteStore(GroupCommit):
     """`SqliteStore.open(path, clock)` makes one."""
 
     def __init__(self, path: Path, clock: Clock, lock: IO[bytes]) -> None:
+        super().__init__()
         self._clock = clock
         self._lock = lock
         self._writer = connect(path)
         self._reader = connect(path)
         self._session = SqliteSession(self._writer)
-        self.reads = Reads(SqliteSession(self._reader))
-        self._waiting: deque[tuple[Write[Any], asyncio.Future[Any]]] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self.reads = Reads(ReadingSession(self._reader))
         self._thread = ThreadPoolExecutor(1, "windlass-commit")
-        self._listeners: list[Callable[[str], None]] = []
 
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> SqliteStore:
         check_version()
-        store = cls(path, clock, _own(path))
-        migrate(store._writer, migrations())
+        lock = _own(path)
+        try:
+            store = cls(path, clock, lock)
+        except BaseException:
+            lock.close()
+            raise
+        try:
+            migrate(store._writer, migrations())
+            # Nobody else has this file: whoever held work is no more.
+            store._writer.execute(sql.WORK_RELEASE, (clock.now(),))
+        except BaseException:
+            await store.close()
+            raise
         return store
 
-    def listen(self, listener: Callable[[str], None]) -> None:
-        self._listeners.append(listener)
-
-    async def write(self, change: Write[T]) -> T:
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append((change, future))
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._drain())
-        return await future
-
     async def close(self) -> None:
-        if self._task:
-            await self._task
+        await self._wind_up()
         self._thread.shutdown()
         self._reader.close()
         self._writer.close()
         self._lock.close()
 
-    async def _drain(self) -> None:
-        while self._waiting:
-            group = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
-            await self._commit([one for one in group if not one[1].cancelled()])
-
-    async def _commit(self, group: Sequence[tuple[Write[Any], asyncio.Future[Any]]]) -> None:
-        """Runs and commits a group; each member succeeds or fails alone, unless the commit itself fails."""
+    async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
         execute = self._writer.execute
         try:
-            execute("BEGIN IMMEDIATE")
-            outcomes = [self._run(change) for change, _ in group]
-            events = [event for tx, _, _ in outcomes for event in tx.emitted]
+            done = self._run_all(changes)
+            events = [event for tx, _, _ in done for event in tx.emitted]
             _finish(Tx(self._session, self._clock.now()).number_events(events))
             await asyncio.get_running_loop().run_in_executor(self._thread, execute, "COMMIT")
         except apsw.Error as error:
             self._roll_back()
-            _log.error(
-                "a group of writes could not be committed", extra={"error": str(error), "writes": len(group)}
-            )
-            self._refuse(group, error)
-            return
-        for (_, future), (tx, answer, failure) in zip(group, outcomes, strict=True):
-            _resolve(future, answer, failure)
-            for word in tx.nudges:
-                self._tell(word)
+            raise Unavailable(
+                "The change could not be stored; nothing was changed. Is the disk full?"
+            ) from error
+        except Exception:
+            self._roll_back()
+            raise
+        nudges = dict.fromkeys(word for tx, _, _ in done for word in tx.nudges)
+        return [(answer, failure) for _, answer, failure in done], nudges
 
-    def _run(self, change: Write[Any]) -> tuple[Tx, Any, BaseException | None]:
-        tx = Tx(self._session, self._clock.now())
+    def _run_all(self, changes: Sequence[Write[Any]]) -> list[Done]:
+        """A savepoint around each change would cost as much as some of the changes. So they first run
+        without; only if one fails after it had written, which is rare, all run again, each in one."""
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            return [self._run(change) for change in changes]
+        except _Spoiled:
+            self._writer.execute("ROLLBACK")
+            self._writer.execute("BEGIN IMMEDIATE")
+            return [self._run_apart(change) for change in changes]
+
+    def _run(self, change: Write[Any]) -> Done:
+        written = self._writer.total_changes()
+        done = self._tried(change)
+        if done[2] is not None and self._writer.total_changes() != written:
+            raise _Spoiled
+        return done
+
+    def _run_apart(self, change: Write[Any]) -> Done:
         execute = self._writer.execute
         execute("SAVEPOINT change")
+        done = self._tried(change)
+        if done[2] is not None:
+            execute("ROLLBACK TO change")
+        execute("RELEASE change")
+        return done
+
+    def _tried(self, change: Write[Any]) -> Done:
+        tx = Tx(self._session, self._clock.now())
+        self._session.refusal = None
         try:
             answer = _finish(change(tx))
-        except apsw.FullError:
-            raise  # The disk is full: nobody of the group can be served.
+            # A change that made light of a refusal ends with it all the same, as on PostgreSQL.
+            return (tx, answer, None) if self._session.refusal is None else self._failed(tx)
+        except _AWAY:
+            raise  # Nobody of the group can be served.
         except Exception as failure:  # noqa: BLE001 (whatever it is, it is the answer to whoever asked)
-            execute("ROLLBACK TO change")
-            execute("RELEASE change")
             return Tx(self._session, tx.now), None, failure
-        execute("RELEASE change")
-        return tx, answer, None
 
     def _roll_back(self) -> None:
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
-
-    def _refuse(self, group: Sequence[tuple[Write[Any], asyncio.Future[Any]]], error: BaseException) -> None:
-        for _, future in group:
-            refusal = Unavailable("The change could not be stored; nothing was changed. Is the disk full?")
-            refusal.__cause__ = error
-            _resolve(future, None, refusal)
-
-    def _tell(self, word: str) -> None:
-        for listener in self._listeners:
-            listener(word)
 
     def snapshot(self) -> apsw.Connection:
         """A connection of its own, for a long look at one moment."""
@@ -183,24 +229,22 @@ def connect(path: Path) -> apsw.Connection:
 
 def migrate(connection: apsw.Connection, wanted: Sequence[Migration]) -> None:
     """Each migration is one transaction, its record included: killed anywhere, it happened or it did not."""
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS migration"
-        " (number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)"
-    )
-    for migration in wanted:
+    connection.execute(RECORDS)
+    for migration in missing(wanted, _applied(connection)):
         connection.execute("BEGIN IMMEDIATE")
         try:
-            done = connection.execute(
-                "SELECT checksum FROM migration WHERE number = $1", (migration.number,)
-            ).fetchone()
-            if not migration.is_done(cast("str | None", done and done[0])):
-                for statement in migration.statements:
-                    connection.execute(statement)
-                connection.execute("INSERT INTO migration VALUES ($1, $2, $3)", migration.record)
+            for statement in migration.statements:
+                connection.execute(statement)
+            connection.execute(RECORD, migration.record)
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
+
+
+def _applied(connection: apsw.Connection) -> dict[int, str]:
+    return {cast(int, number): cast(str, checksum) for number, checksum in connection.execute(APPLIED)}
 
 
 def _own(path: Path) -> IO[bytes]:
@@ -215,19 +259,21 @@ def _own(path: Path) -> IO[bytes]:
     return lock
 
 
+def _translated(error: apsw.ConstraintError) -> Exception:
+    twin = error.extendedresult in _TWINS  # type: ignore[attr-defined]  # missing in its stub
+    return Taken(str(error)) if twin else error
+
+
+def _unreadable() -> Unavailable:
+    return Unavailable("The database cannot be read now. Try again shortly.")
+
+
 def _finish(work: Awaitable[T]) -> T:
     """Runs a coroutine that never waits, to its end."""
+    coroutine = cast("Coroutine[Any, None, T]", work)
     try:
-        cast("Coroutine[Any, None, T]", work).send(None)
+        coroutine.send(None)
     except StopIteration as end:
         return cast(T, end.value)
+    coroutine.close()
     raise RuntimeError("a change waited for something other than its transaction")
-
-
-def _resolve(future: asyncio.Future[Any], answer: Any, failure: BaseException | None) -> None:
-    if future.done():
-        return
-    if failure is None:
-        future.set_result(answer)
-    else:
-        future.set_exception(failure)

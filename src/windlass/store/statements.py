@@ -100,22 +100,25 @@ EVENTS_AFTER: Final = """
 SELECT seq, id, org, kind, target, at, body FROM event WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3"""
 
 # While a worker holds a row (`lease` > 0), `due` is far away unless the work was asked for once more.
+# An epoch never comes again, also not when a row was deleted and asked for anew: so it begins anywhere.
 WORK_ASK: Final = """
-INSERT INTO work (id, kind, due, lease, epoch, attempts) VALUES ($1, $2, $3, 0, 0, 0)
+INSERT INTO work (id, kind, due, lease, epoch, attempts) VALUES ($1, $2, $3, 0, $4, 0)
 ON CONFLICT (id) DO UPDATE SET due = CASE WHEN excluded.due < work.due THEN excluded.due ELSE work.due END"""
 WORK_CLAIM: Final = """
 UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
 WHERE id IN (
     SELECT id FROM work WHERE (lease = 0 AND due <= $3) OR (lease > 0 AND lease <= $3)
-    ORDER BY due, id LIMIT $4
+    ORDER BY CASE WHEN lease > 0 THEN lease ELSE due END, id LIMIT $4
 )
 RETURNING id, kind, epoch, attempts"""
-WORK_HELD: Final = "SELECT id FROM work WHERE id = $1 AND epoch = $2"
-WORK_HOLD: Final = "UPDATE work SET lease = $1 WHERE id = $2 AND epoch = $3 RETURNING id"
-WORK_DONE: Final = "DELETE FROM work WHERE id = $1 AND epoch = $2 AND due = $3 RETURNING id"
+WORK_HELD: Final = "SELECT id FROM work WHERE id = $1 AND epoch = $2 AND lease > 0"
+WORK_HOLD: Final = "UPDATE work SET lease = $1 WHERE id = $2 AND epoch = $3 AND lease > 0 RETURNING id"
+WORK_DONE: Final = "DELETE FROM work WHERE id = $1 AND epoch = $2 AND due = $3 AND lease > 0 RETURNING id"
 WORK_AGAIN: Final = """
-UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END
-WHERE id = $2 AND epoch = $3 RETURNING id"""
+UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END, attempts = $2
+WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
+WORK_RELEASE: Final = """
+UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
 WORK_NEXT: Final = "SELECT min(CASE WHEN lease > 0 THEN lease ELSE due END) FROM work"
 WORK_REMOVE: Final = "DELETE FROM work WHERE id = $1"
 

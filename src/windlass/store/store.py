@@ -8,6 +8,7 @@ acknowledged is durable, and events are numbered in the order of commit.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -86,7 +87,7 @@ class Claim(Struct, frozen=True, gc=False):
 
 
 class Taken(Exception):
-    """A value that must be unique is there already."""
+    """A value that must be unique is there already. The change ends with it: PostgreSQL goes on no more."""
 
 
 class Session(Protocol):
@@ -303,7 +304,7 @@ class Tx(Reads):
 
     async def ask(self, kind: str, id: str, due: int | None = None) -> None:
         """Asks for a piece of work. Asking twice is asking once."""
-        await self._all(sql.WORK_ASK, id, kind, self.now if due is None else due)
+        await self._all(sql.WORK_ASK, id, kind, self.now if due is None else due, secrets.randbits(48))
         self.nudge("work")
 
     async def claim(self, lease: int, most: int) -> list[Claim]:
@@ -322,8 +323,9 @@ class Tx(Reads):
         if await self._one(sql.WORK_DONE, claim.id, claim.epoch, FAR) is None:
             await self.again(claim, self.now)
 
-    async def again(self, claim: Claim, due: int) -> None:
-        await self._one(sql.WORK_AGAIN, due, claim.id, claim.epoch)
+    async def again(self, claim: Claim, due: int, attempts: int = 0) -> None:
+        """Lets go of it until then, or until it is asked for; `attempts` are those that came to nothing."""
+        await self._one(sql.WORK_AGAIN, due, attempts, claim.id, claim.epoch)
         self.nudge("work")
 
     async def add_token(self, digest: str, id: str) -> None:
@@ -357,6 +359,9 @@ class Store(Protocol):
     """A database, open."""
 
     reads: Reads
+    writes: int
+    groups: int
+    """Changes that were committed, and in how many groups."""
 
     async def write(self, change: Write[T]) -> T:
         """Runs a change and answers once it is durable."""

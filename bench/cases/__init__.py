@@ -1,0 +1,18 @@
+"""What is measured, by the name under which it is asked for and explained in README.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bench.cases import creates, edge, idle, pages, postgres, reads, start
+from bench.measure import Bench, Line
+
+CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
+    "reads": reads.run,
+    "pages": pages.run,
+    "creates": creates.run,
+    "postgres": postgres.run,
+    "start": start.run,
+    "edge": edge.run,
+    "idle": idle.run,
+}

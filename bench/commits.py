@@ -1,0 +1,86 @@
+"""The least that a durable create can be: a loop that commits the statements of such creates, in groups.
+
+The statements, the connection's settings and the file system are those of the server. The time it takes to
+make up rows is not counted.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from bench.fill import template
+from bench.machine import SERVER_CORE, run_module
+from windlass.base import ids
+from windlass.installation import DATABASE
+from windlass.store import statements as sql
+from windlass.store.sqlite import connect
+from windlass.store.store import Row
+
+
+class Committing(Struct, frozen=True):
+    folder: str
+    group: float
+    """Mean size: 2.5 is two and three in turn."""
+    seconds: float
+
+
+def committed(given: Committing) -> float:
+    """Creates per second, of a loop in a process of its own on the core of servers."""
+    return float(run_module("bench.commits", msgspec.json.encode(given), SERVER_CORE))
+
+
+def loop(given: Committing) -> float:
+    connection = connect(Path(given.folder) / DATABASE)
+    project = template(connection)
+    org, kind, body = _event(connection, project)
+    taken, made, number = 0.0, 0, 0
+    while taken < given.seconds:
+        number += 1
+        size = int(given.group * number) - int(given.group * (number - 1))
+        now = time.time_ns() // 1_000_000
+        rows = [_copy(project) for _ in range(size)]
+        events = [(ids.new_id(), org, kind, row.id, now, body) for row in rows]
+        began = time.perf_counter()
+        _commit(connection, rows, events, now)
+        taken += time.perf_counter() - began
+        made += size
+    return made / taken
+
+
+def _commit(
+    connection: apsw.Connection, rows: Sequence[Row], events: Sequence[tuple[Any, ...]], now: int
+) -> None:
+    execute = connection.execute
+    execute("BEGIN IMMEDIATE")
+    for row in rows:
+        place, created = next(execute(sql.TALLY_ADD, (row.parent, row.family, now)))
+        values = (row.id, row.family, row.org, row.parent, place, row.name, created, row.tag, row.body, None)
+        execute(sql.ADD, values)
+    (last,) = next(execute(sql.COUNT_UP, (len(events), "event")))
+    numbered = enumerate(events, last - len(events) + 1)
+    connection.executemany(sql.EVENT_ADD, [(number, *event) for number, event in numbered])
+    execute("COMMIT")
+
+
+def _copy(project: Row) -> Row:
+    """With a name in the order of creation, as those of the load are."""
+    return msgspec.structs.replace(project, id=ids.new_id(), name=f"{time.time_ns():016x}")
+
+
+def _event(connection: apsw.Connection, project: Row) -> tuple[str, str, bytes]:
+    org, kind, body = next(
+        connection.execute("SELECT org, kind, body FROM event WHERE target = ?", (project.id,))
+    )
+    return org, kind, body
+
+
+if __name__ == "__main__":
+    print(loop(msgspec.json.decode(sys.stdin.buffer.read(), type=Committing)))

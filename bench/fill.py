@@ -1,0 +1,97 @@
+"""Many projects at once, written as the server would have written them, in a few large transactions.
+
+One project comes into being over HTTP; the others are copies of its row with another id, name and time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from bench.servers import windlass
+from windlass.base import ids
+from windlass.base.clock import SystemClock, stamp
+from windlass.installation import DATABASE
+from windlass.store import statements as sql
+from windlass.store.sqlite import SqliteStore, connect
+from windlass.store.store import Row, Tx
+
+_BATCH = 50_000
+_MOST_MEMORY = -1_000_000  # in KiB: the pages of one batch should not go to the disk twice
+
+
+def seed(folder: Path) -> None:
+    """A data directory with an organization and one project in it."""
+    with windlass(folder) as server:
+        body = {"name": "project 00000000", "description": "One of the many that a long list is made of."}
+        server.ask("POST", f"/organization/{server.org}/project", body)
+
+
+def template(connection: apsw.Connection) -> Row:
+    [(id,)] = connection.execute("SELECT id FROM resource WHERE family = 'project' ORDER BY pos LIMIT 1")
+    return Row(*next(connection.execute(sql.FIND, (id, "project"))))
+
+
+def fill(folder: Path, count: int) -> None:
+    """Makes the list of projects this long."""
+    seed(folder)
+    connection = connect(folder / DATABASE)
+    connection.pragma("cache_size", _MOST_MEMORY)
+    first = template(connection)
+    rows = _copies(first, count)
+    while batch := list(itertools.islice(rows, _BATCH)):
+        with connection:
+            connection.executemany(sql.ADD, batch)
+    connection.execute(
+        "UPDATE tally SET next = ?1, live = ?1, last = ?2 WHERE parent = ?3 AND family = ?4",
+        (count, first.created + count, first.parent, first.family),
+    )
+    connection.pragma("wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+def _copies(first: Row, count: int) -> Iterator[tuple[Any, ...]]:
+    document = msgspec.json.decode(first.body)
+    for number in range(1, count):
+        id, created, name = ids.new_id(), first.created + number, f"project {number:08}"
+        moment = stamp(created)
+        document |= {"id": id, "name": name, "created_at": moment, "updated_at": moment}
+        copy = msgspec.structs.replace(
+            first,
+            id=id,
+            pos=first.pos + number,
+            name=name,
+            created=created,
+            tag=ids.new_tag(),
+            body=msgspec.json.encode(document),
+        )
+        yield msgspec.structs.astuple(copy)
+
+
+def punch(folder: Path, share: float) -> None:
+    """Removes some projects here and there, as a client's deletes would."""
+    asyncio.run(_punch(folder / DATABASE, share))
+
+
+async def _punch(path: Path, share: float) -> None:
+    store = await SqliteStore.open(path, SystemClock())
+    listed = store.snapshot().execute("SELECT id FROM resource WHERE family = 'project'")
+    dice = random.Random(1)
+    gone = [id for (id,) in listed if dice.random() < share]
+    for some in (gone[at : at + 1000] for at in range(0, len(gone), 1000)):
+        await store.write(lambda tx, some=some: _remove(tx, some))  # type: ignore[misc]
+    await store.close()
+
+
+async def _remove(tx: Tx, some: list[str]) -> None:
+    for id in some:
+        row = await tx.find("project", id)
+        assert row is not None
+        await tx.remove(row)

@@ -1,0 +1,97 @@
+"""The machine: which core does what, programs started on a core, and the line that describes it all."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import apsw
+
+ROOT = Path(__file__).parent.parent
+_CORES = sorted(os.sched_getaffinity(0))
+SERVER_CORE = _CORES[0]
+LOAD_CORE = _CORES[min(1, len(_CORES) - 1)]
+# A third core is for PostgreSQL; where there is none, the load has to share its own.
+DATABASE_CORE = _CORES[min(2, len(_CORES) - 1)]
+
+
+def stay_on(core: int) -> None:
+    os.sched_setaffinity(0, {core})
+
+
+def start(
+    command: Sequence[str], core: int, environment: Mapping[str, str], log: Path
+) -> subprocess.Popen[bytes]:
+    """A program on one core from its first instruction on; what it says goes to `log`."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**_clean(), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=lambda: stay_on(core),
+        )
+
+
+def run_module(module: str, given: bytes, core: int) -> bytes:
+    """Runs a module of ours to its end on one core: JSON in, JSON out."""
+    return subprocess.run(
+        [sys.executable, "-m", module],
+        cwd=ROOT,
+        env=_clean(),
+        input=given,
+        stdout=subprocess.PIPE,
+        check=True,
+        preexec_fn=lambda: stay_on(core),
+    ).stdout
+
+
+def _clean() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+
+
+def resident(pid: int) -> float:
+    """Memory of a process in MB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def computed(pid: int) -> float:
+    """Seconds that all threads of a process have computed."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def described(folder: Path) -> str:
+    return (
+        f"{len(_CORES)} cores of {_processor()}, Linux {platform.release()}, "
+        f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}; making 4 KiB durable took "
+        f"{_syncing(folder):.0f} µs, and the load average before was {os.getloadavg()[0]:.1f}"
+    )
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _syncing(folder: Path, times: int = 200) -> float:
+    """What the disk takes for the least that a durable write can be: a median, in µs."""
+    taken = []
+    with (folder / "sync").open("wb", buffering=0) as file:
+        for _ in range(times):
+            began = time.perf_counter()
+            file.write(bytes(4096))
+            os.fdatasync(file.fileno())
+            taken.append(time.perf_counter() - began)
+    return statistics.median(taken) * 1e6

@@ -1,0 +1,130 @@
+"""Which internet addresses may be called: the public ones, and the networks that the operator allowed.
+
+It opens no connection. Whoever calls out connects to an address that was judged here, never to a name: a name
+may lead elsewhere a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
+
+LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
+
+# https://www.iana.org/assignments/iana-ipv4-special-registry, and what a cloud hides behind a public address.
+_NOT_PUBLIC_4 = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",  # this network; 0.0.0.0 reaches this machine
+            "10.0.0.0/8",
+            "100.64.0.0/10",  # carrier-grade NAT
+            "127.0.0.0/8",
+            "168.63.129.16/32",  # Azure's machine agent
+            "169.254.0.0/16",  # link-local: metadata of clouds
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",  # documentation, as the two below
+            "192.88.99.0/24",  # 6to4 relays
+            "192.168.0.0/16",
+            "198.18.0.0/15",  # benchmarking
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, and broadcast
+        ),
+    )
+)
+# Only 2000::/3 is handed out. Outside it are loopback, private, link-local, multicast, IPv4-mapped and NAT64.
+_HANDED_OUT_6 = IPv6Network("2000::/3")
+_NOT_PUBLIC_6 = tuple(
+    map(
+        IPv6Network,
+        (
+            "2001::/23",  # protocol assignments: Teredo carries an IPv4 address in it
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4 carries an IPv4 address
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
+_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
+
+
+class BadHost(ValueError):
+    """Why something cannot be the name or address of a machine, without naming it."""
+
+
+class Reach:
+    """How far outgoing calls may go."""
+
+    def __init__(self, allowed: Iterable[str] = (), *, loopback: bool = False) -> None:
+        self._allowed = tuple(_network(each) for each in (*allowed, *(LOOPBACK if loopback else ())))
+
+    def admits(self, address: Address) -> bool:
+        return is_public(address) or self.names(address)
+
+    def names(self, address: Address) -> bool:
+        """Whether the operator asked for it, rather than it being public."""
+        return any(address in network for network in self._allowed)
+
+
+def is_public(address: Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _NOT_PUBLIC_4)
+    return address in _HANDED_OUT_6 and not any(address in network for network in _NOT_PUBLIC_6)
+
+
+def host(text: str) -> str | Address:
+    """A host as it may stand in a URL: a name in lower case without its last dot, or an address."""
+    if text.startswith("["):
+        return _address(text[1:-1], IPv6Address) if text.endswith("]") else _refused(text)
+    name = text.lower().removesuffix(".")
+    # As browsers see it: a host that ends in a number is an address. The C library reads 127.1, 0x7f.1,
+    # 017700000001 and 2130706433 all as 127.0.0.1; only the usual form is one here.
+    if _NUMBER.fullmatch(name.rpartition(".")[2]):
+        return _address(text, IPv4Address)
+    if len(name) > 253 or not _NAME.fullmatch(name):
+        return _refused(text)
+    return name
+
+
+async def resolve(name: str, port: int) -> Sequence[Address]:
+    """Every address that a name leads to, each once; OSError where there is none."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # the codec that Python puts before the resolver
+        raise OSError("not a name that can be looked up") from error
+    return [ip_address(each) for each in dict.fromkeys(str(entry[4][0]) for entry in found)]
+
+
+def _address(text: str, kind: type[IPv4Address] | type[IPv6Address]) -> Address:
+    try:
+        address = kind(text)
+    except ValueError as error:
+        raise BadHost("is not an address in its usual form, such as 203.0.113.7 or [2001:db8::7]") from error
+    if isinstance(address, IPv6Address) and address.scope_id:
+        raise BadHost("names an interface of this machine")
+    return address
+
+
+def _refused(text: str) -> str:
+    if not text.isascii():
+        raise BadHost("must be written in its ASCII form (xn--…)")
+    raise BadHost("is not the name of a machine")
+
+
+def _network(text: str) -> Network:
+    try:
+        return ip_network(text, strict=False)
+    except ValueError as error:
+        raise ValueError(f"{text}: not a network, such as 10.0.0.0/8 or fd00::/8") from error

@@ -1,0 +1,62 @@
+"""How much one fetch may take, of time, disk and memory; the size of a single file is left to the kernel."""
+
+from __future__ import annotations
+
+import os
+import resource
+from asyncio.subprocess import Process
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.builders.git.source import GitError
+
+MEMORY: Final = 2 * 1024**3  # of one git process: a small pack can ask for much
+
+
+class Limits(Struct, frozen=True):
+    seconds: float = 300
+    bytes: int = 1024**3
+    """Of what is received, and again of the files that it becomes."""
+    files: int = 200_000
+
+    def check(self, size: int, files: int) -> None:
+        if size > self.bytes:
+            raise self.too_big()
+        if files > self.files:
+            raise GitError(f"The repository has more than {self.files} files and folders.")
+
+    def too_big(self) -> GitError:
+        return GitError(f"The repository is larger than {self.bytes / 1024**2:.0f} MiB.")
+
+    def too_slow(self) -> GitError:
+        return GitError(f"The repository was not fetched within {self.seconds:.0f} seconds.")
+
+    def confine(self, process: Process) -> None:
+        with suppress(ProcessLookupError):  # it may have ended already
+            _lower(process.pid, resource.RLIMIT_FSIZE, self.bytes)
+            _lower(process.pid, resource.RLIMIT_DATA, MEMORY)
+
+
+def measured(top: Path) -> tuple[int, int]:
+    """Bytes and entries below a folder that changes meanwhile; what stands in its `.git` is not counted."""
+    size = entries = 0
+    left = [str(top)]
+    while left:
+        with suppress(OSError), os.scandir(left.pop()) as found:
+            for entry in found:
+                entries += 1
+                if not entry.is_dir(follow_symlinks=False):
+                    with suppress(FileNotFoundError):
+                        size += entry.stat(follow_symlinks=False).st_size
+                elif entry.name != ".git":
+                    left.append(entry.path)
+    return size, entries
+
+
+def _lower(pid: int, what: int, most: int) -> None:
+    _, hard = resource.prlimit(pid, what)
+    soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.prlimit(pid, what, (soft, hard))

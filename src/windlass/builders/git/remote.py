@@ -1,0 +1,85 @@
+"""Calls of git, each in its own process group, within the limits, and about one repository."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from windlass.base import group
+from windlass.builders.git.limits import Limits, measured
+from windlass.builders.git.said import Said, explained
+from windlass.builders.git.source import GitError
+
+ANSWER: Final = 8 * 1024**2  # of a git that answers instead of writing files
+LOOK_EVERY: Final = 0.1
+
+Take = Callable[[bytes], Any]
+Progress = Callable[[str], None]
+
+
+def silent(line: str) -> None:
+    pass
+
+
+class Remote(Struct, frozen=True):
+    """A repository whose address was judged, with the environment that pins git to it."""
+
+    url: str
+    environment: Mapping[str, str]
+    home: Path
+    limits: Limits
+    hidden: tuple[str, ...] = ()
+    """What is never shown, as the token in each of its forms."""
+    has_token: bool = False
+
+    async def ask(self, *words: str, copy: Path | None = None) -> str:
+        answer = bytearray()
+
+        def take(piece: bytes) -> None:
+            answer.extend(piece)
+            if len(answer) > ANSWER:
+                raise GitError(f"{self.url} has more to say than can be read.")
+
+        await self.run(*words, copy=copy, take=take)
+        return answer.decode(errors="replace")
+
+    async def run(
+        self,
+        *words: str,
+        copy: Path | None = None,
+        take: Take = len,
+        progress: Progress = silent,
+        watched: Path | None = None,
+    ) -> None:
+        said = Said(progress, (*self.hidden, str(copy or self.home)))
+        async with group.running(["git", *words], cwd=copy or self.home, env=self._given(copy)) as process:
+            self.limits.confine(process)
+            await group.together(
+                group.pump(process.stdout, take),
+                group.pump(process.stderr, said.feed),
+                process.wait(),
+                guard=self._watch(watched) if watched else None,
+            )
+            code = process.returncode
+        complaint = said.complaint()
+        if code:
+            raise explained(complaint, self.url, self.limits, has_token=self.has_token)
+
+    def _given(self, copy: Path | None) -> Mapping[str, str]:
+        if copy is None:
+            return self.environment
+        return {**self.environment, "GIT_DIR": str(copy / ".git"), "GIT_WORK_TREE": str(copy)}
+
+    async def _watch(self, top: Path) -> None:
+        """Fails once there is too much; looking never takes more than a fifth of the time."""
+        loop = asyncio.get_running_loop()
+        pause = LOOK_EVERY
+        while True:
+            await asyncio.sleep(pause)
+            began = loop.time()
+            self.limits.check(*await asyncio.to_thread(measured, top))
+            pause = max(LOOK_EVERY, 4 * (loop.time() - began))

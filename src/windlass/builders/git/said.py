@@ -1,0 +1,140 @@
+"""What git says while it works: cleaned for the log, and put into our words where it fails."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from windlass.builders.git.limits import Limits
+from windlass.builders.git.source import GitError
+
+LONGEST: Final = 300
+MOST: Final = 500
+KEPT: Final = 30
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?")
+_TOLD = re.compile(r"remote: |Receiving objects: |Resolving deltas: ")
+_PATHS = re.compile(r"(?<![\w:/.%-])/[^\s'\":]+")
+
+
+class Redirected(GitError):
+    """The server says that the repository is elsewhere."""
+
+
+class NotByName(GitError):
+    """The server does not give a commit to somebody who only knows its name."""
+
+
+class Said:
+    """Lines of git, with what is hidden taken out; a server's own words are among them."""
+
+    def __init__(self, tell: Callable[[str], None], hidden: Iterable[str]) -> None:
+        self._tell = tell
+        self._hidden = sorted(filter(None, hidden), key=len, reverse=True)
+        self._rest = b""
+        self._told = 0
+        self._last: deque[str] = deque(maxlen=KEPT)
+
+    def feed(self, piece: bytes) -> None:
+        *lines, rest = (self._rest + piece).split(b"\n")
+        self._rest = rest[-64 * 1024 :]
+        for line in lines:
+            self._line(line)
+
+    def complaint(self) -> str:
+        self._line(self._rest)
+        return "\n".join(line for line in self._last if line and not line.startswith("remote:"))
+
+    def _line(self, raw: bytes) -> None:
+        # A progress line is written over and over; only how it ended counts.
+        line = self.cleaned(raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace"))
+        self._last.append(line)
+        if _TOLD.match(line) and self._told < MOST:
+            self._told += 1
+            self._tell(line)
+
+    def cleaned(self, text: str) -> str:
+        for secret in self._hidden:
+            text = text.replace(secret, "***")
+        return printable(_ESCAPES.sub("", text))
+
+
+def printable(text: str) -> str:
+    """One line, of at most 300 characters that can be seen."""
+    return "".join(filter(str.isprintable, text[: 4 * LONGEST])).strip()[:LONGEST]
+
+
+def explained(complaint: str, url: str, limits: Limits, *, has_token: bool) -> GitError:
+    """Why git failed. Where we do not know, its own words, without paths of this machine."""
+    for pattern, kind, words in _MEANINGS:
+        if found := re.search(pattern, complaint, re.IGNORECASE):
+            return kind(words.format(url=url, token=_ABOUT_TOKEN[has_token], **found.groupdict()))
+    if re.search(r"died of signal 25|File too large", complaint):
+        return limits.too_big()
+    lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
+    reason = _PATHS.sub("…", lines[0].partition(": ")[2]) if lines else "it gave no reason"
+    return GitError(f"git could not fetch {url}: {reason}")
+
+
+_ABOUT_TOKEN: Final = {
+    True: "the git token was refused: it may be wrong, expired, or not allowed to read this repository",
+    False: "it does not exist, or is private and needs a git token",
+}
+_MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
+    (r"couldn't find remote ref HEAD", GitError, "{url} has no commits yet, or no default branch."),
+    (
+        r"couldn't find remote ref refs/heads/(?P<branch>.+)",
+        GitError,
+        "There is no branch {branch} in {url}.",
+    ),
+    (
+        r"(not our ref|couldn't find remote ref) (?P<commit>[0-9a-f]+)",
+        GitError,
+        "There is no commit {commit} in {url}.",
+    ),
+    (r"unadvertised object", NotByName, "The server of {url} does not give commits by their name."),
+    (r"could not read (user|pass)|authentication failed|returned error: 40[13]", GitError, "{url}: {token}."),
+    (
+        r"returned error: 3\d\d|redirect",
+        Redirected,
+        "{url} answers with a redirect, which is not followed: use the address where the repository is now.",
+    ),
+    (
+        r"repository .* not found|returned error: (404|410)|not appear to be a git repository|does not exist",
+        GitError,
+        "There is no repository at {url}, or it is private and needs a git token.",
+    ),
+    (r"host key verification failed", GitError, "{url}: the server shows another key than it did before."),
+    (
+        r"permission denied",
+        GitError,
+        "{url} asks for an ssh key, and Windlass has none: use its https:// address, with a git token.",
+    ),
+    (r"cannot run ssh", GitError, "ssh is not installed on the machine that runs Windlass: use https://."),
+    (r"SSL|certificate|TLS", GitError, "{url}: the server's certificate is not valid."),
+    (
+        r"dumb http transport|is this a git repository|invalid server response|protocol error|"
+        r"bad line length",
+        GitError,
+        "{url} does not answer as a git server does.",
+    ),
+    (
+        r"mismatched algorithms.*server (?P<names>\w+)",
+        GitError,
+        "{url} names its commits by {names}: deploy one by its full id.",
+    ),
+    (
+        r"failed to connect|couldn't connect|connection (refused|timed out|reset|closed)|empty reply|"
+        r"no route to host|network is unreachable|hung up unexpectedly|early EOF|transfer closed",
+        GitError,
+        "{url} cannot be reached, or broke off.",
+    ),
+    (r"no space left", GitError, "The disk of the machine that runs Windlass is full."),
+    (
+        r"fsck error|is corrupt|bad object|unresolved deltas",
+        GitError,
+        "{url} holds objects that git refuses.",
+    ),
+)

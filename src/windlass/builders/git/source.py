@@ -1,0 +1,165 @@
+"""What is wanted of which repository, judged before anything is called.
+
+It reads an address by one strict grammar and writes it anew: git, curl and ssh cannot read it their own way.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.base.addresses import Address, BadHost, host
+
+LONGEST: Final = 2048
+DEEPEST: Final = 100
+
+_PORTS: Final = {"https": 443, "http": 80, "ssh": 22}
+_USER = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_URL = re.compile(
+    rf"(?P<scheme>https|http|ssh)://((?P<user>{_USER})?(?P<password>:[^@/]*)?@)?"
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]/:@\\?#%\s]+)(:(?P<port>[0-9]{1,5}))?(?P<path>/.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_SCP = re.compile(rf"(?P<user>{_USER})@(?P<host>[^\[\]/:@\\?#%\s]+):(?P<path>[^:-].*)", re.DOTALL)
+_LOCAL = re.compile(r"file://(localhost)?(?P<path>/.*)", re.IGNORECASE | re.DOTALL)
+
+_PATH = re.compile(r"([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
+_CONTROL = re.compile(rb"[\x00-\x20\x7f]")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+# What git check-ref-format refuses.
+_NOT_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|\.$|/$|^[-/.]|^@$")
+
+
+class GitError(Exception):
+    """Why, in words for the person who deployed: never a path of this machine, never a token."""
+
+
+class Source(Struct, frozen=True):
+    """A repository, and the commit wanted of it: the one named, else the newest of the (default) branch."""
+
+    url: str
+    branch: str | None = None
+    commit: str | None = None
+    root_path: str = "/"
+    token: str | None = None
+    """Sent as the password, or as `user:password`."""
+
+    def __repr__(self) -> str:  # a token has no place in a log
+        return f"Source(url={self.url!r}, branch={self.branch!r}, commit={self.commit!r})"
+
+
+class Place(Struct, frozen=True):
+    """Where a repository is, in the form that git is given."""
+
+    scheme: str
+    host: str | Address
+    port: int
+    url: str
+
+    @property
+    def origin(self) -> str:
+        return "/".join(self.url.split("/", 3)[:3]) + "/"
+
+    def with_suffix(self) -> Place | None:
+        """GitLab, among others, serves `shop` as `shop.git` only."""
+        bare = self.url.rstrip("/")
+        return None if bare.endswith(".git") else replace(self, url=f"{bare}.git")
+
+
+def place(url: str) -> Place:
+    if len(url) > LONGEST:
+        raise GitError(f"The address of the repository is longer than {LONGEST} characters.")
+    if found := _URL.fullmatch(url):
+        return _by_url(found)
+    if found := _SCP.fullmatch(url):
+        path = _checked_path(found["path"])
+        name = _host(found["host"])
+        return Place("ssh", name, _PORTS["ssh"], f"{found['user']}@{_written(name)}:{path}")
+    if found := _LOCAL.fullmatch(url):
+        return Place("file", "", 0, f"file://{_checked_path(found['path'])}")
+    raise GitError(
+        "The address of the repository must be like https://host/owner/name.git or git@host:owner/name.git."
+    )
+
+
+def wanted_ref(source: Source) -> str:
+    """The ref to ask for where no commit is named."""
+    if source.branch is None:
+        return "HEAD"
+    branch = source.branch
+    if not branch or len(branch) > 255 or not _encodable(branch) or _NOT_IN_BRANCH.search(branch):
+        raise GitError("The branch has a name that git does not allow.")
+    return f"refs/heads/{branch}"
+
+
+def wanted_commit(source: Source) -> str | None:
+    if not source.commit:
+        return None
+    commit = source.commit.lower()
+    if not _COMMIT.fullmatch(commit):
+        raise GitError("A commit is named by 7 to 64 hexadecimal digits.")
+    return commit
+
+
+def folder(root_path: str) -> PurePosixPath:
+    """The folder within the repository that is built, relative to its top."""
+    path = PurePosixPath(root_path.strip("/") or ".")
+    if ".." in path.parts:
+        raise GitError("root_path: must stay inside the repository; `..` is not allowed.")
+    if len(root_path) > LONGEST or not root_path.isprintable() or not _encodable(root_path):
+        raise GitError("root_path: is not a path.")
+    return path
+
+
+def _by_url(found: re.Match[str]) -> Place:
+    scheme = found["scheme"].lower()
+    if found["password"] is not None:
+        raise GitError("The address of the repository holds a password: put it into a git token instead.")
+    name = _host(found["host"])
+    port = int(found["port"] or _PORTS[scheme])
+    if not 0 < port < 65_536:
+        raise GitError("The address of the repository names a port that does not exist.")
+    # A user name in a web address is what some hosts offer for copying; it says nothing to us.
+    user = f"{found['user']}@" if found["user"] and scheme == "ssh" else ""
+    written = _written(name) + ("" if port == _PORTS[scheme] else f":{port}")
+    return Place(scheme, name, port, f"{scheme}://{user}{written}{_checked_path(found['path'])}")
+
+
+def _host(text: str) -> str | Address:
+    try:
+        return host(text)
+    except BadHost as error:
+        raise GitError(f"The host in the address of the repository {error}.") from error
+
+
+def _written(name: str | Address) -> str:
+    return name if isinstance(name, str) else f"[{name}]" if name.version == 6 else str(name)
+
+
+def _checked_path(path: str) -> str:
+    plain = unquote_to_bytes(path) if path.isascii() else b""
+    if (
+        not _PATH.fullmatch(path)
+        or _CONTROL.search(plain)
+        or b".." in plain.split(b"/")
+        or not plain.strip(b"/")
+    ):
+        raise GitError(
+            "The path in the address of the repository must be of letters, digits and ordinary punctuation, "
+            "without `..`, `?` and `#`."
+        )
+    return path
+
+
+def _encodable(text: str) -> bool:
+    """Half a character (a lone surrogate) cannot be handed to a program."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,247 @@
+"""A backup as a file: a zip with `manifest.json`, a JSON Lines file for each table, and the log files.
+
+The manifest has a checksum of everything else, and a seal made with the installation's key, so that what was
+damaged or changed is refused before anything is touched. The key itself is not in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import os
+import zipfile
+import zlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.clock import stamp
+from windlass.base.seal import Seal
+from windlass.operate.refused import Refused
+from windlass.store.archive import Table
+
+FORMAT: Final = "windlass backup 1"
+MANIFEST, SEAL = "manifest.json", "manifest.seal"
+LOGS = "logs/"
+_BLOCK = 1 << 20
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    ValueError,
+    msgspec.MsgspecError,
+)
+
+
+class BadArchive(Refused):
+    """This file cannot be restored."""
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A file of the archive."""
+
+    file: str
+    sha256: str
+    rows: int = 0
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    format: str
+    windlass: str
+    created_at: str
+    database: str
+    key_fingerprint: str
+    migrations: dict[int, str]
+    """By number, with their checksums: the form in which the tables are."""
+    counts: dict[str, int]
+    """Rows of each table."""
+    tables: list[Part]
+    logs: list[Part]
+
+    @property
+    def parts(self) -> list[Part]:
+        return [*self.tables, *self.logs]
+
+
+# Writing
+
+
+class Writer:
+    """Streams parts into a zip, and remembers what they were."""
+
+    def __init__(self, file: IO[bytes], at: int) -> None:
+        self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
+        self._at = stamp(at)
+
+    async def table(self, table: Table, rows: AsyncIterator[Sequence[Any]]) -> Part:
+        name, count = f"tables/{table.name}.jsonl", 0
+        with self._opened(name) as file:
+            async for row in rows:
+                file.write(_line(table, row))
+                count += 1
+        return Part(file=name, sha256=file.digest, rows=count)
+
+    def log(self, name: str, lines: IO[bytes]) -> Part:
+        """As much of it as is there now: it may be growing."""
+        left = lines.seek(0, os.SEEK_END)
+        lines.seek(0)
+        with self._opened(LOGS + name) as file:
+            while left > 0 and (block := lines.read(min(left, _BLOCK))):
+                file.write(block)
+                left -= len(block)
+        return Part(file=LOGS + name, sha256=file.digest)
+
+    def close(self, manifest: Manifest, seal: Seal) -> None:
+        text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+        for name, content in ((MANIFEST, text), (SEAL, _seal_of(text, seal))):
+            with self._opened(name) as file:
+                file.write(content)
+        self._zip.close()
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[_Digesting]:
+        about = zipfile.ZipInfo(name, _zip_time(self._at))
+        about.compress_type = zipfile.ZIP_DEFLATED
+        about.external_attr = 0o600 << 16
+        with self._zip.open(about, "w", force_zip64=True) as file:
+            yield _Digesting(file)
+
+
+class _Digesting:
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._sha256 = hashlib.sha256()
+
+    def write(self, data: bytes) -> None:
+        self._sha256.update(data)
+        self._file.write(data)
+
+    @property
+    def digest(self) -> str:
+        return self._sha256.hexdigest()
+
+
+def _line(table: Table, row: Sequence[Any]) -> bytes:
+    values = list(row)
+    for place in table.binary:
+        values[place] = _said(values[place])
+    return msgspec.json.encode(values) + b"\n"
+
+
+def _said(value: bytes | None) -> Any:
+    """Most bytes here are JSON, and stay readable as text."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def _meant(value: Any) -> bytes | None:
+    if isinstance(value, dict):
+        return base64.b64decode(value["base64"], validate=True)
+    return None if value is None else str(value).encode()
+
+
+def _zip_time(at: str) -> tuple[int, int, int, int, int, int]:
+    return int(at[:4]), int(at[5:7]), int(at[8:10]), int(at[11:13]), int(at[14:16]), int(at[17:19])
+
+
+def _seal_of(manifest: bytes, seal: Seal) -> bytes:
+    return seal.mark(b"backup", manifest).encode()
+
+
+# Reading
+
+
+class Archive:
+    """`Archive.opened(path)` makes one."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._zip = archive
+        self._text = archive.read(MANIFEST)
+        self.manifest = msgspec.json.decode(self._text, type=Manifest)
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, path: Path) -> Iterator[Archive]:
+        with contextlib.ExitStack() as stack:
+            with _understood(path):
+                found = cls(stack.enter_context(zipfile.ZipFile(path)))
+                if found.manifest.format != FORMAT:
+                    raise BadArchive(f"{path} is a {found.manifest.format!r}, and this reads a {FORMAT!r}")
+            yield found
+
+    def verify(self, seal: Seal) -> None:
+        """All of it, before any of it is used."""
+        with _understood(Path(str(self._zip.filename))):
+            if not hmac.compare_digest(self._zip.read(SEAL), _seal_of(self._text, seal)):
+                raise BadArchive("the backup was changed after it had been made: take another one")
+            for part in self.manifest.parts:
+                self._verify(part)
+
+    def _verify(self, part: Part) -> None:
+        sha256 = hashlib.sha256()
+        with self._zip.open(part.file) as file:
+            while block := file.read(_BLOCK):
+                sha256.update(block)
+        if sha256.hexdigest() != part.sha256:
+            raise BadArchive(f"{part.file} in the backup is damaged: take another one")
+
+    def rows(self, table: Table) -> Iterator[Sequence[Any]]:
+        file = f"tables/{table.name}.jsonl"
+        if any(part.file == file for part in self.manifest.tables):
+            with self._zip.open(file) as lines:
+                yield from (_row(table, line) for line in lines)
+
+    def extract_logs(self, folder: Path) -> None:
+        for part in self.manifest.logs:
+            inside = PurePosixPath(part.file).relative_to(PurePosixPath(LOGS))
+            if ".." in inside.parts or inside.is_absolute():
+                raise BadArchive(f"{part.file} does not belong into a backup")
+            target = folder / inside
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with self._zip.open(part.file) as file, target.open("wb") as written:
+                while block := file.read(_BLOCK):
+                    written.write(block)
+
+
+def in_batches(rows: Iterable[Sequence[Any]], most: int = 256, weight: int = 4 << 20) -> Iterator[list[Any]]:
+    """Few enough at once for any size of row."""
+    batch: list[Any] = []
+    heavy = 0
+    for row in rows:
+        batch.append(row)
+        heavy += sum(len(value) for value in row if isinstance(value, bytes))
+        if len(batch) == most or heavy > weight:
+            yield batch
+            batch, heavy = [], 0
+    if batch:
+        yield batch
+
+
+def _row(table: Table, line: bytes) -> Sequence[Any]:
+    values = msgspec.json.decode(line)
+    for place in table.binary:
+        values[place] = _meant(values[place])
+    return tuple(values)
+
+
+@contextlib.contextmanager
+def _understood(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise BadArchive(f"there is no file {path}") from error
+    except OSError as error:
+        raise BadArchive(f"{path} cannot be read: {error.strerror or error}") from error
+    except _DAMAGE as error:
+        raise BadArchive(f"{path} is no backup of Windlass, or a damaged one: {error}") from error

@@ -1,0 +1,162 @@
+"""Back up a whole installation while it runs, and put one in the place of another.
+
+Independent of the database: what SQLite kept, PostgreSQL can take over, and the other way round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from windlass import __version__
+from windlass.base.clock import Clock, SystemClock, stamp
+from windlass.base.seal import Seal
+from windlass.config import Settings
+from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
+from windlass.operate.archive import FORMAT, Archive, Manifest, Part, Writer, in_batches
+from windlass.operate.database import looking, replacing
+from windlass.operate.refused import Refused
+from windlass.store.archive import Moment, Refill
+from windlass.store.migrate import migrations
+
+_OPEN_OURS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+
+async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> Manifest:
+    """Writes everything of one moment into `file`, which is there whole or not at all."""
+    seal = found_seal(settings)
+    async with looking(settings) as line:
+        moment = Moment(line)
+        fingerprint = await moment.fact(FACT) if await moment.applied() else None
+        if fingerprint is None:
+            raise Refused("there is nothing to back up: this installation was never started")
+        check_key(seal, fingerprint.decode())
+        with _appearing(file) as written:
+            now = (clock or SystemClock()).now()
+            writer = Writer(written, now)
+            tables = {
+                table.name: await writer.table(table, moment.rows(table)) for table in await moment.tables()
+            }
+            manifest = Manifest(
+                format=FORMAT,
+                windlass=__version__,
+                created_at=stamp(now),
+                database=moment.database,
+                key_fingerprint=fingerprint.decode(),
+                migrations=await moment.applied(),
+                counts={name: part.rows for name, part in tables.items()},
+                tables=list(tables.values()),
+                logs=list(_logs(writer, log_folder(settings))),
+            )
+            writer.close(manifest, seal)
+    return manifest
+
+
+async def restore(settings: Settings, file: Path, *, force: bool) -> Manifest:
+    """Everything as it was, or nothing: it is one transaction, and what could stop it is looked at before."""
+    with Archive.opened(file) as archive:
+        manifest = archive.manifest
+        seal = _fitting_seal(settings, manifest)
+        _check_age(manifest)
+        folder = Path(settings.data_dir)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 (nothing else runs in this process)
+        async with replacing(settings) as line:
+            refill = Refill(line)
+            if await refill.occupied() and not force:
+                raise Refused("this installation is not empty: --force replaces all that is in it")
+            archive.verify(seal)
+            with _logs_beside(settings, archive) as put_logs:
+                for table in await refill.clear(manifest.migrations):
+                    for rows in in_batches(archive.rows(table)):
+                        await refill.fill(table, rows)
+                await refill.finish(manifest.migrations)
+                put_logs()
+    return manifest
+
+
+def log_folder(settings: Settings) -> Path:
+    return Path(settings.data_dir) / "logs"
+
+
+def _fitting_seal(settings: Settings, manifest: Manifest) -> Seal:
+    """The key is not in the backup, so it has to be here already."""
+    if not settings.key and not key_file(settings).exists():
+        raise WrongKey(
+            f"this backup was sealed with the key {manifest.key_fingerprint}, and there is no key here: put "
+            f"the file `key` of that installation at {key_file(settings)}, or set WINDLASS_KEY"
+        )
+    seal = found_seal(settings)
+    check_key(seal, manifest.key_fingerprint, "this backup")
+    return seal
+
+
+def _check_age(manifest: Manifest) -> None:
+    later = manifest.migrations.keys() - {migration.number for migration in migrations()}
+    if later:
+        raise Refused(
+            f"this backup was made by Windlass {manifest.windlass}, and this is {__version__}, which is "
+            "older: install that version or a later one"
+        )
+
+
+def _logs(writer: Writer, folder: Path) -> Iterator[Part]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:  # it may be let go meanwhile
+            yield writer.log(path.relative_to(folder).as_posix(), lines)
+
+
+@contextlib.contextmanager
+def _appearing(file: Path) -> Iterator[IO[bytes]]:
+    """Under another name until it is whole and on the disk."""
+    partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with os.fdopen(os.open(partial, _OPEN_OURS, 0o600), "wb") as written:
+            yield written
+            written.flush()
+            os.fsync(written.fileno())
+        partial.replace(file)
+        _sync(file.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _logs_beside(settings: Settings, archive: Archive) -> Iterator[Callable[[], None]]:
+    """Unpacked beside the present ones; what is yielded puts them in their place."""
+    folder = log_folder(settings)
+    fresh, stale = folder.with_name("logs.restored"), folder.with_name("logs.replaced")
+
+    def put() -> None:
+        if folder.exists():
+            folder.rename(stale)
+        fresh.rename(folder)
+        _sync(folder.parent)
+
+    _remove(fresh, stale)
+    try:
+        fresh.mkdir()
+        archive.extract_logs(fresh)
+        yield put
+    finally:
+        _remove(fresh, stale)
+
+
+def _remove(*folders: Path) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    """What was renamed in it stays renamed when the power fails."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,148 @@
+"""The commands of an operator. Declared here; what they do is loaded when they are called."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from windlass.base.sections import Command
+from windlass.base.show import FORM, pairs, plain, print_json, wants_json
+from windlass.config import Described, describe
+from windlass.key import key_file
+from windlass.operate.plain import plainly
+from windlass.operate.settings import example, flags, given, written
+
+if TYPE_CHECKING:
+    from windlass.operate.archive import Manifest
+    from windlass.operate.doctor import Finding
+
+_AS = click.option("--json/--text", FORM, default=None, help="JSON, as also when piped, or text.")
+
+
+@click.command("serve", cls=Command, params=flags())
+def serve(**options: Any) -> None:
+    """Run everything in one process.
+
+    Every setting is also a variable of the environment, as in WINDLASS_PORT for --port, and a line of the file
+    that --config names. Secrets (admin_token, database_url, key) are given only there.
+    """
+    with plainly():
+        settings, _ = given(options)
+        from windlass.operate.serving import run  # noqa: PLC0415 (the whole server)
+
+        run(settings)
+
+
+@click.command("config", cls=Command, params=flags("data_dir"))
+@click.option("--example", "wants_example", is_flag=True, help="Print a TOML file with every setting, commented.")
+@_AS
+def config(wants_example: bool, as_json: bool | None, **options: Any) -> None:
+    """Show every setting: its value, where it comes from, and what it means.
+
+    Secrets are only said to be set or not.
+    """
+    if wants_example:
+        click.echo(example(), nl=False)
+        return
+    with plainly():
+        found = describe(*given(options))
+    if wants_json(as_json):
+        print_json(msgspec.to_builtins(found))
+        return
+    for group, members in itertools.groupby(found, lambda one: one.group):
+        click.secho(f"\n{group}", bold=True)
+        pairs((f"  {one.name}", _valued(one), f"{one.meaning}. {one.variable}") for one in members)
+
+
+def _valued(setting: Described) -> str:
+    said = written(setting.value) or "(empty)"
+    return said if setting.source == "default" else f"{said}   ← {setting.source}"
+
+
+@click.command("doctor", cls=Command, params=flags("data_dir"))
+@_AS
+def doctor(as_json: bool | None, **options: Any) -> None:
+    """Look what works on this machine, and say what to do about what does not."""
+    with plainly():
+        settings, _ = given(options)
+        from windlass.operate.doctor import Level, examined  # noqa: PLC0415 (both databases)
+
+        found = asyncio.run(examined(settings))
+    if wants_json(as_json):
+        print_json(msgspec.to_builtins(found))
+    else:
+        _print_findings(found)
+    if any(one.level is Level.FAIL for one in found):
+        click.get_current_context().exit(1)
+
+
+def _print_findings(found: Sequence[Finding]) -> None:
+    colours = {"ok": "green", "warn": "yellow", "fail": "red"}
+    wide = max(len(one.what) for one in found)
+    for one in found:
+        mark = click.style(f"{one.level:<4}", fg=colours[one.level], bold=True)
+        click.echo(f"{mark}  {one.what:<{wide}}  {plain(one.found)}")
+        if one.advice:
+            click.echo(f"{'':<{wide + 8}}{plain(one.advice)}")
+
+
+@click.command("backup", cls=Command, params=flags("data_dir"))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def backup(file: Path, **options: Any) -> None:
+    """Write everything of this moment into FILE, a zip. The server may go on running.
+
+    The key that opens the secrets is not in it: keep the file `key` of the data directory elsewhere. Not in it
+    either: what deployed services keep on their own disks.
+    """
+    with plainly():
+        settings, _ = given(options)
+        from windlass.operate.backup import backup as back_up  # noqa: PLC0415 (both databases)
+
+        made = asyncio.run(back_up(settings, file))
+    size = file.stat().st_size
+    click.echo(f"{file}: {_contents(made)}, {_sized(size)}.", err=True)
+    where = "WINDLASS_KEY" if settings.key else key_file(settings)
+    click.echo(
+        f"The key ({made.key_fingerprint}) is not in it. Keep {where} in another place: without it, nobody can "
+        "restore this.",
+        err=True,
+    )
+
+
+@click.command("restore", cls=Command, params=flags("data_dir"))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--force", is_flag=True, help="Replace all that this installation has.")
+def restore(file: Path, force: bool, **options: Any) -> None:
+    """Put the backup FILE in the place of this installation, which must not be running.
+
+    All of it, or nothing. The backup may come from the other kind of database. The key of the backed-up
+    installation must be here already, as the file `key` of the data directory or as WINDLASS_KEY.
+    """
+    with plainly():
+        settings, _ = given(options)
+        from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (both databases)
+
+        done = asyncio.run(put_back(settings, file, force=force))
+    click.echo(f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `windlass serve`.", err=True)
+
+
+def _contents(manifest: Manifest) -> str:
+    resources, deployments = (manifest.counts.get(name, 0) for name in ("resource", "deployment"))
+    rows = sum(manifest.counts.values())
+    return (
+        f"{resources} resources and {deployments} deployments ({rows} rows in all), {len(manifest.logs)} log files"
+    )
+
+
+def _sized(size: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"

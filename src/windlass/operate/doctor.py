@@ -1,0 +1,245 @@
+"""What works on this machine and what does not, and what to do about it. Changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import platform
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import apsw
+from msgspec import Struct
+
+from windlass.base.clock import MINUTE, SECOND, stamp
+from windlass.base.errors import Unavailable
+from windlass.config import BadSetting, Settings, strangers
+from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
+from windlass.operate.database import file_of, looking
+from windlass.operate.explain import explain
+from windlass.operate.refused import Refused
+from windlass.store.archive import Moment
+from windlass.store.migrate import migrations, missing
+from windlass.store.sqlite import TooOld, check_version
+
+GIB: Final = 1 << 30
+_ENOUGH, _SCANT = 2 * GIB, GIB // 4
+_DOCKER = "/var/run/docker.sock"
+_SECONDS = 5
+_BUILT = 1_780_000_000_000
+"""A clock that shows a time before this was written is wrong."""
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(Struct, frozen=True):
+    level: Level
+    what: str
+    found: str
+    advice: str = ""
+
+
+def ok(what: str, found: str) -> Finding:
+    return Finding(Level.OK, what, found)
+
+
+def warn(what: str, found: str, advice: str) -> Finding:
+    return Finding(Level.WARN, what, found, advice)
+
+
+def fail(what: str, found: str, advice: str) -> Finding:
+    return Finding(Level.FAIL, what, found, advice)
+
+
+async def examined(settings: Settings) -> list[Finding]:
+    return [
+        _python(),
+        _sqlite(),
+        *_settings(),
+        *_folder(settings),
+        _key(settings),
+        *[finding async for finding in _database(settings)],
+        _git(),
+        _docker(settings),
+        _node(),
+    ]
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    if sys.version_info < (3, 11):
+        return fail("Python", version, "install Python 3.11 or newer")
+    return ok("Python", version)
+
+
+def _sqlite() -> Finding:
+    version = apsw.sqlite_lib_version()
+    try:
+        check_version(version)
+    except TooOld as error:
+        return fail("SQLite", version, str(error))
+    return ok("SQLite", f"{version}, which keeps what it has committed")
+
+
+def _settings() -> Iterator[Finding]:
+    for name in strangers():
+        yield warn("Settings", f"{name} is not a setting", "is it misspelt? `windlass config` lists all")
+
+
+def _folder(settings: Settings) -> Iterator[Finding]:
+    folder = Path(settings.data_dir).absolute()
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        advice = "change its permissions, or choose another with --data-dir (WINDLASS_DATA_DIR)"
+        yield fail("Data directory", f"{there} cannot be written", advice)
+    elif there == folder:
+        yield ok("Data directory", f"{folder} can be written")
+    else:
+        yield ok("Data directory", f"{folder} is made by the first start")
+    free = shutil.disk_usage(there).free
+    said = f"{free / GIB:.1f} GiB free"
+    if free < _SCANT:
+        yield fail("Disk", said, "make room: without it nothing more can be stored")
+    elif free < _ENOUGH:
+        yield warn("Disk", said, "make room soon: builds and logs need some")
+    else:
+        yield ok("Disk", said)
+
+
+def _key(settings: Settings) -> Finding:
+    file = key_file(settings)
+    if settings.key:
+        return _sound_key(settings, "given as WINDLASS_KEY or in the file of settings")
+    if not file.exists():
+        if file_of(settings).exists():
+            return fail("Key", f"{file} is missing", "bring it back, or set WINDLASS_KEY: secrets need it")
+        return ok("Key", f"{file} is made by the first start")
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if mode & 0o077:
+        return warn("Key", f"{file} is open to other users (mode {mode:04o})", f"chmod 600 {file}")
+    return _sound_key(settings, f"{file}, for its owner only")
+
+
+def _sound_key(settings: Settings, where: str) -> Finding:
+    try:
+        seal = found_seal(settings)
+    except (BadSetting, OSError) as error:
+        return fail("Key", str(error), "bring back the key of this installation")
+    return ok("Key", f"{where} (fingerprint {seal.fingerprint})")
+
+
+async def _database(settings: Settings) -> AsyncIterator[Finding]:
+    """What can only be asked of a database: whether it answers, fits this version and this key, and its clock."""
+    try:
+        async with asyncio.timeout(_SECONDS * 2), looking(settings) as line:
+            moment = Moment(line)
+            yield await _form(moment)
+            if await moment.applied():
+                yield await _fitting_key(settings, moment)
+                yield _clock(await moment.newest_event())
+                return
+    except Refused as error:
+        yield ok("Database", str(error))
+    except TimeoutError:
+        yield fail("Database", "does not answer", "is it running, and reachable from here?")
+    except (Unavailable, BadSetting) as error:
+        yield fail("Database", str(error), "look at WINDLASS_DATABASE_URL, and whether the server is up")
+    except Exception as error:
+        said = explain(error)
+        if said is None:
+            raise
+        yield fail("Database", said, "see the manual, docs/operations.md")
+    yield _clock(None)
+
+
+async def _form(moment: Moment) -> Finding:
+    applied = await moment.applied()
+    waiting = missing(migrations(), applied)
+    if not applied:
+        return ok("Database", f"{moment.database} answers; the first start makes the tables")
+    if waiting:
+        return ok("Database", f"{moment.database} answers; the next start brings it up to date")
+    return ok("Database", f"{moment.database} answers, and is up to date")
+
+
+async def _fitting_key(settings: Settings, moment: Moment) -> Finding:
+    fingerprint = await moment.fact(FACT)
+    try:
+        check_key(found_seal(settings), (fingerprint or b"").decode())
+    except (WrongKey, BadSetting, OSError) as error:
+        return fail("Secrets", "cannot be opened", str(error))
+    return ok("Secrets", "were sealed with this key")
+
+
+def _clock(newest: int | None) -> Finding:
+    now = time.time_ns() // 1_000_000
+    if now < _BUILT:
+        return fail("Clock", f"{stamp(now)} is long ago", "set the clock: tokens and certificates expire by it")
+    if newest is not None and newest > now + MINUTE:
+        behind = f"{(newest - now) // SECOND} seconds behind what was recorded last"
+        return warn("Clock", f"{stamp(now)}, {behind}", "set the clock, by NTP if you can")
+    return ok("Clock", stamp(now))
+
+
+def _git() -> Finding:
+    version = _said("git", "--version").removeprefix("git version ")
+    if not version:
+        return warn("git", "not found", "install git: without it no application can be fetched")
+    return ok("git", version)
+
+
+def _node() -> Finding:
+    version = _said("node", "--version")
+    return ok("Node.js", version or "not found; only Node.js applications without a container engine need it")
+
+
+def _said(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip().partition("\n")[0]
+
+
+def _docker(settings: Settings) -> Finding:
+    version = _docker_version(_DOCKER)
+    if version:
+        return ok("Container engine", f"Docker answers ({version})")
+    if settings.engine == "docker":
+        return fail(
+            "Container engine", f"nothing answers at {_DOCKER}", "start Docker, or choose another with --engine"
+        )
+    return warn(
+        "Container engine",
+        f"nothing answers at {_DOCKER}",
+        "services run as plain processes; to run them in containers, install and start Docker",
+    )
+
+
+def _docker_version(path: str) -> str:
+    connection = http.client.HTTPConnection("localhost", timeout=_SECONDS)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    try:
+        connection.sock.settimeout(_SECONDS)
+        connection.sock.connect(path)
+        connection.request("GET", "/_ping")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.getheader("Server", "") or answer.getheader("Api-Version", "") or "unknown version"
+    except (OSError, http.client.HTTPException):
+        return ""
+    finally:
+        connection.close()

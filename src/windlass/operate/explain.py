@@ -1,0 +1,69 @@
+"""Failures that an operator can do something about, and what. Others are faults of ours, and keep their trace."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+
+import apsw
+
+from windlass.base.errors import Unavailable
+from windlass.key import WrongKey
+from windlass.operate.refused import Refused
+from windlass.store.migrate import Changed
+from windlass.store.sqlite import InUse, TooOld
+
+# These say it all themselves.
+_PLAIN = (Refused, WrongKey, Changed, TooOld, InUse, Unavailable)
+
+
+def explain(error: Exception) -> str | None:
+    match error:
+        case _ if isinstance(error, _PLAIN):
+            return str(error)
+        case apsw.NotADBError() | apsw.CorruptError():
+            return f"the database is damaged ({error}): restore a backup with `windlass restore FILE --force`"
+        case apsw.FullError():
+            return "the disk is full: make room, then repeat"
+        case apsw.Error():
+            return f"the database cannot be used: {error}"
+        case OSError():
+            return _of_the_system(error)
+        case _ if type(error).__module__.partition(".")[0] == "asyncpg":
+            return f"the database cannot be used: {error}"
+        case _:
+            return None
+
+
+_ADVICE: Mapping[int, str] = {
+    errno.EACCES: "you are not allowed to: change its permissions, or run as the user who owns it",
+    errno.EPERM: "you are not allowed to: change its permissions, or run as the user who owns it",
+    errno.ENOSPC: "the disk is full: make room, then repeat",
+    errno.EDQUOT: "your share of the disk is used up: make room, then repeat",
+    errno.EROFS: "the disk is read-only: choose another place",
+    errno.ENOENT: "there is no such file or folder",
+    errno.ENOTDIR: "what should be a folder is a file: choose another place",
+    errno.EEXIST: "what should be a folder is a file: choose another place",
+    errno.EISDIR: "what should be a file is a folder: choose another name",
+}
+
+
+def _of_the_system(error: OSError) -> str:
+    place = error.filename2 or error.filename
+    reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
+    return f"{place}: {reason}" if place else reason
+
+
+
+_LISTENING: Mapping[int, str] = {
+    errno.EADDRINUSE: (
+        "another program listens there already: stop it, or choose another port with --port (WINDLASS_PORT)"
+    ),
+    errno.EACCES: "ports below 1024 belong to root: choose another with --port, and put a proxy before it",
+    errno.EADDRNOTAVAIL: "this machine has no such address: choose another with --host (WINDLASS_HOST)",
+}
+
+
+def cannot_listen(host: str, port: int, error: OSError) -> Refused:
+    reason = _LISTENING.get(error.errno or 0, f"{error.strerror or error}: see --host and --port")
+    return Refused(f"cannot listen on {host}, port {port}: {reason}")

@@ -1,0 +1,71 @@
+"""Run everything in one process, behind a socket."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import msgspec
+import uvloop
+
+from windlass import __version__
+from windlass.base.log import start_logging
+from windlass.config import Settings
+from windlass.installation import install
+from windlass.operate.explain import cannot_listen
+from windlass.operate.refused import Refused
+from windlass.server import listen, serve
+
+
+def run(settings: Settings) -> None:
+    start_logging(settings.log_level, settings.log_format)
+    uvloop.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    check_folder(settings)
+    try:
+        listening = listen(settings.host, settings.port)
+    except OSError as error:
+        raise cannot_listen(settings.host, settings.port, error) from error
+    # A port that was left to the system is known now, and is a part of the built-in issuer's name.
+    settings = msgspec.structs.replace(settings, port=listening.getsockname()[1])
+    installation = await install(settings)
+
+    def announce(port: int) -> None:
+        click.echo(_welcome(settings.host, port, installation.first_token), err=True)
+
+    await serve(installation, listening, announce)
+
+
+def check_folder(settings: Settings) -> None:
+    """Said before anything is begun, and with the name of the setting."""
+    folder = Path(settings.data_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise Refused(
+            f"the data directory {folder} cannot be made: {error.strerror}: choose another with --data-dir"
+        ) from error
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise Refused(
+            f"the data directory {folder} cannot be read and written by this user: change its permissions, or "
+            "choose another with --data-dir"
+        )
+
+
+def _welcome(host: str, port: int, token: str | None) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{port}"
+    lines = [f"Windlass {__version__} listens on {url}  (reference: {url}/docs, stop: Ctrl-C)"]
+    if token:
+        lines += [
+            "",
+            "This is the first start. The Admin token below is shown this once: keep it.",
+            "",
+            f"  export WINDLASS_TOKEN={token}",
+            f'  curl -H "Authorization: Token $WINDLASS_TOKEN" {url}/organization',
+            "",
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,91 @@
+"""Settings on the command line: a flag for each that is no secret, and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from windlass.base.sections import Option
+from windlass.config import Described, Settings, describe, load
+
+_FILE_HELP = "TOML file with settings; or name it in WINDLASS_CONFIG."
+
+
+def everything() -> list[Described]:
+    return describe(Settings(), {})
+
+
+def flags(*names: str) -> list[click.Option]:
+    """Flags for these settings, or for all; a secret on a command line could be read by every user."""
+    file = Option(["config_file", "--config"], type=click.Path(path_type=Path), help=_FILE_HELP)
+    return [file, *(_flag(one) for one in everything() if not one.secret and (not names or one.name in names))]
+
+
+def given(options: Mapping[str, Any]) -> tuple[Settings, Mapping[str, str]]:
+    """The settings that follow from these flags and from elsewhere, and where each came from."""
+    chosen = {one.name: options.get(one.name) for one in everything()}
+    flags = {name: value for name, value in chosen.items() if value not in (None, ())}
+    return load(flags, file=options["config_file"])
+
+
+def _flag(setting: Described) -> click.Option:
+    name = "--" + setting.name.replace("_", "-")
+    declared = [setting.name, f"{name}/--no-{name[2:]}" if isinstance(setting.default, bool) else name]
+    return Option(
+        declared,
+        type=int if type(setting.default) is int else None,
+        multiple=isinstance(setting.default, tuple),
+        default=None,
+        help=f"{setting.meaning}.{_default(setting.default)}",
+        section=setting.group,
+        metavar=None if isinstance(setting.default, bool) else _metavar(setting),
+    )
+
+
+def _metavar(setting: Described) -> str:
+    return setting.name.rpartition("_")[2].upper()
+
+
+def _default(value: Any) -> str:
+    return f"  [{written(value)}]" if value not in ("", (), False) else ""
+
+
+def written(value: Any) -> str:
+    """As one would write it on a command line."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            return " ".join(str(one) for one in value)
+        case _:
+            return str(value)
+
+
+def example() -> str:
+    """A TOML file with every setting, each at its default and commented out."""
+    lines = [
+        "# Settings of Windlass. Name this file in WINDLASS_CONFIG, or as in: windlass serve --config FILE",
+        "# Flags win over variables of the environment, and those over this file.",
+    ]
+    group = ""
+    for one in everything():
+        if one.group != group:
+            group = one.group
+            lines += ["", f"# {group}"]
+        lines += ["", f"# {one.meaning}  ({one.variable})", f"# {one.name} = {_toml(one.default)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case list() | tuple():
+            return "[" + ", ".join(_toml(one) for one in value) + "]"
+        case _:
+            return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

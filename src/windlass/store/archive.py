@@ -1,0 +1,135 @@
+"""A whole database, read in one moment or filled in one transaction, whatever the other database was.
+
+Which tables there are is asked of the migrations: they make them once more, in memory. So an archive of an
+older Windlass is filled into tables of its own time, and the later migrations bring it up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import apsw
+from msgspec import Struct
+
+from windlass.store.migrate import APPLIED, RECORD, RECORDS, migrations, missing
+from windlass.store.store import Reads, Session
+
+Rows = Sequence[Sequence[Any]]
+
+
+class Table(Struct, frozen=True):
+    name: str
+    columns: tuple[str, ...]
+    binary: tuple[int, ...] = ()
+    """Places of the columns that hold bytes."""
+
+
+class Line(Session, Protocol):
+    """A connection of its own, inside one transaction."""
+
+    database: str
+    """What answers, such as `SQLite 3.51.3`."""
+
+    def stream(self, statement: str) -> AsyncIterator[Sequence[Any]]:
+        """Row by row, so that a table of any size fits into memory."""
+        ...
+
+    async def run(self, statement: str) -> None: ...
+
+    async def fill(self, table: Table, rows: Rows) -> None: ...
+
+    async def has(self, table: str) -> bool: ...
+
+    async def commit(self) -> None:
+        """Makes all of it true. A line that is closed before has changed nothing."""
+        ...
+
+
+@cache
+def tables(level: int) -> tuple[Table, ...]:
+    """The tables after that many migrations."""
+    made = apsw.Connection(":memory:")
+    made.execute(RECORDS)
+    for migration in migrations()[:level]:
+        for statement in migration.statements:
+            made.execute(statement)
+    names = made.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+    ).fetchall()
+    return tuple(_table(made, str(name)) for (name,) in names)
+
+
+def _table(made: apsw.Connection, name: str) -> Table:
+    columns = made.execute("SELECT name, type FROM pragma_table_info($1) ORDER BY cid", (name,)).fetchall()
+    binary = tuple(place for place, (_, kind) in enumerate(columns) if kind == "BYTEA")
+    return Table(name, tuple(str(column) for column, _ in columns), binary)
+
+
+class Moment:
+    """All of a database as it was when the look began."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self.database = line.database
+
+    async def applied(self) -> dict[int, str]:
+        """Migrations by number, with their checksums; none if nothing was ever kept here."""
+        if not await self._line.has("migration"):
+            return {}
+        return {row[0]: row[1] for row in await self._line.all(APPLIED)}
+
+    async def tables(self) -> tuple[Table, ...]:
+        return tables(level(await self.applied()))
+
+    async def fact(self, name: str) -> bytes | None:
+        return await Reads(self._line).fact(name)
+
+    async def newest_event(self) -> int | None:
+        """When the last thing happened that is recorded here."""
+        row = await self._line.one("SELECT max(at) FROM event")
+        return row[0] if row else None
+
+    def rows(self, table: Table) -> AsyncIterator[Sequence[Any]]:
+        return self._line.stream(f"SELECT {', '.join(table.columns)} FROM {table.name}")
+
+
+class Refill:
+    """Puts other contents in the place of all there is."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    async def occupied(self) -> bool:
+        """Whether somebody would miss something."""
+        return await self._line.has("resource") and await self._line.one("SELECT 1 FROM resource") is not None
+
+    async def clear(self, applied: Mapping[int, str]) -> tuple[Table, ...]:
+        """Empty tables, as they were after these migrations."""
+        for table in await Moment(self._line).tables() if await self._line.has("migration") else ():
+            await self._line.run(f"DROP TABLE {table.name}")
+        await self._line.run(RECORDS)
+        for migration in migrations()[: level(applied)]:
+            for statement in migration.statements:
+                await self._line.run(statement)
+        made = tables(level(applied))
+        for table in made:
+            await self._line.run(f"DELETE FROM {table.name}")  # migrations may put rows there
+        return made
+
+    async def fill(self, table: Table, rows: Rows) -> None:
+        await self._line.fill(table, rows)
+
+    async def finish(self, applied: Mapping[int, str]) -> None:
+        """Brings what was filled up to date, and makes it true."""
+        for migration in missing(migrations(), applied):
+            for statement in migration.statements:
+                await self._line.run(statement)
+            await self._line.one(RECORD, *migration.record)
+        await self._line.commit()
+
+
+def level(applied: Mapping[int, str]) -> int:
+    """How many of our migrations these are; refuses those that are not ours."""
+    return len(migrations()) - len(missing(migrations(), applied))

@@ -1,0 +1,118 @@
+"""Group commit: what arrives while one group is being committed is the next group.
+
+Whatever happens, everybody who waits is answered; nobody is left waiting by a group that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.store.store import Write
+
+T = TypeVar("T")
+
+GROUP = 128
+_log = log("store")
+
+Outcome = tuple[Any, Exception | None]
+"""What a change answered, or why it failed."""
+
+
+class Waiting(Struct, eq=False, gc=False):
+    change: Write[Any]
+    answer: asyncio.Future[Any]
+
+
+class GroupCommit:
+    """A queue of changes. A database says in `_commit` how a group of them is run and made durable."""
+
+    def __init__(self) -> None:
+        self.writes = self.groups = 0
+        self._waiting: deque[Waiting] = deque()
+        self._committing: asyncio.Task[None] | None = None
+        self._listeners: list[Callable[[str], None]] = []
+        self._closed = False
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        self._listeners.append(listener)
+
+    async def write(self, change: Write[T]) -> T:
+        if self._closed:
+            raise Unavailable("This server is stopping; nothing was changed")
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Waiting(change, answer))
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.create_task(self._drain())
+        return await answer
+
+    async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
+        """Runs the changes in one transaction, each as if it were alone; answers when they are durable:
+        with what became of each, and the nudges. Raises if the group as a whole came to nothing."""
+        raise NotImplementedError
+
+    async def _wind_up(self) -> None:
+        """Takes nothing more, and brings what waits to its end."""
+        self._closed = True
+        if self._committing:
+            await self._committing
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            taken = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
+            group = [one for one in taken if not one.answer.done()]
+            if group:
+                await self._serve(group)
+
+    async def _serve(self, group: Sequence[Waiting]) -> None:
+        try:
+            outcomes, nudges = await self._commit([one.change for one in group])
+        except Unavailable as refusal:
+            _log.error("a group of writes could not be committed", extra=_trouble(refusal, group))
+            _refuse(group, refusal)
+        except Exception as error:  # noqa: BLE001 (whatever it is, nobody may be left waiting)
+            _log.exception("a group of writes could not be committed", extra=_trouble(error, group))
+            _refuse(group, error)
+        else:
+            self.groups += 1
+            self.writes += len(group)
+            for one, (answer, failure) in zip(group, outcomes, strict=True):
+                _resolve(one.answer, answer, failure)
+            for word in nudges:
+                self._tell(word)
+        finally:
+            # Only when this task itself is ended from outside is anybody still without an answer.
+            for one in group:
+                one.answer.cancel()
+
+    def _tell(self, word: str) -> None:
+        for listener in self._listeners:
+            listener(word)
+
+
+def _trouble(error: Exception, group: Sequence[Waiting]) -> dict[str, Any]:
+    return {"error": str(error.__cause__ or error), "writes": len(group)}
+
+
+def _refuse(group: Sequence[Waiting], error: Exception) -> None:
+    """Each gets an exception of its own: one that is raised in many places collects all their traces."""
+    message = error.message if isinstance(error, Unavailable) else "The change could not be stored"
+    for one in group:
+        refusal = Unavailable(message)
+        refusal.__cause__ = error
+        _resolve(one.answer, None, refusal)
+
+
+def _resolve(answer: asyncio.Future[Any], value: Any, failure: Exception | None) -> None:
+    if answer.done():
+        return  # whoever asked went away
+    if failure is None:
+        answer.set_result(value)
+    else:
+        answer.set_exception(failure)

@@ -1,0 +1,82 @@
+"""PostgreSQL, for the archive: a connection beside those of the running servers, or instead of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+
+from windlass.store.archive import Rows, Table
+from windlass.store.postgres import _MIGRATION, _WRITER, CHANNEL, PostgresSession, _first_connection
+from windlass.store.sqlite import InUse
+
+_ROWS_AT_ONCE = 32
+
+
+class PostgresLine(PostgresSession):
+    def __init__(self, connection: asyncpg.Connection[Any], transaction: Any) -> None:
+        super().__init__(connection)
+        self._transaction = transaction
+        version = connection.get_server_version()
+        self.database = f"PostgreSQL {version.major}.{version.minor}"
+
+    async def stream(self, statement: str) -> AsyncIterator[Any]:
+        async for row in self._connection.cursor(statement, prefetch=_ROWS_AT_ONCE):
+            yield row
+
+    async def run(self, statement: str) -> None:
+        await self._connection.execute(statement)
+
+    async def fill(self, table: Table, rows: Rows) -> None:
+        await self._connection.copy_records_to_table(table.name, records=rows, columns=table.columns)
+
+    async def has(self, table: str) -> bool:
+        found = await self.one(
+            "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = $1", table
+        )
+        return found is not None
+
+    async def commit(self) -> None:
+        await self._transaction.commit()
+
+
+@contextlib.asynccontextmanager
+async def looking(url: str) -> AsyncIterator[PostgresLine]:
+    """One moment, while all replicas go on writing."""
+    async with _connected(url) as connection:
+        transaction = connection.transaction(isolation="repeatable_read", readonly=True)
+        await transaction.start()
+        yield PostgresLine(connection, transaction)
+
+
+@contextlib.asynccontextmanager
+async def replacing(url: str) -> AsyncIterator[PostgresLine]:
+    """No replica may run, and none gets through its start meanwhile. What was not committed never was."""
+    async with _connected(url) as connection:
+        await connection.execute(f"SELECT pg_advisory_lock({_MIGRATION})")
+        await _check_alone(connection)
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(f"SELECT pg_advisory_xact_lock({_WRITER})")
+        yield PostgresLine(connection, transaction)
+
+
+@contextlib.asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    connection = await _first_connection(url)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def _check_alone(connection: asyncpg.Connection[Any]) -> None:
+    """Each replica has a connection that listens, and does nothing else."""
+    listening = await connection.fetchval(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = $1",
+        f'LISTEN "{CHANNEL}"',
+    )
+    if listening:
+        raise InUse("another Windlass runs on this database: stop every replica first")

@@ -1,0 +1,62 @@
+"""SQLite, for the archive: a connection beside the running server's, or instead of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from windlass.store.archive import Rows, Table
+from windlass.store.sqlite import SqliteSession, _own, check_version, connect
+
+
+class SqliteLine(SqliteSession):
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(connection)
+        self._connection = connection
+        self.database = f"SQLite {apsw.sqlite_lib_version()}"
+
+    async def stream(self, statement: str) -> AsyncIterator[Any]:
+        for row in self._connection.execute(statement):
+            yield row
+
+    async def run(self, statement: str) -> None:
+        self._connection.execute(statement)
+
+    async def fill(self, table: Table, rows: Rows) -> None:
+        places = ", ".join("?" for _ in table.columns)
+        statement = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({places})"
+        self._connection.executemany(statement, rows)
+
+    async def has(self, table: str) -> bool:
+        found = self._connection.execute(
+            "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = $1", (table,)
+        )
+        return found.fetchone() is not None
+
+    async def commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def looking(path: Path) -> Iterator[SqliteLine]:
+    """One moment, while whoever owns the file goes on writing."""
+    check_version()
+    # Read-only, so that the end of a look never becomes a checkpoint in the owner's way.
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    with contextlib.closing(connection):
+        connection.set_busy_timeout(5_000)
+        connection.execute("BEGIN; SELECT count(*) FROM sqlite_schema")
+        yield SqliteLine(connection)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[SqliteLine]:
+    """Nobody else may have the file. What was not committed at the end never was."""
+    check_version()
+    with contextlib.closing(_own(path)), contextlib.closing(connect(path)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield SqliteLine(connection)

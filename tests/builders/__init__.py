@@ -1,0 +1,1 @@
+"""What comes in from git, and what becomes of it."""

@@ -1,0 +1,157 @@
+"""Beyond the contract: what a body may be, and how one that may not is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.contract import APPLICATION, CREATIONS, Endpoint, filled, is_refused, stocked
+
+MOST = 1024 * 1024
+CREATES = [pytest.param(endpoint, id=endpoint.path.rsplit("/", 1)[1]) for endpoint in CREATIONS]
+
+
+async def sent(world, raw: bytes, **headers: str):
+    return await world.call("POST", f"/organization/{world.org}/project", raw=raw, headers=headers)
+
+
+@pytest.mark.parametrize("endpoint", CREATES)
+async def test_an_unknown_field_is_refused_by_name(embedded, endpoint: Endpoint) -> None:
+    ids = await stocked(embedded)
+    body = filled(endpoint.body, ids) | {"colour": "teal"}
+    is_refused(await embedded.post(endpoint.path.format(**ids), body), 400, "colour: is not a field here")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("git_repository.colour", {"git_repository": {"url": "https://git.example/a/b", "colour": 1}}),
+        ("ports[1].colour", {"ports": [{"internal_port": 80}, {"internal_port": 81, "colour": 1}]}),
+        ("healthchecks.colour", {"healthchecks": {"colour": 1}}),
+    ],
+)
+async def test_an_unknown_field_is_refused_by_its_path(embedded, path: str, body: dict[str, Any]) -> None:
+    environment = await embedded.environment()
+    answer = await embedded.post(f"/environment/{environment}/application", dict(APPLICATION) | body)
+    is_refused(answer, 400, f"{path}: is not a field here")
+
+
+async def test_unknown_fields_are_refused_in_changes_and_deploys_too(embedded) -> None:
+    ids = await stocked(embedded)
+    for method, path in (("PUT", "/project/{project_id}"), ("POST", "/application/{app_id}/deploy")):
+        answer = await embedded.call(method, path.format(**ids), {"colour": "teal"})
+        is_refused(answer, 400, "colour: is not a field here")
+
+
+async def test_what_the_server_keeps_itself_cannot_be_sent(embedded) -> None:
+    for name in ("id", "created_at", "updated_at"):
+        answer = await embedded.post(f"/organization/{embedded.org}/project", {"name": "x", name: "y"})
+        is_refused(answer, 400, f"{name}: is not a field here")
+
+
+async def test_fields_of_the_full_interface_are_kept_though_nothing_acts_on_them_yet(world) -> None:
+    fields = {"auto_preview": False, "gpu": 2, "cpu_architecture": "ARM64", "arguments": ["a", "b"]}
+    read = await world.get(f"/application/{await world.application(**fields)}")
+    assert {name: read[name] for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"{",
+        b"}",
+        b'{"name": "x"',
+        b'{"name": "x"} {}',
+        b'{"name": "x",}',
+        b"{'name': 'x'}",
+        b'{"name": NaN}',
+        b'{"name": "\xff"}',
+        b'{"name": "\\ud800"}',
+        b'{"name": "a\nb"}',
+        b"name=x",
+        b"<name>x</name>",
+        b"\xef\xbb\xbf{}",
+        '{"name": "x"}'.encode("utf-16"),
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"\x00",
+    ],
+    ids=lambda raw: repr(raw[:20]),
+)
+async def test_what_is_no_json_is_refused(embedded, raw: bytes) -> None:
+    is_refused(await sent(embedded, raw), 400)
+
+
+@pytest.mark.parametrize("raw", [b"[]", b'[{"name": "x"}]', b'"name"', b"7", b"1.5", b"true", b"false"])
+async def test_what_is_no_object_is_refused(embedded, raw: bytes) -> None:
+    is_refused(await sent(embedded, raw), 400, "The body: must be an object")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/plain",
+        "text/json",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/xml",
+        "application/jsonp",
+        "application/json; charset=latin-1",
+        "json",
+        "",
+    ],
+)
+async def test_a_body_of_another_type_is_refused(embedded, kind: str) -> None:
+    is_refused(await sent(embedded, b'{"name": "x"}', **{"Content-Type": kind}), 400, "Content-Type: ")
+
+
+async def test_a_body_that_is_not_there_has_no_type(embedded) -> None:
+    deploy = f"/application/{await embedded.application()}/deploy"
+    answer = await embedded.call("POST", deploy, headers={"Content-Type": "text/plain"})
+    assert answer.status == 202
+
+
+@pytest.mark.parametrize("raw", [b"", b"null", b" null ", b"{}", b" {\n} ", b"   "])
+async def test_no_body_and_null_and_an_empty_object_are_the_same(embedded, raw: bytes) -> None:
+    ids = await stocked(embedded)
+    is_refused(await sent(embedded, raw), 400, "name: is required")
+    for path in ("/application/{app_id}/deploy", "/database/{db_id}/deploy"):
+        assert (await embedded.call("POST", path.format(**ids), raw=raw)).status == 202
+    assert (await embedded.call("PUT", f"/project/{ids['project_id']}", raw=raw)).status == 200
+
+
+async def test_a_megabyte_is_taken_and_a_byte_more_is_not(embedded) -> None:
+    body = b'{"name": "x"}'
+    assert (await sent(embedded, body + b" " * (MOST - len(body)))).status == 200
+    is_refused(await sent(embedded, body + b" " * (MOST - len(body) + 1)), 413, str(MOST))
+
+
+async def test_a_body_is_measured_and_not_believed(embedded) -> None:
+    is_refused(await sent(embedded, b" " * (MOST + 1), **{"Content-Length": "10"}), 413)
+    is_refused(await sent(embedded, b"{}", **{"Content-Length": str(MOST + 1)}), 413)
+
+
+async def test_what_was_too_large_is_not_done(embedded) -> None:
+    raw = b'{"name": "x", "description": "' + b"y" * MOST + b'"}'
+    is_refused(await sent(embedded, raw), 413)
+    assert (await embedded.get(f"/organization/{embedded.org}/project"))["results"] == []
+
+
+async def test_text_comes_back_as_it_was_sent(world) -> None:
+    for text in (
+        "ünïcode ✓ 你好 🚀",
+        "'; DROP TABLE resource; --",
+        "<script>alert(1)</script>",
+        "a\x00b",
+        "\u202e",
+    ):
+        project = await world.project(description=text)
+        assert (await world.get(f"/project/{project}"))["description"] == text
+
+
+async def test_numbers_come_back_as_whole_numbers(embedded) -> None:
+    application = await embedded.application(cpu=1000, memory=1024)
+    body = (await embedded.get(f"/application/{application}")).body
+    assert b'"cpu":1000,' in body
+    assert b'"memory":1024,' in body

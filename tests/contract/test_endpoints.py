@@ -1,0 +1,453 @@
+"""Section 4: the 15 endpoints, called by a client that knows nothing but the contract; its rules; paging."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.contract import (
+    APPLICATION,
+    COMMIT,
+    CREATIONS,
+    DATABASE,
+    ENDPOINTS,
+    KINDS,
+    NOWHERE,
+    Endpoint,
+    filled,
+    first_cluster,
+    is_refused,
+    names,
+    stocked,
+    without,
+)
+from tests.contract.rows import row
+
+LISTS = [
+    "/organization/{org_id}/project",
+    "/application/{app_id}/environmentVariable",
+    "/application/{app_id}/secret",
+]
+NO_PAGES = [
+    *("page=0", "page=-1", "page=one", "page=1.5", "page=", "page=1&page=2", "page=%201", "page=9999999999"),
+    *("page_size=0", "page_size=-5", "page_size=1001", "page_size=1e2", "page_size="),
+]
+REQUIRED = {
+    4: ["name"],
+    5: ["name"],
+    6: ["name", "git_repository", "git_repository.url", "ports.internal_port"],
+    9: ["key"],
+    11: ["key"],
+    13: ["name", "type", "version", "mode"],
+    15: ["target_url", "events"],
+}
+EACH = [pytest.param(endpoint, id=f"{endpoint.method} {endpoint.path}") for endpoint in ENDPOINTS]
+BELOW = ENDPOINTS[2:]
+IDS = ("org_id", "project_id", "env_id", "app_id", "db_id")
+CREATES = [pytest.param(endpoint, id=endpoint.path.rsplit("/", 1)[1]) for endpoint in CREATIONS]
+
+
+# The endpoints
+
+
+@row("4.1", "4.1.200")
+async def test_the_regions_of_aws_are_listed(world) -> None:
+    answer = await world.call("GET", "/aws/region")
+    assert answer.status == 200
+    assert {"us-east-1", "eu-west-3"} <= set(names(answer))
+
+
+@row("4.2")
+async def test_the_organization_of_the_caller_is_answered(world) -> None:
+    answer = await world.call("GET", "/organization")
+    assert answer.status == 200
+    assert {"id", "name", "created_at"} <= answer.json.keys()
+    assert [one["id"] for one in answer["results"]] == [answer["id"]]
+
+
+async def test_a_token_of_another_organization_sees_that_one_alone(world) -> None:
+    other, token = await world.organization()
+    answer = await world.call("GET", "/organization", token=token)
+    assert answer["id"] == other
+    assert [one["id"] for one in answer["results"]] == [other]
+
+
+@row("4.3")
+async def test_the_projects_of_an_organization_are_listed(world) -> None:
+    assert (await world.get(f"/organization/{world.org}/project"))["results"] == []
+    await world.post(f"/organization/{world.org}/project", {"name": "shop", "description": "Sells things"})
+    await world.post(f"/organization/{world.org}/project", {"name": "blog"})
+    answer = await world.call("GET", f"/organization/{world.org}/project")
+    assert answer.status == 200
+    assert [(one["name"], one["description"]) for one in answer["results"]] == [
+        ("shop", "Sells things"),
+        ("blog", ""),
+    ]
+
+
+@row("4.4")
+async def test_a_project_is_created(world) -> None:
+    body = {"name": "shop", "description": "Sells things"}
+    answer = await world.call("POST", f"/organization/{world.org}/project", body)
+    assert answer.status in {200, 201}
+    assert isinstance(answer["id"], str)
+    assert (answer["name"], answer["description"]) == ("shop", "Sells things")
+
+
+@row("4.5")
+async def test_an_environment_is_created(world) -> None:
+    body = {"name": "blue", "mode": "PRODUCTION", "cluster_id": await first_cluster(world)}
+    answer = await world.call("POST", f"/project/{await world.project()}/environment", body)
+    assert answer.status == 201
+    assert isinstance(answer["id"], str)
+    assert {name: answer[name] for name in body} == body
+
+
+@row("4.6")
+async def test_an_application_is_created(world) -> None:
+    answer = await world.call("POST", f"/environment/{await world.environment()}/application", APPLICATION)
+    assert answer.status == 201
+    assert isinstance(answer["id"], str)
+    assert answer["git_repository"]["url"] == "https://git.example/acme/front.git"
+    assert answer["ports"][0]["internal_port"] == 3000
+
+
+@row("4.7", "4.rule 2")
+@pytest.mark.parametrize(
+    ("raw", "commit"),
+    [
+        (b"", None),
+        (b"null", None),
+        (b"{}", None),
+        (b'{"git_commit_id": null}', None),
+        (b'{"git_commit_id": ""}', None),
+        (b'{"git_commit_id": "%s"}' % COMMIT.encode(), COMMIT),
+    ],
+)
+async def test_an_application_is_deployed_with_or_without_a_commit(
+    embedded, raw: bytes, commit: str | None
+) -> None:
+    application = await embedded.application()
+    answer = await embedded.call(
+        "POST", f"/application/{application}/deploy", raw=raw, headers={"Content-Type": "application/json"}
+    )
+    assert answer.status == 202
+    assert isinstance(answer["id"], str)
+    assert (answer["status"], answer["application_id"]) == ("QUEUED", application)
+    assert answer["git_commit_id"] == commit
+    await embedded.settle()
+    assert [work.service for work in embedded.engine.applied] == [application]
+
+
+@row("4.8")
+async def test_the_status_of_an_application_is_read(world) -> None:
+    application = await world.application()
+    answer = await world.call("GET", f"/application/{application}/status")
+    assert answer.status == 200
+    assert {"id", "state", "service_deployment_status"} <= answer.json.keys()
+    assert answer["id"] == application
+
+
+@row("4.9")
+async def test_a_variable_is_created(world) -> None:
+    body = {"key": "COLOUR", "value": "teal"}
+    answer = await world.call("POST", f"/application/{await world.application()}/environmentVariable", body)
+    assert answer.status == 201
+    assert {name: answer[name] for name in body} == body
+
+
+@row("4.10")
+async def test_the_variables_of_an_application_are_listed(world) -> None:
+    variables = f"/application/{await world.application()}/environmentVariable"
+    for key, value in (("COLOUR", "teal"), ("EMPTY", "")):
+        await world.post(variables, {"key": key, "value": value})
+    answer = await world.call("GET", variables)
+    assert answer.status == 200
+    assert [(one["key"], one["value"]) for one in answer["results"]] == [("COLOUR", "teal"), ("EMPTY", "")]
+
+
+@row("4.11")
+async def test_a_secret_is_created(world) -> None:
+    body = {"key": "PASSWORD", "value": "correct horse battery staple"}
+    answer = await world.call("POST", f"/application/{await world.application()}/secret", body)
+    assert answer.status == 201
+    assert answer["key"] == "PASSWORD"
+    assert isinstance(answer["id"], str)
+
+
+@row("4.12")
+async def test_the_log_is_as_many_of_its_last_lines_as_were_asked_for_oldest_first(world) -> None:
+    application = await world.application()
+    said(world, application, *(f"line {number}" for number in range(1, 21)))
+    for tail, first in ((1, 20), (3, 18), (20, 1), (10_000, 1)):
+        answer = await world.call("GET", f"/application/{application}/log?tail={tail}")
+        assert answer.status == 200
+        assert messages(answer) == [f"line {number}" for number in range(first, 21)]
+
+
+async def test_without_a_tail_the_log_is_its_last_thousand_lines(embedded) -> None:
+    application = await embedded.application()
+    said(embedded, application, *(f"line {number}" for number in range(1, 1002)))
+    answer = await embedded.get(f"/application/{application}/log")
+    assert messages(answer) == [f"line {number}" for number in range(2, 1002)]
+
+
+async def test_the_log_of_what_never_ran_is_empty(embedded) -> None:
+    answer = await embedded.get(f"/application/{await embedded.application()}/log?tail=5")
+    assert (answer.status, answer["results"]) == (200, [])
+
+
+@pytest.mark.parametrize("tail", ["0", "-1", "10001", "ten", "1.5", "", "%20", "1&tail=2"])
+async def test_a_tail_that_is_no_number_of_lines_is_refused_by_name(embedded, tail: str) -> None:
+    application = await embedded.application()
+    is_refused(await embedded.get(f"/application/{application}/log?tail={tail}"), 400, "tail: ")
+
+
+async def test_why_a_deployment_failed_is_in_the_log(world) -> None:
+    world.engine.broken = "the image has no command to run"
+    application = await world.application()
+    await world.post(f"/application/{application}/deploy")
+    await world.settle()
+    assert (
+        "the image has no command to run" in messages(await world.get(f"/application/{application}/log"))[-1]
+    )
+
+
+def said(world, service: str, *lines: str) -> None:
+    """What a service prints arrives here."""
+    world.installation.ctx.logs.write(service, world.clock.now(), *lines)
+
+
+def messages(answer: Any) -> list[str]:
+    return [line["message"] for line in answer["results"]]
+
+
+@row("4.13")
+async def test_a_database_is_created(world) -> None:
+    answer = await world.call("POST", f"/environment/{await world.environment()}/database", DATABASE)
+    assert answer.status == 201
+    assert isinstance(answer["id"], str)
+    assert {name: answer[name] for name in DATABASE} == DATABASE
+
+
+@row("4.14")
+@pytest.mark.parametrize("raw", [b"", b"null", b"{}"])
+async def test_a_database_is_deployed(embedded, raw: bytes) -> None:
+    database = await embedded.database()
+    answer = await embedded.call("POST", f"/database/{database}/deploy", raw=raw)
+    assert answer.status == 202
+    assert (answer["status"], answer["service_id"]) == ("QUEUED", database)
+    assert "application_id" not in answer.json
+    await embedded.settle()
+    assert await embedded.state(f"/database/{database}") == "RUNNING"
+
+
+@row("4.15")
+async def test_a_webhook_is_created(world) -> None:
+    body = {"target_url": "https://hooks.example/deployments", "events": KINDS, "enabled": True}
+    answer = await world.call("POST", f"/organization/{world.org}/webhook", body)
+    assert answer.status == 201
+    assert isinstance(answer["id"], str)
+    assert {name: answer[name] for name in body} == body
+
+
+# Who may not, and what is not there
+
+
+@row("4.authentication", "4.1.401")
+@pytest.mark.parametrize("endpoint", EACH)
+async def test_every_endpoint_wants_to_know_who_is_asking(embedded, endpoint: Endpoint) -> None:
+    ids = await stocked(embedded)
+    is_refused(await endpoint.call(embedded, ids, token=None), 401, "Authorization")
+    is_refused(await endpoint.call(embedded, ids, token="wdl_" + "x" * 49), 401)
+    assert (await endpoint.call(embedded, ids)).status < 300
+
+
+@row("4.1.403")
+@pytest.mark.parametrize("endpoint", EACH)
+async def test_every_endpoint_but_those_that_read_refuses_a_token_that_may_only_read(
+    embedded, endpoint: Endpoint
+) -> None:
+    ids, token = await stocked(embedded), await embedded.new_token("Read")
+    answer = await endpoint.call(embedded, ids, token=token)
+    if endpoint.need == "Read":
+        assert answer.status == 200
+    else:
+        is_refused(answer, 403, endpoint.need)
+
+
+@row("4.1.404")
+async def test_a_path_below_the_regions_that_is_not_there_is_not_found(embedded) -> None:
+    for path in ("/aws/region/eu-west-3", "/aws/regions", "/aws", "/aws/region/", "/nimbus/region"):
+        is_refused(await embedded.get(path), 404)
+
+
+async def test_what_was_never_there_is_not_found_whatever_its_id_looks_like(world) -> None:
+    cluster = {"cluster_id": await first_cluster(world)}
+    odd = (NOWHERE, NOWHERE.upper(), "1", "%", "é", "a b", "'; DROP TABLE resource; --", "x" * 5000, "\x00")
+    for endpoint in BELOW:
+        for id in odd:
+            is_refused(await endpoint.call(world, cluster | dict.fromkeys(IDS, id)), 404)
+
+
+async def test_what_belongs_to_another_organization_is_as_if_it_were_not_there(world) -> None:
+    ids = await stocked(world)
+    _, token = await world.organization()
+    for endpoint in BELOW:
+        foreign = await endpoint.call(world, ids, token=token)
+        absent = await endpoint.call(world, ids | dict.fromkeys(IDS, NOWHERE), token=token)
+        is_refused(foreign, 404)
+        assert foreign.body == absent.body
+        assert (await endpoint.call(world, ids)).status < 300
+
+
+# Rules
+
+
+@row("4.rule 1", "1.json")
+async def test_bodies_are_json_in_both_directions(embedded) -> None:
+    ids = await stocked(embedded)
+    for endpoint in ENDPOINTS:
+        answer = await endpoint.call(embedded, ids, headers={"Content-Type": "application/json"})
+        assert answer.status < 300
+        assert answer.headers["content-type"] == "application/json"
+        assert isinstance(answer.json, dict)
+
+
+async def test_json_may_say_that_it_is_utf_8(embedded) -> None:
+    projects = f"/organization/{embedded.org}/project"
+    for place, kind in enumerate(("application/json; charset=utf-8", 'Application/JSON;charset="UTF-8"')):
+        answer = await embedded.post(projects, {"name": f"p{place}"}, headers={"Content-Type": kind})
+        assert answer.status == 200
+
+
+@row("4.rule 3")
+@pytest.mark.parametrize(
+    ("endpoint", "path"),
+    [
+        pytest.param(endpoint, path, id=f"{endpoint.path.rsplit('/', 1)[1]}-{path}")
+        for endpoint in CREATIONS
+        for path in REQUIRED[endpoint.number]
+    ],
+)
+async def test_a_required_field_that_is_missing_is_named(embedded, endpoint: Endpoint, path: str) -> None:
+    ids = await stocked(embedded)
+    body = without(filled(endpoint.body, ids), path)
+    answer = await embedded.post(endpoint.path.format(**ids), body)
+    is_refused(answer, 400, path.replace("ports.", "ports[0].") + ": is required")
+
+
+@pytest.mark.parametrize("endpoint", CREATES)
+async def test_an_empty_body_misses_the_first_required_field(embedded, endpoint: Endpoint) -> None:
+    ids = await stocked(embedded)
+    answers = [
+        await embedded.call("POST", endpoint.path.format(**ids), raw=raw) for raw in (b"", b"null", b"{}")
+    ]
+    for answer in answers:
+        is_refused(answer, 400, ": is required")
+    assert len({answer.body for answer in answers}) == 1
+
+
+@pytest.mark.parametrize("endpoint", CREATES)
+async def test_what_is_refused_is_not_half_done(embedded, endpoint: Endpoint) -> None:
+    ids = await stocked(embedded)
+    collection = endpoint.path.format(**ids)
+    before = (await embedded.get(collection)).body
+    assert (await embedded.post(collection, {"nonsense": 1})).status == 400
+    assert (await endpoint.call(embedded, ids, token=await embedded.new_token("Deploy"))).status == 403
+    assert (await embedded.get(collection)).body == before
+
+
+# Pagination
+
+
+@row(
+    "4.results",
+    "4.pagination.page",
+    "4.pagination.page_size",
+    "4.pagination.total_count",
+    "4.pagination.total_pages",
+)
+async def test_a_list_is_results_and_where_in_the_whole_they_are(world) -> None:
+    for number in range(5):
+        await world.project(name=f"p{number}")
+    answer = await world.get(f"/organization/{world.org}/project?page=2&page_size=2")
+    assert answer.json.keys() == {"results", "pagination"}
+    assert names(answer) == ["p2", "p3"]
+    assert answer["pagination"] == {"page": 2, "page_size": 2, "total_count": 5, "total_pages": 3}
+    assert all(type(number) is int for number in answer["pagination"].values())
+
+
+@row("4.page", "4.page_size")
+async def test_the_pages_together_are_the_list_in_the_order_of_creation(world) -> None:
+    for number in range(7):
+        await world.project(name=f"p{number}")
+    projects = f"/organization/{world.org}/project"
+    for size in (1, 2, 3, 7, 100):
+        pages = [
+            await world.get(f"{projects}?page={page}&page_size={size}")
+            for page in range(1, -(-7 // size) + 1)
+        ]
+        assert [name for page in pages for name in names(page)] == [f"p{number}" for number in range(7)]
+        assert {page["pagination"]["total_pages"] for page in pages} == {len(pages)}
+
+
+async def test_pages_stay_whole_when_something_is_deleted_before_them(world) -> None:
+    ids = [await world.project(name=f"p{number}") for number in range(7)]
+    for place in (0, 3):
+        await world.delete(f"/project/{ids[place]}")
+    answer = await world.get(f"/organization/{world.org}/project?page=2&page_size=2")
+    assert names(answer) == ["p4", "p5"]
+    assert answer["pagination"] == {"page": 2, "page_size": 2, "total_count": 5, "total_pages": 3}
+
+
+@pytest.mark.parametrize("path", LISTS)
+async def test_every_list_of_the_contract_has_pages(embedded, path: str) -> None:
+    collection = path.format(**await stocked(embedded))
+    for number in range(3):
+        await embedded.post(
+            collection, {"name": f"n{number}"} if "project" in path else {"key": f"K{number}"}
+        )
+    total = (await embedded.get(collection))["pagination"]["total_count"]
+    assert total >= 3
+    answer = await embedded.get(f"{collection}?page={total}&page_size=1")
+    assert len(answer["results"]) == 1
+    assert answer["pagination"] == {"page": total, "page_size": 1, "total_count": total, "total_pages": total}
+
+
+@pytest.mark.parametrize("path", ["/organization", *LISTS])
+@pytest.mark.parametrize("query", NO_PAGES)
+async def test_a_page_that_cannot_be_is_refused_by_name(embedded, path: str, query: str) -> None:
+    answer = await embedded.get(path.format(**await stocked(embedded)) + "?" + query)
+    is_refused(answer, 400, query.partition("=")[0] + ": ")
+
+
+async def test_a_list_without_parameters_is_its_first_hundred(embedded) -> None:
+    variables = f"/application/{await embedded.application()}/environmentVariable"
+    for number in range(101):
+        await embedded.post(variables, {"key": f"K{number}", "value": ""})
+    answer = await embedded.get(variables)
+    assert len(answer["results"]) == 100
+    assert answer["pagination"] == {"page": 1, "page_size": 100, "total_count": 101, "total_pages": 2}
+    assert len((await embedded.get(f"{variables}?page_size=1000"))["results"]) == 101
+    assert len((await embedded.get(f"{variables}?page=2"))["results"]) == 1
+
+
+async def test_a_page_after_the_last_is_empty_and_says_so(world) -> None:
+    await world.project()
+    answer = await world.get(f"/organization/{world.org}/project?page=4&page_size=10")
+    assert answer.json == {
+        "results": [],
+        "pagination": {"page": 4, "page_size": 10, "total_count": 1, "total_pages": 1},
+    }
+
+
+@row("4.regions without pagination")
+async def test_regions_have_no_pages(embedded) -> None:
+    whole = await embedded.get("/aws/region")
+    assert (await embedded.get("/aws/region?page=2&page_size=1")).body == whole.body
+
+
+async def test_a_parameter_that_nobody_knows_is_passed_over(embedded) -> None:
+    assert (await embedded.get(f"/organization/{embedded.org}/project?colour=teal&page=1")).status == 200

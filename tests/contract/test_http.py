@@ -1,0 +1,172 @@
+"""Sections 1 and 4 as HTTP has it: methods, HEAD, OPTIONS, other origins, and the name of a request."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.contract import ENDPOINTS, Endpoint, is_refused, says_its_limits, stocked
+from tests.contract.rows import row
+from tests.world import make_world
+
+PAGES = ["/openapi.json", "/docs", "/healthz", "/readyz", "/metrics"]
+CONSOLE = "https://console.example.com"
+READS = [pytest.param(one, id=one.path) for one in ENDPOINTS if one.method == "GET"]
+
+
+async def methods_by_path(world) -> dict[str, set[str]]:
+    """What the document says can be done, by path."""
+    paths = (await world.get("/openapi.json"))["paths"]
+    return {path: {method.upper() for method in methods} for path, methods in paths.items()}
+
+
+def allow(methods: set[str]) -> str:
+    return ", ".join(sorted(methods | {"OPTIONS"} | ({"HEAD"} if "GET" in methods else set())))
+
+
+@row("1.style")
+async def test_a_resource_is_a_path_on_which_the_standard_methods_act(world) -> None:
+    made = await world.call("POST", f"/organization/{world.org}/project", {"name": "shop"})
+    item = f"/project/{made['id']}"
+    assert (await world.call("GET", item))["name"] == "shop"
+    assert (await world.call("PUT", item, {"name": "store"}))["name"] == "store"
+    assert (await world.call("DELETE", item)).status == 204
+    assert (await world.call("GET", item)).status == 404
+    assert (await world.call("DELETE", item)).status == 404
+
+
+async def test_another_method_is_refused_with_all_that_are_allowed(embedded) -> None:
+    for path, methods in (await methods_by_path(embedded)).items():
+        for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"} - methods:
+            answer = await embedded.call(method, path, token=None)
+            is_refused(answer, 405, method, "Allow")
+            assert answer.headers["allow"] == allow(methods), (method, path)
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_can_only_be_read(embedded, path: str) -> None:
+    answer = await embedded.call("POST", path, {})
+    is_refused(answer, 405)
+    assert answer.headers["allow"] == "GET, HEAD, OPTIONS"
+
+
+@pytest.mark.parametrize("endpoint", READS)
+async def test_head_is_get_without_the_body(embedded, endpoint: Endpoint) -> None:
+    path = endpoint.path.format(**await stocked(embedded))
+    whole, head = await embedded.get(path), await embedded.call("HEAD", path)
+    assert (head.status, head.body) == (200, b"")
+    for name in ("content-length", "content-type"):
+        assert head.headers[name] == whole.headers[name]
+    assert int(head.headers["content-length"]) == len(whole.body)
+
+
+async def test_head_of_what_may_not_be_read_is_refused_alike(embedded) -> None:
+    for path, status in (("/organization", 401), ("/nowhere", 404)):
+        answer = await embedded.call("HEAD", path, token=None)
+        assert (answer.status, answer.body) == (status, b"")
+        says_its_limits(answer)
+
+
+async def test_options_says_what_can_be_done_without_asking_who_is_asking(embedded) -> None:
+    for path, methods in (await methods_by_path(embedded)).items():
+        answer = await embedded.call("OPTIONS", path, token=None)
+        assert (answer.status, answer.body) == (204, b"")
+        assert answer.headers["allow"] == allow(methods)
+
+
+async def test_options_of_a_path_that_leads_nowhere_is_not_found(embedded) -> None:
+    is_refused(await embedded.call("OPTIONS", "/nowhere", token=None), 404)
+
+
+# Other origins
+
+
+@pytest.fixture
+async def shared():
+    async with make_world(cors_origins=(CONSOLE, "https://other.example")) as world:
+        yield world
+
+
+async def test_a_page_of_a_configured_origin_may_call(shared) -> None:
+    asked = {
+        "Origin": CONSOLE,
+        "Access-Control-Request-Method": "PUT",
+        "Access-Control-Request-Headers": "if-match",
+    }
+    answer = await shared.call("OPTIONS", "/project/{project_id}", token=None, headers=asked)
+    assert answer.status == 204
+    assert answer.headers["access-control-allow-origin"] == CONSOLE
+    assert listed(answer, "allow-methods") == {"DELETE", "GET", "HEAD", "OPTIONS", "PUT"}
+    needed = {"authorization", "content-type", "idempotency-key", "if-match", "x-request-id"}
+    assert needed <= listed(answer, "allow-headers")
+    assert answer.headers["vary"] == "origin"
+
+
+async def test_a_page_of_a_configured_origin_reads_the_answer_and_its_headers(shared) -> None:
+    for path, status in (("/organization", 200), ("/nowhere", 404), ("/openapi.json", 200)):
+        answer = await shared.get(path, headers={"Origin": CONSOLE})
+        assert answer.status == status
+        assert answer.headers["access-control-allow-origin"] in {CONSOLE, "*"}
+        exposed = {"etag", "retry-after", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}
+        assert exposed <= listed(answer, "expose-headers")
+        assert answer.headers["vary"] == "origin"
+
+
+async def test_a_refusal_can_be_read_from_another_origin_too(shared) -> None:
+    answer = await shared.get("/organization", token=None, headers={"Origin": CONSOLE})
+    is_refused(answer, 401)
+    assert answer.headers["access-control-allow-origin"] == CONSOLE
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", CONSOLE + ".evil.example", CONSOLE.upper(), "", "*"]
+)
+async def test_a_page_of_any_other_origin_may_not(shared, origin: str) -> None:
+    for method in ("OPTIONS", "GET"):
+        answer = await shared.call(method, "/organization", headers={"Origin": origin})
+        assert answer.status < 300
+        assert not [name for name in answer.headers if name.startswith("access-control-")]
+        assert answer.headers["vary"] == "origin"
+
+
+async def test_where_no_origin_is_configured_none_may(embedded) -> None:
+    for method in ("OPTIONS", "GET"):
+        answer = await embedded.call(method, "/organization", headers={"Origin": CONSOLE})
+        assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+async def test_credentials_of_a_browser_are_never_asked_for(shared) -> None:
+    answer = await shared.get("/organization", headers={"Origin": CONSOLE})
+    assert "access-control-allow-credentials" not in answer.headers
+
+
+def listed(answer, name: str) -> set[str]:
+    return set(answer.headers[f"access-control-{name}"].split(", "))
+
+
+# The name of a request
+
+
+@pytest.mark.parametrize("name", ["a", "req-42_B", "x" * 64])
+async def test_a_request_keeps_the_name_that_its_caller_gave_it(embedded, name: str) -> None:
+    for path in ("/organization", "/nowhere"):
+        answer = await embedded.get(path, headers={"X-Request-Id": name})
+        assert answer.headers["x-request-id"] == name
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "a b", "a\tb", 'a"', "<a>", "a;b", "é", "a\r\nb"])
+async def test_a_name_that_could_do_harm_in_a_log_is_not_taken(embedded, name: str) -> None:
+    answer = await embedded.get("/organization", headers={"X-Request-Id": name})
+    assert answer.status == 200
+    assert answer.headers["x-request-id"] not in {name, ""}
+
+
+async def test_every_request_has_a_name_of_its_own(embedded) -> None:
+    given = [(await embedded.get("/aws/region")).headers["x-request-id"] for _ in range(50)]
+    assert len(set(given)) == 50
+
+
+async def test_no_answer_may_be_kept_or_taken_for_something_else(embedded) -> None:
+    for path in ("/organization", "/nowhere", "/openapi.json"):
+        answer = await embedded.get(path)
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-content-type-options"] == "nosniff"

@@ -1,0 +1,325 @@
+"""A world in which everything that an operation needs can be had, whichever operation it is.
+
+    subject = await stage.plot.subject(operation)
+    answer = await stage.ask(subject, token)
+
+A family that cannot be created over HTTP needs a line in `_MAKERS`; every other one is found in the registry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import asyncpg
+import msgspec
+import pytest
+from msgspec import Struct
+
+from tests.derived.bodies import referred, valid
+from tests.world import ADMIN, Answer, HandClock, World, make_world
+from windlass.base.clock import SECOND
+from windlass.base.issuer import DISCOVERY_PATH, JWKS_PATH, Signer
+from windlass.core.access import WORDS, Scope
+from windlass.core.registry import Operation
+from windlass.core.resource import Family
+from windlass.families import registry
+from windlass.store.sqlite import SqliteStore
+
+OPERATIONS = registry().operations
+BASES = ("", "/api/v1", "/compat")
+Beside: TypeAlias = Callable[[str], Awaitable[Sequence[Sequence[Any]]]]
+"""From a statement to its rows."""
+
+LIMITS = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
+
+
+class Thing(Struct, frozen=True):
+    """A resource that is there."""
+
+    family: Family
+    id: str
+    parent: Thing | None = None
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return (self.parent.id, self.id) if self.family.nested and self.parent else (self.id,)
+
+    @property
+    def above(self) -> list[Thing]:
+        """Itself, its parent, and so on."""
+        return [self, *(self.parent.above if self.parent else ())]
+
+
+class Subject(Struct, frozen=True, kw_only=True):
+    """What an operation can be done with: a path, a body, and the status that follows."""
+
+    operation: Operation
+    ids: tuple[str, ...]
+    body: Any
+    status: int
+    tenant: Tenant
+
+    @property
+    def path(self) -> str:
+        return path_of(self.operation, self.ids)
+
+
+class Tenant(Struct, frozen=True):
+    """An organization, with a token for each scope."""
+
+    org: str
+    admin: str
+    tokens: Mapping[Scope, str]
+
+
+class Plot:
+    """Some ground in an organization: one standing thing of each family, and fresh ones on request.
+    Two plots of one organization share nothing but the organization."""
+
+    def __init__(self, stage: Stage, tenant: Tenant) -> None:
+        self._stage = stage
+        self.tenant = tenant
+        self._standing: dict[tuple[str, str], Thing] = {}
+        self._untouched: dict[Operation, Subject] = {}
+
+    async def standing(self, family: Family, parent: Family | None = None) -> Thing:
+        """One for everybody: nobody may change it beyond recognition."""
+        parent = parent or registry().parents(family)[0]
+        key = (family.name, parent.name if parent else "")
+        if key not in self._standing:
+            self._standing[key] = await self.fresh(family, parent)
+        return self._standing[key]
+
+    async def fresh(self, family: Family, parent: Family | None = None) -> Thing:
+        parent = parent or registry().parents(family)[0]
+        if parent is None:
+            return Thing(family, self.tenant.org)
+        above = await self.standing(parent)
+        made = await self._made(family, above)
+        return Thing(family, made, above)
+
+    async def _made(self, family: Family, above: Thing) -> str:
+        if family.name in _MAKERS:
+            return await _MAKERS[family.name](self._stage.world, self.tenant)
+        operation = operation_of("create", family, above.family)
+        body = await self.body(operation)
+        answer = await self._stage.call(operation, (above.id,), body, self.tenant.admin)
+        assert answer.status == operation.status, answer
+        return str(answer["id"])
+
+    async def body(self, operation: Operation) -> Any:
+        if operation.body is None:
+            return msgspec.UNSET
+        needed = {name: (await self._to_refer_to(registry()[name])).id for name in referred(operation.body)}
+        return valid(operation.body, needed.__getitem__)
+
+    async def _to_refer_to(self, family: Family) -> Thing:
+        """What has no path of its own is what the operation is about, and that may be the end of it."""
+        return await (self.fresh if family.name in _MAKERS else self.standing)(family)
+
+    async def untouched(self, operation: Operation) -> Subject:
+        """For those who are refused: it is there, and stays as it is."""
+        if operation not in self._untouched:
+            self._untouched[operation] = await self.subject(operation)
+        return self._untouched[operation]
+
+    async def subject(self, operation: Operation) -> Subject:
+        """For those who may: whatever a write changes is made for it alone."""
+        if operation.handler == "organization.delete":
+            return await (await self._stage.new_plot()).subject_here(operation)
+        return await self.subject_here(operation)
+
+    async def subject_here(self, operation: Operation) -> Subject:
+        ids, status = await self._place(operation)
+        return Subject(
+            operation=operation,
+            ids=ids,
+            body=await self.body(operation),
+            status=status,
+            tenant=self.tenant,
+        )
+
+    async def _place(self, operation: Operation) -> tuple[tuple[str, ...], int]:
+        family, parent = operation.family, operation.parent
+        if not operation.params or family is None:
+            return (), operation.status
+        if operation.params[-1] != family.param:
+            assert parent is not None
+            return ((await self.standing(parent)).id,), operation.status
+        if operation.handler.endswith(".override"):
+            return await self._overridable(operation, family, parent)
+        one = await (self.fresh if operation.writes else self.standing)(family, parent)
+        return one.ids, operation.status
+
+    async def _overridable(
+        self, operation: Operation, family: Family, parent: Family | None
+    ) -> tuple[tuple[str, ...], int]:
+        """What is overridden is of a level above; on the topmost level there is nothing to override."""
+        assert parent is not None
+        here = await self.standing(parent)
+        above = here.parent.family if here.parent else None
+        if above not in registry().parents(family):
+            return (await self.fresh(family, parent)).ids, 409
+        return (here.id, (await self.fresh(family, above)).id), operation.status
+
+
+class Stage:
+    """A world, two organizations in it, and a plot in the first."""
+
+    def __init__(self, world: World, beside: Beside) -> None:
+        self.world = world
+        self.beside = beside
+        self.plot: Plot
+        self.foreign: Plot
+
+    async def set_up(self) -> None:
+        self.plot = Plot(self, await self._tenant(self.world.org, ADMIN))
+        self.foreign = await self.new_plot()
+
+    async def new_plot(self) -> Plot:
+        """In an organization of its own."""
+        org, admin = await self.world.organization()
+        return Plot(self, await self._tenant(org, admin))
+
+    def another_plot(self) -> Plot:
+        """In the first organization."""
+        return Plot(self, self.plot.tenant)
+
+    async def _tenant(self, org: str, admin: str) -> Tenant:
+        tokens = {Scope[word.upper()]: await self.token(org, admin, scopes=[word]) for word in WORDS}
+        return Tenant(org, admin, tokens)
+
+    async def token(self, org: str, admin: str, **fields: Any) -> str:
+        return str((await self.token_made(org, admin, **fields))["token"])
+
+    async def token_made(self, org: str, admin: str, **fields: Any) -> Answer:
+        body = {"name": self.world.name("token"), "scopes": ["Admin"]} | fields
+        answer = await self.world.post(f"/organization/{org}/apiToken", body, token=admin)
+        assert answer.status == 201, answer
+        return answer
+
+    async def ask(self, subject: Subject, token: str | None, *, base: str = "", **options: Any) -> Answer:
+        return await self.call(subject.operation, subject.ids, subject.body, token, base=base, **options)
+
+    async def call(
+        self,
+        operation: Operation,
+        ids: Iterable[str],
+        body: Any,
+        token: str | None,
+        *,
+        base: str = "",
+        **options: Any,
+    ) -> Answer:
+        """One request; whatever the answer is, it keeps the promises of all answers."""
+        path = base + path_of(operation, ids)
+        answer = await self.world.call(operation.method, path, body, token=token, **options)
+        keeps_the_promises_of_all_answers(answer)
+        return answer
+
+    async def count(self, table: str) -> int:
+        """How many rows are in a table."""
+        return int((await self.beside(f"SELECT count(*) FROM {table}"))[0][0])
+
+
+@contextlib.asynccontextmanager
+async def looking_beside(world: World) -> AsyncIterator[Beside]:
+    """Asks the database itself, and not Windlass."""
+    store = world.installation.ctx.store
+    if isinstance(store, SqliteStore):
+        with contextlib.closing(store.snapshot()) as snapshot:
+
+            async def ask(statement: str) -> Sequence[Sequence[Any]]:
+                return snapshot.execute(statement).fetchall()
+
+            yield ask
+    else:
+        connection = await asyncpg.connect(world.installation.ctx.settings.database_url)
+        try:
+
+            async def fetch(statement: str) -> Sequence[Sequence[Any]]:
+                found = await connection.fetch(statement)
+                return [tuple(row) for row in found]
+
+            yield fetch
+        finally:
+            await connection.close()
+
+
+async def _member(world: World, tenant: Tenant) -> str:
+    """Somebody who was invited, and has signed in at an issuer that vouches for the address."""
+    email = f"{world.name('guest')}@example.com"
+    await world.made(f"/organization/{tenant.org}/inviteMember", {"email": email}, token=tenant.admin)
+    claims = {"sub": email, "aud": "windlass", "email": email, "email_verified": True}
+    signed = people(world.clock).sign(claims, 3600)
+    assert (await world.get("/organization", token=f"Bearer {signed}")).status == 200
+    members = await world.get(f"/organization/{tenant.org}/member?page_size=1000", token=tenant.admin)
+    return next(str(one["id"]) for one in members["results"] if one["email"] == email)
+
+
+_PEOPLE, _PEOPLES_KEY = "https://people.example", Signer.new_key()
+
+
+def people(clock: HandClock) -> Signer:
+    """Where the members of these organizations sign in."""
+    return Signer(_PEOPLE, _PEOPLES_KEY, lambda: clock.now() / SECOND)
+
+
+async def _fetch_from_people(url: str) -> bytes:
+    known = people(HandClock())
+    answers = {DISCOVERY_PATH: known.discovery(), JWKS_PATH: known.jwks()}
+    return json.dumps(answers[url.removeprefix(_PEOPLE)]).encode()
+
+
+_MAKERS: Mapping[str, Callable[[World, Tenant], Awaitable[str]]] = {"member": _member}
+
+
+@contextlib.asynccontextmanager
+async def staged(database_url: str, **options: Any) -> AsyncIterator[Stage]:
+    options |= {"fetcher": _fetch_from_people, "oidc_issuer": _PEOPLE}
+    async with make_world(database_url, **options) as world, looking_beside(world) as beside:
+        stage = Stage(world, beside)
+        await stage.set_up()
+        yield stage
+
+
+def path_of(operation: Operation, ids: Iterable[str]) -> str:
+    path = operation.path
+    for param, id in zip(operation.params, ids, strict=True):
+        path = path.replace(f"{{{param}}}", id, 1)
+    return path
+
+
+def operation_of(verb: str, family: Family, parent: Family | None) -> Operation:
+    return next(
+        operation
+        for operation in OPERATIONS
+        if operation.family is family
+        and operation.parent is parent
+        and operation.handler == f"{family.name}.{verb}"
+    )
+
+
+def keeps_the_promises_of_all_answers(answer: Answer) -> None:
+    assert answer.status < 500, answer
+    assert all(answer.headers[name].isdecimal() for name in LIMITS), answer.headers
+    assert answer.headers["x-request-id"]
+    if answer.status >= 400:
+        assert answer["status"] == answer.status
+        assert answer["error"]
+        assert answer["message"] == answer["detail"] != ""
+
+
+def parametrized(chosen: Callable[[Operation], bool]) -> pytest.MarkDecorator:
+    """Once for each operation of this sort; there must be some."""
+    some = [operation for operation in OPERATIONS if chosen(operation)]
+    assert some
+    return pytest.mark.parametrize("operation", some, ids=lambda operation: operation.id)
+
+
+async def together(*calls: Awaitable[Any]) -> list[Any]:
+    return list(await asyncio.gather(*calls))

@@ -1,0 +1,380 @@
+"""Every operation, with every kind of caller: who is let in, refused, or told that nothing is there."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from tests.derived import matrix
+from tests.derived.stage import BASES, OPERATIONS, Plot, Stage, parametrized
+from tests.world import Answer
+from windlass.base.tokens import new_token
+from windlass.control.tokens import LIMITABLE
+from windlass.core.access import Scope
+from windlass.core.registry import Operation, Registry
+from windlass.core.resource import Family
+from windlass.families import registry
+
+
+def families_on_the_way(operation: Operation) -> set[str]:
+    """The families of the things that the path leads through, with all above them."""
+    last = (
+        operation.family if operation.family and operation.params[-1:] == [operation.family.param] else None
+    )
+    names: set[str] = set()
+    at = last if last and not last.nested else operation.parent
+    if last:
+        names.add(last.name)
+    while at is not None:
+        names.add(at.name)
+        at = registry().parents(at)[0]
+    return names
+
+
+def below_a_limit(operation: Operation) -> bool:
+    return bool(operation.params) and not families_on_the_way(operation).isdisjoint(LIMITABLE)
+
+
+def about_the_organization(operation: Operation) -> bool:
+    """The path leads to the organization itself, or to one of its lists."""
+    return families_on_the_way(operation) == {"organization"}
+
+
+every_operation = parametrized(lambda operation: True)
+with_an_id = parametrized(lambda operation: bool(operation.params))
+
+CREDENTIALS = {
+    "none": None,
+    "a scheme alone": "Token ",
+    "a word": "Token nonsense",
+    "a token with a wrong check": "Token " + "wdl_" + "A" * 49,
+    "a token in two pieces": f"Token {new_token()[:20]} {new_token()[20:]}",
+    "another scheme": "Basic YWRtaW46YWRtaW4=",
+    "no scheme": " " + new_token(),
+    "a token that nobody has": f"Token {new_token()}",
+    "the same as Bearer": f"Bearer {new_token()}",
+    "something like a JWT": "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJvcGVyYXRvciJ9.",
+    "not ASCII": "Token wdl_ü",
+}
+
+
+# Who is not let in
+
+
+@every_operation
+async def test_without_a_good_credential_nothing_is_said_and_nothing_done(stage: Stage, operation: Operation):
+    subject = await stage.plot.untouched(operation)
+    before = await footprint(stage)
+    for base in BASES:
+        for name, credential in CREDENTIALS.items():
+            refused(await stage.ask(subject, credential, base=base), name)
+    assert await footprint(stage) == before
+
+
+@pytest.fixture(scope="module")
+async def revoked(stage: Stage) -> str:
+    tenant = stage.plot.tenant
+    made = await stage.token_made(tenant.org, tenant.admin)
+    assert (await stage.world.get("/organization", token=made["token"])).status == 200
+    gone = await stage.world.delete(f"/organization/{tenant.org}/apiToken/{made['id']}", token=tenant.admin)
+    assert gone.status == 204
+    stage.world.clock.turn(1.001)  # by then, every replica knows
+    return str(made["token"])
+
+
+@pytest.fixture(scope="module")
+async def expired(stage: Stage) -> str:
+    tenant, clock = stage.plot.tenant, stage.world.clock
+    token = await stage.token(tenant.org, tenant.admin, expires_at="2026-09-21T14:26:40.000Z")
+    assert clock.now() < 1_790_000_800_000, "the clock of this world was turned too far"
+    assert (await stage.world.get("/organization", token=token)).status == 200
+    clock.ms = 1_790_000_800_000
+    return token
+
+
+@every_operation
+async def test_a_revoked_or_expired_token_opens_nothing(
+    stage: Stage, operation: Operation, revoked: str, expired: str
+):
+    subject = await stage.plot.untouched(operation)
+    refused(await stage.ask(subject, revoked), "revoked")
+    refused(await stage.ask(subject, f"Bearer {revoked}"), "revoked, as Bearer")
+    refused(await stage.ask(subject, expired), "expired")
+
+
+# Who may do what
+
+
+@every_operation
+async def test_a_token_may_do_what_its_scope_says_and_nothing_else(stage: Stage, operation: Operation):
+    assert await violations(stage, operation) == []
+
+
+async def test_a_session_may_do_what_its_token_may(stage: Stage):
+    tenant = stage.plot.tenant
+    for scope in matrix.SCOPES:
+        made = await stage.world.post("/account/session", token=tenant.tokens[scope])
+        session = f"Bearer {made['token']}"
+        for operation in OPERATIONS:
+            subject = await stage.plot.untouched(operation)
+            if not matrix.may(scope, operation):
+                assert (await stage.ask(subject, session)).status == 403
+            elif not operation.writes:
+                assert (await stage.ask(subject, session)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("id", "need"),
+    [
+        ("getProject", Scope.WRITE),
+        ("createProject", Scope.READ),
+        ("deployApplication", Scope.WRITE),
+        ("deleteProject", Scope.DEPLOY),
+        ("listOrganizationApiTokens", Scope.ADMIN),
+    ],
+)
+async def test_a_declaration_that_the_server_does_not_follow_is_found(stage: Stage, id: str, need: Scope):
+    declared = registry().operation(id)
+    assert await violations(stage, declared, msgspec.structs.replace(declared, need=need)) != []
+
+
+def test_the_written_matrix_is_that_of_the_registry():
+    assert matrix.FILE.read_text() == matrix.text(), "if it is meant: python -m tests.derived.matrix"
+
+
+def test_every_operation_has_a_row_in_the_matrix():
+    rows = [line.split()[-2:] for line in matrix.FILE.read_text().splitlines()[1:]]
+    assert sorted(rows) == sorted([one.method, one.path] for one in OPERATIONS)
+    assert all(one.need in matrix.MAY for one in OPERATIONS)
+
+
+def test_operations_of_every_sort_are_among_them():
+    """So that none of the sentences here is about nothing."""
+    for sort in (below_a_limit, about_the_organization):
+        assert {sort(one) for one in OPERATIONS} == {True, False}
+    assert {one.need for one in OPERATIONS} == set(matrix.SCOPES)
+    assert {len(one.params) for one in OPERATIONS} == {0, 1, 2}
+
+
+def test_another_family_would_change_the_matrix():
+    project = registry()["project"]
+    other = Family("garden", project.spec, parent=project, title="Garden", group="Gardens", param="garden_id")
+    grown = Registry([*registry().families.values(), other], [])
+    rows = {(one.method, one.path) for one in grown.operations} - {
+        (one.method, one.path) for one in OPERATIONS
+    }
+    assert len(rows) == 5
+
+
+# Who is told that nothing is there
+
+
+@with_an_id
+async def test_what_belongs_to_another_organization_is_answered_as_what_never_existed(
+    stage: Stage, operation: Operation
+):
+    subject = await stage.plot.untouched(operation)
+    stranger = stage.foreign.tenant
+    for base in BASES:
+        missing = await stage.call(
+            operation, never_there(subject.ids), subject.body, stranger.admin, base=base
+        )
+        assert missing.status == 404
+        answer = await stage.ask(subject, stranger.admin, base=base)
+        assert same(answer, missing), f"{answer} tells more than {missing}"
+
+
+@parametrized(lambda operation: len(operation.params) > 1)
+async def test_a_path_that_mixes_organizations_leads_nowhere(stage: Stage, operation: Operation):
+    """Through a thing of one's own to a thing of somebody else, and the other way round."""
+    own, other = await stage.plot.untouched(operation), await stage.foreign.untouched(operation)
+    for place in range(len(own.ids)):
+        missing, strange = [
+            await stage.call(operation, exchanged(own.ids, place, id), own.body, own.tenant.admin)
+            for id in (str(uuid.uuid4()), other.ids[place])
+        ]
+        assert missing.status == 404
+        assert same(strange, missing)
+
+
+@with_an_id
+async def test_what_is_no_id_at_all_is_not_there_either(stage: Stage, operation: Operation):
+    subject = await stage.plot.untouched(operation)
+    for place, id in enumerate(subject.ids):
+        for strange in ("0", "\x00", "ü", "'--", "x" * 5000, id.upper(), id + " ", id + "\x00"):
+            ids = exchanged(subject.ids, place, strange)
+            answer = await stage.call(operation, ids, subject.body, subject.tenant.admin)
+            assert answer.status == 404, (strange, answer)
+
+
+async def test_a_reference_to_what_belongs_to_another_organization_is_one_to_nothing(stage: Stage):
+    """Wherever a body can name something: no answer tells a stranger's id from an invented one."""
+    for operation in OPERATIONS:
+        for field, other in operation.family.references.items() if operation.family else ():
+            if operation.handler.endswith((".create", ".update")):
+                await a_stranger_is_nobody(stage, operation, field, registry()[other])
+
+
+async def a_stranger_is_nobody(stage: Stage, operation: Operation, field: str, family: Family) -> None:
+    subject = await stage.plot.subject(operation)
+    theirs = await stage.foreign.standing(family)
+    answers = []
+    for id in (theirs.id, str(uuid.uuid4())):
+        plain = {name: value for name, value in subject.body.items() if name not in subject_fields(operation)}
+        answers.append(await stage.call(operation, subject.ids, {**plain, field: id}, subject.tenant.admin))
+    assert same(*answers)
+    assert answers[0].status == 400
+    assert answers[0].message.startswith(tuple(f"{name}: " for name in subject_fields(operation)))
+
+
+def subject_fields(operation: Operation) -> set[str]:
+    return set(operation.family.references) if operation.family else set()
+
+
+# Tokens that are limited to a part of the organization
+
+
+@pytest.fixture(scope="module")
+async def outside(stage: Stage) -> Plot:
+    """Another project of the same organization, with all that is below it."""
+    return stage.another_plot()
+
+
+@pytest.fixture(scope="module")
+async def limited(stage: Stage) -> str:
+    """An Admin token that is limited to the first project."""
+    project = await stage.plot.standing(registry()["project"])
+    tenant = stage.plot.tenant
+    return await stage.token(tenant.org, tenant.admin, limited_to=[project.id])
+
+
+@parametrized(below_a_limit)
+async def test_a_limited_token_does_everything_inside_its_limits(
+    stage: Stage, operation: Operation, limited: str
+):
+    subject = await stage.plot.subject(operation)
+    if operation.family is registry()["project"] and operation.writes:  # one that was made for this test
+        limited = await stage.token(subject.tenant.org, subject.tenant.admin, limited_to=[subject.ids[-1]])
+    assert (await stage.ask(subject, limited)).status == subject.status
+
+
+@parametrized(lambda operation: bool(operation.params) and not about_the_organization(operation))
+async def test_what_is_outside_its_limits_does_not_exist_for_a_limited_token(
+    stage: Stage, operation: Operation, limited: str, outside: Plot
+):
+    subject = await outside.subject(operation)
+    missing = await stage.call(operation, never_there(subject.ids), subject.body, limited)
+    assert missing.status == 404
+    assert same(await stage.ask(subject, limited), missing)
+    assert (await stage.ask(subject, outside.tenant.admin)).status == subject.status
+
+
+@parametrized(lambda operation: not operation.params or about_the_organization(operation))
+async def test_a_limited_token_reads_its_organization_and_changes_nothing_of_it(
+    stage: Stage, operation: Operation, limited: str, outside: Plot
+):
+    subject = await outside.subject_here(operation)
+    before = await footprint(stage)
+    answer = await stage.ask(subject, limited)
+    if operation.writes and operation.need is not Scope.READ:
+        assert answer.status == 403
+        assert await footprint(stage) == before
+    else:
+        assert answer.status == subject.status
+
+
+@parametrized(lambda operation: operation.handler.endswith(".list") and about_the_organization(operation))
+async def test_a_limited_token_lists_nothing_that_is_outside_its_limits(
+    stage: Stage, operation: Operation, limited: str, outside: Plot
+):
+    assert operation.family is not None
+    there = await outside.standing(operation.family)
+    inside = await stage.plot.standing(registry()["project"])
+    path = (await outside.subject(operation)).path + "?page_size=1000"
+    everything, shown = [
+        {one["id"] for one in (await stage.world.get(path, token=token))["results"]}
+        for token in (outside.tenant.admin, limited)
+    ]
+    assert there.id in everything
+    assert shown == ({inside.id} & everything)
+
+
+async def test_a_token_limited_to_a_service_sees_nothing_above_or_beside_it(stage: Stage):
+    plot, families = stage.plot, registry()
+    service = await plot.standing(families["application"])
+    beside = await plot.fresh(families["application"])
+    token = await stage.token(plot.tenant.org, plot.tenant.admin, limited_to=[service.id])
+    assert (await stage.world.get(f"/application/{service.id}", token=token)).status == 200
+    assert (await stage.world.get(f"/application/{beside.id}", token=token)).status == 404
+    for above in service.above[1:-1]:
+        path = f"/{above.family.name}/{above.id}"
+        assert (await stage.world.get(path, token=token)).status == 404, path
+
+
+async def test_a_token_that_is_limited_to_nothing_is_not_one_without_limits(stage: Stage):
+    tenant = stage.plot.tenant
+    await stage.plot.standing(registry()["project"])
+    body = {"name": stage.world.name("token"), "scopes": ["Admin"], "limited_to": []}
+    made = await stage.world.post(f"/organization/{tenant.org}/apiToken", body)
+    if made.status == 201:
+        listed = await stage.world.get(f"/organization/{tenant.org}/project", token=made["token"])
+        assert listed["results"] == []
+    else:
+        assert made.status == 400
+        assert made.message.startswith("limited_to: ")
+
+
+# What the sentences above are made of
+
+
+async def violations(stage: Stage, operation: Operation, declared: Operation | None = None) -> list[str]:
+    """Where the server does otherwise than the declaration says."""
+    found = []
+    for scope in matrix.SCOPES:
+        allowed = matrix.may(scope, declared or operation)
+        answer, changed = await tried(stage, operation, scope, careful=not allowed)
+        subject, status = await stage.plot.untouched(operation), answer.status
+        if allowed and status != subject.status:
+            found.append(f"{scope.word} may {operation.id}, and is answered {answer}")
+        if not allowed and (status != 403 or changed):
+            found.append(f"{scope.word} may not {operation.id}, and is answered {answer}")
+    return found
+
+
+async def tried(stage: Stage, operation: Operation, scope: Scope, *, careful: bool) -> tuple[Answer, bool]:
+    """What is answered to a token of this scope, and whether anything was changed."""
+    subject = await (stage.plot.untouched if careful else stage.plot.subject)(operation)
+    before = await footprint(stage)
+    answer = await stage.ask(subject, subject.tenant.tokens[scope])
+    return answer, await footprint(stage) != before
+
+
+async def footprint(stage: Stage) -> tuple[int, ...]:
+    """Changes with everything that is done: each change is an event."""
+    counts = ", ".join(f"(SELECT count(*) FROM {table})" for table in ("event", "resource", "deployment"))
+    return tuple((await stage.beside(f"SELECT {counts}"))[0])
+
+
+def refused(answer: Answer, why: str) -> None:
+    assert answer.status == 401, f"{why}: {answer}"
+    assert answer.headers["www-authenticate"]
+
+
+def never_there(ids: Iterable[str]) -> list[str]:
+    return [str(uuid.uuid4()) for _ in ids]
+
+
+def exchanged(ids: tuple[str, ...], place: int, id: str) -> list[str]:
+    return [*ids[:place], id, *ids[place + 1 :]]
+
+
+def same(one: Answer, other: Answer) -> bool:
+    return (one.status, one.body, set(one.headers)) == (other.status, other.body, set(other.headers))
+
+
+def test_answers_that_differ_in_a_word_are_not_the_same():
+    assert not same(Answer(404, {}, b"no project"), Answer(404, {}, b"no such project"))
+    assert not same(Answer(404, {}, b"{}"), Answer(403, {}, b"{}"))

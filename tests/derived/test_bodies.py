@@ -1,0 +1,84 @@
+"""What the other tests here rest on: bodies of any declaration, valid ones and wrong ones."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from msgspec import Meta
+
+from tests.derived.bodies import MISSING, placed, spelled, valid, wrongs
+from tests.derived.stage import OPERATIONS
+from windlass.api.body import parsed
+from windlass.base.errors import Invalid
+from windlass.core.fields import Id, Key, Maybe, Name, Port, Url, absent, refers
+from windlass.core.resource import Spec
+
+
+class Stone(Spec):
+    weight: Port
+    colors: Annotated[list[Literal["GREY", "RED"]], Meta(min_length=1, max_length=3)]
+
+
+class Garden(Spec):
+    """No family: whatever a declaration may look like."""
+
+    name: Name
+    kind: Literal["ROSE", "ROCK"]
+    key: Key
+    home: Url
+    cluster_id: Maybe[Annotated[Id, refers("cluster")]] = absent
+    stones: Maybe[list[Stone]] = absent
+    gate: Stone | None = None
+    code: Annotated[str, Meta(pattern=r"^[A-Z]{3}#[0-9]\Z", examples=["ABC#1"])]
+    height: Annotated[float, Meta(gt=0, le=9.5)] = 1.5
+    notes: dict[str, Any] = {}
+
+
+class Riddle(Spec):
+    code: Annotated[str, Meta(pattern=r"^[A-Z]{3}#[0-9]\Z")]
+
+
+CLUSTER = "0e1d8a3e-4f0e-4f3c-9c6e-2a51b1d2f0aa"
+
+
+def body() -> dict[str, Any]:
+    return valid(Garden, {"cluster": CLUSTER}.__getitem__)
+
+
+def test_a_valid_body_is_taken_and_refers_to_what_is_there():
+    garden = msgspec.convert(body(), Garden)
+    assert garden.cluster_id == CLUSTER
+    assert garden.code == "ABC#1"
+
+
+def test_two_valid_bodies_have_two_names():
+    assert body()["name"] != body()["name"]
+
+
+def test_a_field_that_cannot_be_guessed_asks_for_an_example():
+    with pytest.raises(LookupError, match=r"code: give its annotation an example"):
+        valid(Riddle, str)
+
+
+@pytest.mark.parametrize("wrong", wrongs(Garden), ids=str)
+def test_a_wrong_value_is_refused_where_it_stands(wrong):
+    whole = placed(Garden, body(), wrong.path, wrong.value)
+    with pytest.raises(Invalid) as refused:
+        parsed(msgspec.json.encode(whole), None, Garden)
+    assert refused.value.message.startswith(f"{spelled(wrong.path)}: ")
+
+
+def test_what_is_put_into_a_body_leaves_the_rest_as_it_was():
+    whole = body()
+    other = placed(Garden, whole, ("stones", 1, "weight"), 7)
+    assert other["stones"][1] == {"weight": 7, "colors": ["GREY"]}
+    assert {name: value for name, value in other.items() if name != "stones"} == whole
+    assert "kind" not in placed(Garden, whole, ("kind",), MISSING)
+
+
+def test_every_operation_has_a_body_that_fits_its_declaration():
+    for operation in OPERATIONS:
+        if operation.body is not None:
+            msgspec.convert(valid(operation.body, lambda family: CLUSTER), operation.body)

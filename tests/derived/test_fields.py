@@ -1,0 +1,275 @@
+"""Every field of every body and query, given every kind of wrong value: refused by name, and nothing done."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import inspect
+
+from tests.derived.bodies import Path, Wrong, placed, spelled, unwrapped, wrongs
+from tests.derived.stage import OPERATIONS, Stage, Subject, parametrized, path_of
+from tests.world import Answer
+from windlass.core.registry import Operation, Paging
+from windlass.core.resource import Spec
+from windlass.core.traits import Tail
+
+with_a_body = parametrized(lambda operation: operation.body is not None)
+without_a_body = parametrized(
+    lambda operation: operation.body is None and operation.method in {"POST", "PUT"}
+)
+with_a_query = parametrized(lambda operation: operation.query is not None)
+
+
+# Bodies
+
+
+@with_a_body
+async def test_every_wrong_field_is_refused_by_its_name_and_nothing_is_done(
+    stage: Stage, operation: Operation
+):
+    subject = await stage.plot.untouched(operation)
+    assert operation.body is not None
+    before = await state(stage)
+    for wrong in wrongs(operation.body):
+        answer = await sent(stage, subject, placed(operation.body, subject.body, wrong.path, wrong.value))
+        assert names(answer, wrong), f"{wrong} is answered {answer}"
+    assert await state(stage) == before
+
+
+@with_a_body
+async def test_the_body_without_the_wrong_field_would_have_been_taken(stage: Stage, operation: Operation):
+    """So that a refusal is about that field and about nothing else."""
+    subject = await stage.plot.subject(operation)
+    assert (await stage.ask(subject, subject.tenant.admin)).status == subject.status
+
+
+@with_a_body
+async def test_a_body_that_is_no_object_is_refused(stage: Stage, operation: Operation):
+    subject = await stage.plot.untouched(operation)
+    before = await state(stage)
+    whole = json.dumps(subject.body).encode()
+    for raw in (
+        b"[]", b'"text"', b"1", b"true", b"[" + whole + b"]", whole[:-1], whole + b"}", b"{", b"\xff", b"NaN",
+        b'{"name": "\xed\xa0\x80"}', b'{"name": "\\ud800"}', b"{'name': 'x'}", b"[" * 100_000,
+        b"\xef\xbb\xbf" + whole, whole.decode().encode("utf-16"),
+    ):  # fmt: skip
+        answer = await stage.ask(subject, subject.tenant.admin, raw=raw)
+        assert answer.status == 400, (raw[:50], answer)
+    for kind in (
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "application/jsonx",
+    ):
+        answer = await stage.ask(subject, subject.tenant.admin, headers={"content-type": kind})
+        assert answer.status == 400, (kind, answer)
+        assert answer.message.startswith("Content-Type: ")
+    assert await state(stage) == before
+
+
+@without_a_body
+async def test_where_no_body_is_taken_a_field_is_refused_by_its_name(stage: Stage, operation: Operation):
+    subject = await stage.plot.untouched(operation)
+    before = await state(stage)
+    answer = await sent(stage, subject, {"surprise": 1})
+    assert answer.status == 400
+    assert answer.message.startswith("surprise: ")
+    assert await state(stage) == before
+
+
+def test_every_kind_of_wrongness_is_tried_at_every_depth():
+    """What the sentences above rest on: that the list of wrong values is not a short one."""
+    application = next(one.body for one in OPERATIONS if one.id == "createApplication")
+    assert application is not None
+    tried = {(spelled(wrong.path), wrong.what) for wrong in wrongs(application)}
+    for path, what in (
+        ("name", "is missing"),
+        ("name", "null"),
+        ("name", "a fraction instead of StrType"),
+        ("git_repository", "a list instead of StructType"),
+        ("git_repository.url", "is missing"),
+        ("git_repository.surprise", "an unknown field"),
+        ("cpu", "9"),
+        ("cpu", "1000001"),
+        ("ports[0].internal_port", "65536"),
+        ("ports[2]", "a text instead of StructType"),
+        ("healthchecks.liveness_probe.type.http.port", "0"),
+        ("healthchecks.readiness_probe.type.exec.command", "too few"),
+        ("autoscaling.scalers[0].role", "is missing"),
+        ("arguments", "too many"),
+    ):
+        assert (path, what) in tried
+
+
+def test_a_body_in_which_nothing_is_wrong_is_not_taken_for_a_refused_one():
+    wrong = Wrong(("git_repository", "url"), "null", None)
+    assert names(refusal("git_repository.url: must be a string, not null"), wrong)
+    assert not names(refusal("git_repository: must be an object"), wrong)
+    assert not names(refusal("url: must be a string"), wrong)
+    assert not names(Answer(201, {}, b'{"message": "git_repository.url: fine"}'), wrong)
+
+
+def test_every_number_that_can_be_sent_fits_into_the_databases():
+    """And so none is ever rounded or emitted as a float."""
+    for operation in OPERATIONS:
+        for spec in (operation.body, operation.query):
+            for path, info in numbers((), inspect.type_info(spec)) if spec else ():
+                assert info.ge is not None, path
+                assert info.ge >= -(2**63), path
+                assert info.le is not None, path
+                assert info.le < 2**63, path
+
+
+# Whatever JSON there is
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@with_a_body
+@settings(max_examples=20, derandomize=True, database=None, deadline=None)
+@given(place=st.integers(0, 1000), value=JSON)
+async def test_whatever_is_sent_as_a_field_is_taken_or_refused_by_its_name(
+    stage: Stage, operation: Operation, place: int, value: Any
+):
+    """Never an error of the server, whatever a generator comes up with."""
+    assert operation.body is not None
+    subject = await stage.plot.untouched(operation)
+    paths = sorted(places(operation.body), key=spelled)
+    path = paths[place % len(paths)]
+    body = placed(operation.body, subject.body, path, value)
+    answer = await sent(stage, subject, body, never_there(subject))
+    if answer.status == 400:
+        assert answer.message.startswith(str(path[0])), (path, value, answer)
+
+
+# Queries
+
+NO_NUMBERS = (
+    "",
+    "abc",
+    "1.5",
+    "1e3",
+    "1_0",
+    " 1",
+    "1 ",
+    "+1",
+    "0x1",
+    "٣",
+    "１",
+    "null",
+    "true",
+    "[1]",
+    "1,2",
+    "--1",
+)
+
+
+@with_a_query
+async def test_every_wrong_parameter_is_refused_by_its_name(stage: Stage, operation: Operation):
+    subject = await stage.plot.untouched(operation)
+    assert operation.query is not None
+    for name, text in wrong_parameters(operation.query):
+        answer = await asked(stage, subject, text)
+        assert answer.status == 400, (text, answer)
+        assert answer.message.startswith(f"{name}: "), (text, answer)
+
+
+@with_a_query
+async def test_the_bounds_of_every_parameter_are_allowed(stage: Stage, operation: Operation):
+    subject = await stage.plot.untouched(operation)
+    assert operation.query is not None
+    for name, info in parameters(operation.query):
+        for value in (info.ge, info.le):
+            assert (await asked(stage, subject, f"{name}={value}")).status == 200
+    assert (await asked(stage, subject, "color=red&color=blue&page_token=")).status in {200, 400}
+
+
+def test_every_list_is_paged_or_says_why_not():
+    for operation in OPERATIONS:
+        if operation.paged:
+            assert operation.query is not None
+            assert operation.query.__struct_fields__[:2] == Paging.__struct_fields__
+        elif operation.listing:
+            assert operation.query is Tail or operation.path.endswith("/region"), operation.id
+
+
+# What the sentences above are made of
+
+
+async def sent(stage: Stage, subject: Subject, body: Any, ids: Iterable[str] | None = None) -> Answer:
+    return await stage.call(subject.operation, ids or subject.ids, body, subject.tenant.admin)
+
+
+def never_there(subject: Subject) -> list[str]:
+    """So that what is taken changes nothing that others need."""
+    return [str(uuid.UUID(int=0)) for _ in subject.ids]
+
+
+async def asked(stage: Stage, subject: Subject, query: str) -> Answer:
+    path = f"{path_of(subject.operation, subject.ids)}?{query}"
+    return await stage.world.get(path, token=subject.tenant.admin)
+
+
+async def state(stage: Stage) -> tuple[Any, ...]:
+    """Differs whenever anything was made, changed or taken away."""
+    events = "(SELECT value FROM counter WHERE name = 'event')"
+    places = "(SELECT sum(next) FROM tally)"
+    answers = "(SELECT count(*) FROM idempotency)"
+    return tuple((await stage.beside(f"SELECT {events}, {places}, {answers}"))[0])
+
+
+def names(answer: Answer, wrong: Wrong) -> bool:
+    return answer.status == 400 and answer.message.startswith(f"{spelled(wrong.path)}: ")
+
+
+def refusal(message: str) -> Answer:
+    return Answer(400, {}, json.dumps({"message": message}).encode())
+
+
+def places(spec: type[Spec]) -> set[Path]:
+    return {wrong.path for wrong in wrongs(spec) if wrong.path[-1] != "surprise"}
+
+
+def numbers(path: Path, annotation: inspect.Type) -> Iterator[tuple[Path, inspect.IntType]]:
+    match unwrapped(annotation).info:
+        case inspect.StructType(fields=fields):
+            for field in fields:
+                yield from numbers((*path, field.encode_name), field.type)
+        case inspect.ListType(item_type=item):
+            yield from numbers((*path, 0), item)
+        case inspect.IntType() as info:
+            yield path, info
+
+
+def parameters(query: type[Spec]) -> Iterator[tuple[str, inspect.IntType]]:
+    for path, info in numbers((), inspect.type_info(query)):
+        yield str(path[0]), info
+
+
+def wrong_parameters(query: type[Spec]) -> Iterator[tuple[str, str]]:
+    """Name and query string. All parameters so far are integers; another kind needs its own line here."""
+    known = dict(parameters(query))
+    assert known.keys() == {field.encode_name for field in msgspec.structs.fields(query)}
+    for name, info in known.items():
+        assert info.ge is not None
+        assert info.le is not None
+        for wrong in (info.ge - 1, -1, info.le + 1, 10**30, -(10**30)):
+            yield name, f"{name}={wrong}"
+        for text in NO_NUMBERS:
+            yield name, f"{name}={quote(text)}"
+        yield name, name
+        yield name, f"{name}=1&{name}=2"
+        yield name, f"{name}=1&{name}=1"
+        for other in known.keys() - {name}:
+            yield name, f"{other}=1&{name}=0"

@@ -1,0 +1,14 @@
+"""One town for all negative controls: they look at it, and hardly change it."""
+
+import pytest
+
+from tests.schemathesis.town import Town
+from tests.world import make_world
+
+
+@pytest.fixture(scope="module")
+async def town():
+    async with make_world() as world:
+        made = Town(world)
+        await made.build()
+        yield made

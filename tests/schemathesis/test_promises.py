@@ -1,0 +1,64 @@
+"""Every operation does what the document says: schemathesis looks for a request that proves otherwise.
+
+`SEED=2 make test TESTS=tests/schemathesis` looks elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+
+import pytest
+
+from tests.documented import DOCUMENT, within
+from tests.schemathesis.serving import served
+from tests.schemathesis.town import Town
+from tests.schemathesis.trial import PHASES, Report, trial
+from windlass.families import registry
+
+SEED = int(os.environ.get("SEED", "1"))
+EXAMPLES = 10
+ENOUGH = 2_500
+"""Cases on each database: 5,000 in all."""
+NOTHING_ABOVE = {"overrideProjectEnvironmentVariable", "overrideProjectSecret"}
+"""What never succeeds: a project inherits from nobody, so there it always answers 409."""
+
+
+@pytest.mark.timeout(400)
+async def test_the_server_keeps_every_promise_of_its_document(world, capsys):
+    kept_in_postgres = bool(world.installation.ctx.settings.database_url)
+    base = "/api/v1" if kept_in_postgres else ""  # both servers of the document, one on each database
+    town = Town(world)
+    await town.build()
+    await world.installation.start()
+    async with served(world) as address:
+        report = await asyncio.to_thread(trial, address, town, seed=SEED, examples=EXAMPLES, base=base)
+    with capsys.disabled():
+        print(_told("PostgreSQL" if kept_in_postgres else "SQLite", report), file=sys.stderr, flush=True)
+    assert not report.complaints, "\n\n".join(report.complaints[:10])
+    assert report.total >= ENOUGH
+    assert all(report.cases[phase] >= 50 for phase in PHASES), report.cases
+    assert _never_succeeded(report) == NOTHING_ABOVE
+
+
+def _never_succeeded(report: Report) -> set[str]:
+    """If one never does, no real thing was tried: then the promise is empty."""
+    return {
+        operation.id
+        for operation in registry().operations
+        if not report.answers[f"{operation.method} {operation.path}"][operation.status]
+    }
+
+
+def _told(database: str, report: Report) -> str:
+    phases = ", ".join(f"{phase} {count}" for phase, count in report.cases.items())
+    return f"\nschemathesis: {report.total} cases on {database} with seed {SEED} ({phases})"
+
+
+def test_a_pattern_means_the_same_to_the_server_and_to_its_readers():
+    """Python reads `\\s`, `\\d`, `\\w` and `\\b` in its own way, JSON Schema as ECMA 262 does."""
+    patterns = [part["pattern"] for part in within(DOCUMENT) if isinstance(part.get("pattern"), str)]
+    assert len(patterns) > 50
+    assert [pattern for pattern in patterns if re.search(r"(?<!\\)(\\\\)*\\[sSdDwWbB]", pattern)] == []

@@ -1,0 +1,137 @@
+"""A world with one of everything in it, and of everything more that may be deleted.
+
+It is built from the registry and from the examples of the document: a new family moves in by itself, unless it
+cannot be created over HTTP.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.documented import body
+from tests.world import ADMIN, World
+from windlass.control.members import Person, welcome
+from windlass.core.registry import Operation
+from windlass.core.resource import Family, Trait, Verb
+from windlass.families import registry
+from windlass.families.cluster import cluster
+from windlass.families.member import invitation
+from windlass.families.organization import organization
+from windlass.families.project import project
+
+Ids = Mapping[str, str]
+"""Path parameter to id."""
+
+STANDING, DOOMED = 2, 5
+"""How many of everything there are to be looked at and changed, and how many more to be deleted."""
+
+
+class Stock:
+    """Things that are there, by the path parameters that lead to them."""
+
+    def __init__(self) -> None:
+        self._ids: dict[frozenset[str], list[Ids]] = defaultdict(list)
+
+    def put(self, ids: Ids) -> None:
+        self._ids[frozenset(ids)].append(ids)
+
+    def of(self, *params: str) -> list[Ids]:
+        return self._ids[frozenset(params)]
+
+    def one(self, family: Family) -> str:
+        """The id of the first of a family."""
+        return next(ids[family.param] for params, (ids, *_) in self._ids.items() if family.param in params)
+
+
+class Town:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.standing = Stock()
+        self.doomed = Stock()
+        self.inherited = Stock()
+        """Variables and secrets, seen from a level below their own."""
+        self.members: list[str] = []
+        self.tokens = {world.org: ADMIN}
+        """An Admin token for each organization: it opens no other."""
+        self._numbers = itertools.count(1)
+
+    async def build(self) -> None:
+        home = {organization.param: self.world.org}
+        self.standing.put(home)
+        for _ in range(STANDING):
+            await self._settle(organization, home, [])
+        for _ in range(DOOMED):
+            self.doomed.put({organization.param: await self._organization()})
+            self.members.append(await self._member())
+
+    async def _settle(self, above: Family, here: Ids, inherited: list[tuple[Family, str]]) -> None:
+        """One of everything below, and below that."""
+        for family, id in inherited:
+            self.inherited.put({**here, family.param: id})
+        for family in _below(above):
+            id = await self._made(family, above, here)
+            self.standing.put(_path(family, here, id))
+            for _ in range(DOOMED):
+                self.doomed.put(_path(family, here, await self._made(family, above, here)))
+            own = (family, id) if isinstance(family.parent, Trait) else None
+            inherited = [*inherited, own] if own else inherited
+            await self._settle(family, {family.param: id}, inherited)
+
+    async def _made(self, family: Family, above: Family, here: Ids) -> str:
+        operation = next(
+            one
+            for one in registry().operations
+            if one.handler == f"{family.name}.create" and one.family is family and one.parent is above
+        )
+        return await self.world.made(
+            operation.path.format(**here), self.unlike(operation, example(operation))
+        )
+
+    def unlike(self, operation: Operation, sent: Any, *, always: bool = False) -> Any:
+        """The body under a name of its own, if only because it has the name of the example: that is taken."""
+        family = operation.family
+        field = family.names if family else None
+        if field and field in sent and (always or sent[field] == example(operation).get(field)):
+            return {**sent, field: f"{sent[field][:200]}-{next(self._numbers)}"}
+        return sent
+
+    async def _organization(self) -> str:
+        id, token = await self.world.organization()
+        self.tokens[id] = token
+        return id
+
+    async def _member(self) -> str:
+        """Somebody who was invited and has signed in."""
+        world = self.world
+        email = f"{world.name('guest')}@example.com"
+        await world.made(f"/organization/{world.org}/{invitation.name}", {"email": email})
+        ctx, person = world.installation.ctx, Person("https://people.example", email, email, "Guest")
+        await ctx.store.write(lambda tx: welcome(ctx, tx, person))
+        (found,) = await ctx.store.reads.identities(person.issuer, person.subject)
+        return found[0]
+
+    @property
+    def cluster(self) -> str:
+        return self.standing.one(cluster)
+
+    @property
+    def project(self) -> str:
+        return self.standing.one(project)
+
+
+def example(operation: Operation) -> Any:
+    return copy.deepcopy(body(operation)["example"]) if operation.body else {}
+
+
+def _path(family: Family, here: Ids, id: str) -> Ids:
+    return {**here, family.param: id} if family.nested else {family.param: id}
+
+
+def _below(above: Family) -> Iterator[Family]:
+    """Variables first: what comes after inherits them."""
+    families = [family for family in registry().children(above) if Verb.CREATE in family.verbs]
+    yield from sorted(families, key=lambda family: not isinstance(family.parent, Trait))

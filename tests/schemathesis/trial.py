@@ -1,0 +1,130 @@
+"""One run of schemathesis: all its checks, all its phases, the same cases for the same seed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import schemathesis
+from schemathesis.engine import StopReason, events, from_schema
+from schemathesis.engine.recorder import ScenarioRecorder
+
+from tests.schemathesis.mending import AUTHORIZATION, mends
+from tests.schemathesis.town import Town
+
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "negative_data_rejection",
+    "positive_data_acceptance",
+    "missing_required_header",
+    "unsupported_method",
+    "allow_header_conformance",
+    "use_after_free",
+    "ensure_resource_availability",
+    "ignored_auth",
+    "object_level_authorization",
+)
+PHASES = ("examples", "coverage", "fuzzing", "stateful")
+
+
+class Report:
+    """What was tried, what was answered, and what was wrong with it."""
+
+    def __init__(self) -> None:
+        self.cases: Counter[str] = Counter()
+        """By phase: requests whose answers were checked."""
+        self.answers: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """By operation: how often it answered with which status."""
+        self.complaints: list[str] = []
+        self.failed: Counter[str] = Counter()
+        """By check: how often it complained."""
+
+    @property
+    def total(self) -> int:
+        return self.cases.total()
+
+    def take(self, event: events.EngineEvent) -> None:
+        match event:
+            case events.ScenarioFinished(phase=phase, recorder=recorder):
+                self._take(str(phase), recorder)
+            case events.NonFatalError(label=label, value=error):
+                self.complaints.append(f"{label}: {error!r}")
+            case events.FatalError(exception=error):
+                raise error
+            case events.EngineFinished(stop_reason=reason) if reason is not StopReason.COMPLETED:
+                self.complaints.append(f"it stopped early: {reason}")
+
+    def _take(self, phase: str, recorder: ScenarioRecorder) -> None:
+        self.cases[phase] += len(recorder.checks)
+        for id, checks in recorder.checks.items():
+            response = recorder.interactions[id].response
+            assert response is not None
+            self.answers[recorder.cases[id].value.operation.label][response.status_code] += 1
+            for check in checks:
+                if check.failure_info:
+                    self.failed[check.name] += 1
+                    self.complaints.append(
+                        f"{check.name}: {check.failure_info.failure}\n{check.failure_info.code_sample}\n"
+                        f"→ {response.status_code} {response.text[:1000]}"
+                    )
+
+
+def trial(
+    address: str,
+    town: Town,
+    *,
+    seed: int,
+    examples: int,
+    base: str = "",
+    only: Sequence[str] = (),
+    phases: Collection[str] = PHASES,
+) -> Report:
+    """Tries what the server at this address documents, all of it or only some operations."""
+    config = _config(address + base, seed, examples, phases)
+    schema = schemathesis.openapi.from_url(f"{address}/openapi.json", config=config)
+    schema.auth()(Admin)
+    mends(schema, town)
+    report = Report()
+    for event in from_schema(schema.include(operation_id=[*only]) if only else schema).execute():
+        report.take(event)
+    return report
+
+
+class Admin:
+    """Who asks; `Mending` may put somebody else in the place."""
+
+    def get(self, case: Any, context: Any) -> str:
+        return AUTHORIZATION
+
+    def set(self, case: Any, data: str, context: Any) -> None:
+        case.headers["Authorization"] = data
+
+
+def _config(url: str, seed: int, examples: int, phases: Collection[str]) -> schemathesis.Config:
+    # What was answered before must not decide what is sent next: then a seed would not say it all.
+    deaf: dict[str, Any] = {"extra-data-sources": {"responses": False}}
+    return schemathesis.Config.from_dict(
+        {
+            "base-url": url,
+            "seed": seed,
+            "continue-on-failure": True,
+            "cache": {"enabled": False},
+            "output": {"sanitization": {"enabled": False}},
+            "generation": {"max-examples": examples, "no-shrink": True, "database": "none"},
+            "checks": {check: {"enabled": True} for check in CHECKS},
+            "phases": {
+                "examples": {"enabled": "examples" in phases, **deaf},
+                "coverage": {"enabled": "coverage" in phases, **deaf},
+                "fuzzing": {"enabled": "fuzzing" in phases, **deaf, "error-feedback": {"enabled": False}},
+                "stateful": {
+                    "enabled": "stateful" in phases,
+                    "generation": {"max-examples": 3 * examples},
+                },
+            },
+        }
+    )

@@ -1,0 +1,56 @@
+"""What the tests of the store get: a place on either database, and a store in it."""
+
+import asyncio
+import itertools
+
+import asyncpg
+import pytest
+
+from tests.store.stores import Place
+from tests.world import HandClock
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def place(database_url, tmp_path):
+    return Place(database_url, tmp_path)
+
+
+@pytest.fixture
+def embedded(tmp_path):
+    return Place("", tmp_path)
+
+
+@pytest.fixture
+def served(postgres, tmp_path):
+    with postgres.fresh_database() as url:
+        yield Place(url, tmp_path)
+
+
+@pytest.fixture
+def clock():
+    return HandClock()
+
+
+@pytest.fixture
+async def store(place, clock):
+    async with place.opened(clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def empty_database(postgres):
+    """A PostgreSQL database without a table."""
+    name = f"windlass_empty_{next(_numbers)}"
+    asyncio.run(_execute(postgres.url("postgres"), f"CREATE DATABASE {name}"))
+    yield postgres.url(name)
+    asyncio.run(_execute(postgres.url("postgres"), f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+async def _execute(url, statement):
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()

@@ -1,0 +1,93 @@
+"""Every statement is understood by both databases, takes the same arguments on both, and is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import apsw
+import apsw.ext
+import asyncpg
+import msgspec
+import pytest
+
+from windlass.store import statements, store
+from windlass.store.migrate import migrations
+from windlass.store.sqlite import connect, migrate
+
+ALL = [pytest.param(text, id=name) for name, text in statements.ALL.items()]
+SHAPES = {
+    store.Row: ("FIND", "GET", "BY_NAME", "FIRST", "OF_ORG", "OF_PARENT", "LINKED", "ABOVE"),
+    store.StatusRow: ("STATUS",),
+    store.DeploymentRow: ("DEPLOYMENT", "DEPLOYMENTS_OPEN"),
+    store.EventRow: ("EVENTS_AFTER",),
+    store.Claim: ("WORK_CLAIM",),
+}
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory):
+    with contextlib.closing(connect(tmp_path_factory.mktemp("sqlite") / "a.db")) as connection:
+        migrate(connection, migrations())
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def served(postgres):
+    with postgres.fresh_database() as url:
+        yield url
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_sqlite_understands_it(embedded: apsw.Connection, text: str) -> None:
+    apsw.ext.query_info(embedded, text)
+
+
+def test_sqlite_would_not_understand_another_column(embedded: apsw.Connection) -> None:
+    with pytest.raises(apsw.SQLError):
+        apsw.ext.query_info(embedded, "SELECT colour FROM resource")
+
+
+async def test_postgresql_understands_them_all(served: str) -> None:
+    connection = await asyncpg.connect(served)
+    try:
+        for name, text in statements.ALL.items():
+            prepared = await connection.prepare(text)
+            assert len(prepared.get_parameters()) == len(placeholders(text)), name
+        with pytest.raises(asyncpg.UndefinedColumnError):
+            await connection.prepare("SELECT colour FROM resource")
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_placeholders_first_appear_in_order(text: str) -> None:
+    """SQLite numbers `$1` by where it first appears: the same text takes the same arguments only then."""
+    assert placeholders(text) == [str(number) for number in range(1, len(placeholders(text)) + 1)]
+
+
+def test_sqlite_really_goes_by_appearance(embedded: apsw.Connection) -> None:
+    assert embedded.execute("SELECT $2, $1", ("first", "second")).fetchone() == ("first", "second")
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"), [pytest.param(shape, name, id=name) for shape, all in SHAPES.items() for name in all]
+)
+def test_what_it_answers_has_the_shape_that_is_read(
+    embedded: apsw.Connection, shape: type[msgspec.Struct], name: str
+) -> None:
+    info = apsw.ext.query_info(embedded, statements.ALL[name])
+    columns = [column[0] for column in info.description]
+    assert columns == [field.name for field in msgspec.structs.fields(shape)]
+
+
+@pytest.mark.parametrize("name", statements.ALL)
+def test_it_is_used(name: str) -> None:
+    others = [file for file in Path(store.__file__).parent.glob("*.py") if file.name != "statements.py"]
+    assert any(re.search(rf"\bsql\.{name}\b", file.read_text()) for file in others)
+
+
+def placeholders(text: str) -> list[str]:
+    """Each once, in the order of appearance."""
+    return list(dict.fromkeys(re.findall(r"\$(\d+)", text)))

@@ -1,0 +1,115 @@
+"""The benchmarks, without their numbers: what they count is counted right, and what they say is explained."""
+
+import asyncio
+import os
+import re
+
+import pytest
+
+from bench import report
+from bench.cases import CASES
+from bench.load import NUMBER, Load, Refused, put
+from bench.measure import Line, Target
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-type: text/plain\r\n\r\nhello"
+TOO_MANY = OK.replace(b"200 OK", b"429 Too Many Requests")
+
+
+class Scribe:
+    """A server that always gives the same answer, in pieces, and keeps what it was asked."""
+
+    def __init__(self, answer: bytes) -> None:
+        self.pieces = (answer[:20], answer[20:-1], answer[-1:]) if answer else ()
+        self.asked: list[bytes] = []
+        self.closed: list[asyncio.Future[None]] = []
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, scribe: Scribe) -> None:
+        self.scribe = scribe
+        self.closed = asyncio.get_running_loop().create_future()
+        scribe.closed.append(self.closed)
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def connection_lost(self, exc):
+        self.closed.set_result(None)
+
+    def data_received(self, data):
+        self.scribe.asked.append(data)
+        if not self.scribe.pieces:
+            self.transport.close()
+        for number, piece in enumerate(self.scribe.pieces):
+            asyncio.get_running_loop().call_later(number * 0.002, self.write, piece)
+
+    def write(self, piece):
+        if not self.closed.done():
+            self.transport.write(piece)
+
+
+async def loaded(scribe: Scribe, *requests: str):
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(scribe), "127.0.0.1")
+    port = server.sockets[0].getsockname()[1]
+    load = Load(port=port, pid=os.getpid(), requests=requests, seconds=0.2, warm_up=0, connections=4)
+    try:
+        return await put(load)
+    finally:
+        await asyncio.gather(*scribe.closed)
+        server.close()
+
+
+async def test_an_answer_that_comes_in_pieces_counts_once():
+    scribe = Scribe(OK)
+    found = await loaded(scribe, "GET / HTTP/1.1\r\n\r\n")
+    assert 0 < found.answers <= len(scribe.asked) <= found.answers + 4
+
+
+async def test_requests_are_sent_in_turn():
+    scribe = Scribe(OK)
+    await loaded(scribe, "GET /a HTTP/1.1\r\n\r\n", "GET /b HTTP/1.1\r\n\r\n")
+    a, b = (scribe.asked.count(f"GET /{name} HTTP/1.1\r\n\r\n".encode()) for name in "ab")
+    assert a > 0
+    assert abs(a - b) <= 1
+
+
+async def test_no_number_is_sent_twice():
+    scribe = Scribe(OK)
+    await loaded(scribe, f"GET /{NUMBER} HTTP/1.1\r\n\r\n")
+    assert scribe.asked
+    assert len(set(scribe.asked)) == len(scribe.asked)
+
+
+async def test_an_answer_that_is_no_success_ends_the_load():
+    with pytest.raises(Refused, match="429 Too Many Requests"):
+        await loaded(Scribe(TOO_MANY), "GET / HTTP/1.1\r\n\r\n")
+
+
+async def test_a_server_that_hangs_up_ends_the_load():
+    with pytest.raises(Refused, match="closed a connection"):
+        await loaded(Scribe(b""), "GET / HTTP/1.1\r\n\r\n")
+
+
+def test_a_ratio_is_the_median_of_those_of_the_rounds():
+    line = Line(what="x", unit="/s", ours=[10, 90, 30], limit=[10, 100, 60], target=Target(0.8, "≥"))
+    assert line.ratios == [1.0, 0.9, 0.5]
+    assert report.cells(line) == ("x", "30.0/s", "60.0/s", "0.90", "≥ 0.8, met", "0.50 – 1.00")
+
+
+def test_an_absolute_target_is_one_of_our_own_number():
+    line = Line(what="x", unit="s", ours=[0.7, 0.5, 0.8], limit=[2, 2, 2], target=Target(0.6, "≤", "s"))
+    assert report.cells(line) == ("x", "0.70 s", "2.00 s", "0.35", "≤ 0.6 s, missed", "0.50 s – 0.80 s")
+
+
+def test_a_new_report_replaces_the_old_one_and_nothing_else(tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    report.write("new", page)
+    assert page.read_text() == f"before\n{report.BEGIN}\n\nnew\n\n{report.END}\nafter\n"
+
+
+def test_every_case_is_explained_and_has_its_place_in_the_report():
+    page = report.README.read_text()
+    assert re.findall(r"^### (\w+)$", page, re.MULTILINE) == list(CASES)
+    assert re.findall(r"^\| \*\*(\w+)\*\* \|", page, re.MULTILINE) == list(CASES)
