@@ -6,24 +6,53 @@ Commands are loaded when they are called: a server must not wait for the tables 
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import click
 
 from windlass import __version__
 from windlass.base.show import FORM
 
-_ON_THE_MACHINE = ("serve", "config", "doctor", "backup", "restore")
-_URL, _TOKEN = "WINDLASS_URL", "WINDLASS_TOKEN"  # noqa: S105 (a name)
+_MACHINE = ("serve", "config", "doctor", "backup", "restore")
+_EXTRA = ("token", "api")
+_WHOLE = 1000
 
 
-class Commands(click.Group):
-    """The operator's, and those that follow from what the API offers."""
+class Windlass(click.Group):
+    """The operator's commands, and those that follow from what the API offers."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_ON_THE_MACHINE, *_of_the_api().names()]
+        return [*_MACHINE, *_EXTRA, *_derived().everything()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in _ON_THE_MACHINE:
-            found: click.Command = getattr(import_module("windlass.operate.commands"), name)
-            return found
-        return _of_the_api().command(name)
+        found: click.Command | None
+        if name in _MACHINE:
+            found = getattr(import_module("windlass.operate.commands"), name)
+        elif name in _EXTRA:
+            found = getattr(import_module("windlass.cli.extra"), f"{name}_command")()
+        else:
+            found = _derived().group(name)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        through = self.list_commands(ctx)[len(_MACHINE) :]
+        for title, names in (("On this machine", _MACHINE), ("Through the API of a server", through)):
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl([(name, one.get_short_help_str(_WHOLE)) for name, one in commands if one])
+
+
+def _derived() -> Any:
+    return import_module("windlass.cli.commands")
+
+
+@click.group(cls=Windlass, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="windlass")
+@click.option("--url", envvar="WINDLASS_URL", default="http://127.0.0.1:8080", help="Where the server is.")
+@click.option("--token", envvar="WINDLASS_TOKEN", help="API token; better in WINDLASS_TOKEN than here.")
+@click.option("--json/--text", FORM, default=None, help="Output as JSON, as also when piped; or as text.")
+def main(**options: Any) -> None:
+    """Windlass: a self-hosted control plane for infrastructure.
+
+    `windlass serve` starts a server. Everything a server does is a command too: windlass project list
+    """

@@ -57,7 +57,7 @@ def git(make_git):
 
 @pytest.fixture
 def refused(into, home):
-    """The reason why a source is refused; it never tells a path of this machine or a token, and leaves nothing."""
+    """Why a source is refused; it never tells a path of this machine or a token, and leaves nothing."""
 
     async def reason(git: Git, source: Source, **given: Any) -> str:
         with pytest.raises(GitError) as caught:

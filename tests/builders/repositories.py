@@ -5,11 +5,20 @@ from __future__ import annotations
 import base64
 import os
 import socket
+import ssl
 import subprocess
 import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 PERSON = {
     "GIT_AUTHOR_NAME": "Ada",
@@ -23,10 +32,12 @@ PERSON = {
 }
 
 
-def git(folder: Path, *words: str, stdin: bytes | None = None, **environment: str) -> str:
+def git(folder: Path, *words: str, stdin: bytes | None = None) -> str:
     """git as anybody has it, with every protocol open: also the control of what ours must not do."""
-    given = {"PATH": os.environ["PATH"], "HOME": str(folder), **PERSON, **environment}
-    done = subprocess.run(["git", *words], cwd=folder, env=given, input=stdin, capture_output=True, check=True)
+    given = {"PATH": os.environ["PATH"], "HOME": str(folder), **PERSON}
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env=given, input=stdin, capture_output=True, check=True
+    )
     return done.stdout.decode().strip()
 
 
@@ -40,8 +51,8 @@ class Repository:
     def url(self) -> str:
         return f"file://{self.folder}"
 
-    def git(self, *words: str, **environment: str) -> str:
-        return git(self.folder, *words, **environment)
+    def git(self, *words: str) -> str:
+        return git(self.folder, *words)
 
     def write(self, **files: str) -> Repository:
         return self.put({name.replace("__", "."): text for name, text in files.items()})
@@ -80,6 +91,7 @@ class Server:
         self.requests: list[str] = []
         self.authorizations: set[str] = set()
         self.port = 0
+        self.sent = 0
 
     def url(self, name: str, host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}/{name}"
@@ -106,7 +118,11 @@ class Server:
 
     def _redirected(self, path: str) -> str | None:
         return next(
-            (target + path[len(start) :] for start, target in self.redirects.items() if path.startswith(start)),
+            (
+                target + path[len(start) :]
+                for start, target in self.redirects.items()
+                if path.startswith(start)
+            ),
             None,
         )
 
@@ -133,7 +149,9 @@ class Server:
         }
         if self.newest_protocol:
             given["GIT_PROTOCOL"] = request.headers.get("Git-Protocol", "")
-        done = subprocess.run(["git", "http-backend"], env=given, input=body, capture_output=True, check=False)
+        done = subprocess.run(
+            ["git", "http-backend"], env=given, input=body, capture_output=True, check=False
+        )
         head, _, rest = done.stdout.partition(b"\r\n\r\n")
         lines = [line.split(": ", 1) for line in head.decode().splitlines()]
         status = next((value for name, value in lines if name == "Status"), "200")
@@ -143,6 +161,7 @@ class Server:
         request.send_header("Content-Length", str(len(rest)))
         request.end_headers()
         request.wfile.write(rest)
+        self.sent += len(rest)
 
 
 @contextmanager
@@ -161,22 +180,68 @@ def serving(root: Path, address: str = "127.0.0.1"):
             pass
 
         def handle(self) -> None:
-            try:
+            with suppress(OSError):  # the client was killed, which is what some tests do
                 super().handle()
-            except OSError:
-                self.close_connection = True  # the client was killed, which is what some tests do
 
-    listening = ThreadingHTTPServer((address, 0), Handler)
-    listening.daemon_threads = True
-    server.port = listening.server_port
-    thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.02})
+    with listening(Handler, address) as server.port:
+        yield server
+        server.release.set()
+
+
+@contextmanager
+def plain_files(folder: Path):
+    """A web server that knows nothing of git."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *given: object) -> None:
+            pass
+
+    with listening(partial(Handler, directory=str(folder))) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def self_signed(folder: Path):
+    """An https server that nobody vouches for: its port, and the requests that came through."""
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = folder / "self-signed.pem"
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    pem.write_bytes(certificate.public_bytes(Encoding.PEM) + private)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    with listening(Handler, context=context) as port:
+        yield port, requests
+
+
+@contextmanager
+def listening(handler, address: str = "127.0.0.1", context: ssl.SSLContext | None = None):
+    made = ThreadingHTTPServer((address, 0), handler)
+    made.daemon_threads = True
+    if context:
+        # The handshake is left to the thread of the request: it fails, which is the point.
+        made.socket = context.wrap_socket(made.socket, server_side=True, do_handshake_on_connect=False)
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield server
+        yield made.server_port
     finally:
-        server.release.set()
-        listening.shutdown()
-        listening.server_close()
+        made.shutdown()
+        made.server_close()
         thread.join()
 
 
@@ -187,10 +252,8 @@ class Listener:
         self.heard: list[bytes] = []
         self._sockets = [self._listen(socket.AF_INET, "127.0.0.1", 0)]
         self.port = self._sockets[0].getsockname()[1]
-        try:
+        with suppress(OSError):  # a machine without IPv6
             self._sockets.append(self._listen(socket.AF_INET6, "::1", self.port))
-        except OSError:
-            pass  # a machine without IPv6
         self._threads = [threading.Thread(target=self._serve, args=(each,)) for each in self._sockets]
         for thread in self._threads:
             thread.start()

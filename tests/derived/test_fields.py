@@ -96,7 +96,7 @@ def test_every_kind_of_wrongness_is_tried_at_every_depth():
         ("git_repository", "a list instead of StructType"),
         ("git_repository.url", "is missing"),
         ("git_repository.surprise", "an unknown field"),
-        ("cpu", "9"),
+        ("cpu", "0"),
         ("cpu", "1000001"),
         ("ports[0].internal_port", "65536"),
         ("ports[2]", "a text instead of StructType"),

@@ -1,6 +1,6 @@
 """A world with one of everything in it, and of everything more that may be deleted.
 
-It is built from the registry and from the examples of the document: a new family moves in by itself, unless it
+It is built from the registry and the examples of the document: a new family moves in by itself, unless it
 cannot be created over HTTP.
 """
 
@@ -10,9 +10,9 @@ import copy
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tests.documented import body
+from tests.schemathesis.rules import Body
 from tests.world import ADMIN, World
 from windlass.control.members import Person, welcome
 from windlass.core.registry import Operation
@@ -42,10 +42,6 @@ class Stock:
     def of(self, *params: str) -> list[Ids]:
         return self._ids[frozenset(params)]
 
-    def one(self, family: Family) -> str:
-        """The id of the first of a family."""
-        return next(ids[family.param] for params, (ids, *_) in self._ids.items() if family.param in params)
-
 
 class Town:
     def __init__(self, world: World) -> None:
@@ -55,6 +51,8 @@ class Town:
         self.inherited = Stock()
         """Variables and secrets, seen from a level below their own."""
         self.members: list[str] = []
+        self.leaving: list[str] = []
+        """Members who may be removed."""
         self.tokens = {world.org: ADMIN}
         """An Admin token for each organization: it opens no other."""
         self._numbers = itertools.count(1)
@@ -67,6 +65,7 @@ class Town:
         for _ in range(DOOMED):
             self.doomed.put({organization.param: await self._organization()})
             self.members.append(await self._member())
+            self.leaving.append(await self._member())
 
     async def _settle(self, above: Family, here: Ids, inherited: list[tuple[Family, str]]) -> None:
         """One of everything below, and below that."""
@@ -91,7 +90,7 @@ class Town:
             operation.path.format(**here), self.unlike(operation, example(operation))
         )
 
-    def unlike(self, operation: Operation, sent: Any, *, always: bool = False) -> Any:
+    def unlike(self, operation: Operation, sent: Body, *, always: bool = False) -> Body:
         """The body under a name of its own, if only because it has the name of the example: that is taken."""
         family = operation.family
         field = family.names if family else None
@@ -116,15 +115,16 @@ class Town:
 
     @property
     def cluster(self) -> str:
-        return self.standing.one(cluster)
+        return self.standing.of(organization.param, cluster.param)[0][cluster.param]
 
     @property
     def project(self) -> str:
-        return self.standing.one(project)
+        return self.standing.of(project.param)[0][project.param]
 
 
-def example(operation: Operation) -> Any:
-    return copy.deepcopy(body(operation)["example"]) if operation.body else {}
+def example(operation: Operation) -> Body:
+    said: Body = body(operation)["example"] if operation.body else {}
+    return copy.deepcopy(said)
 
 
 def _path(family: Family, here: Ids, id: str) -> Ids:

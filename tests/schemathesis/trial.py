@@ -10,8 +10,10 @@ import schemathesis
 from schemathesis.engine import StopReason, events, from_schema
 from schemathesis.engine.recorder import ScenarioRecorder
 
-from tests.schemathesis.mending import AUTHORIZATION, mends
+from tests.schemathesis.mending import AUTHORIZATION, mending
 from tests.schemathesis.town import Town
+from windlass.core.resource import Verb
+from windlass.families import registry
 
 CHECKS = (
     "not_a_server_error",
@@ -29,7 +31,15 @@ CHECKS = (
     "ignored_auth",
     "object_level_authorization",
 )
-PHASES = ("examples", "coverage", "fuzzing", "stateful")
+STORIES = "stateful"
+PHASES = ("examples", "coverage", "fuzzing", STORIES)
+EVERYTHING = tuple(operation.id for operation in registry().operations)
+TELLABLE = {
+    operation.id
+    for operation in registry().operations
+    if not operation.listing and operation.family and Verb.CREATE in operation.family.verbs
+}
+"""What stories are made of: what can be made. And no lists, for they get longer each time a story is told."""
 
 
 class Report:
@@ -40,13 +50,9 @@ class Report:
         """By phase: requests whose answers were checked."""
         self.answers: defaultdict[str, Counter[int]] = defaultdict(Counter)
         """By operation: how often it answered with which status."""
-        self.complaints: list[str] = []
         self.failed: Counter[str] = Counter()
         """By check: how often it complained."""
-
-    @property
-    def total(self) -> int:
-        return self.cases.total()
+        self.complaints: list[str] = []
 
     def take(self, event: events.EngineEvent) -> None:
         match event:
@@ -74,25 +80,55 @@ class Report:
                     )
 
 
-def trial(
-    address: str,
-    town: Town,
-    *,
-    seed: int,
-    examples: int,
-    base: str = "",
-    only: Sequence[str] = (),
-    phases: Collection[str] = PHASES,
-) -> Report:
-    """Tries what the server at this address documents, all of it or only some operations."""
-    config = _config(address + base, seed, examples, phases)
-    schema = schemathesis.openapi.from_url(f"{address}/openapi.json", config=config)
-    schema.auth()(Admin)
-    mends(schema, town)
-    report = Report()
-    for event in from_schema(schema.include(operation_id=[*only]) if only else schema).execute():
-        report.take(event)
-    return report
+class Trial:
+    """Of what the server at this address documents."""
+
+    def __init__(self, address: str, town: Town, *, seed: int, examples: int, base: str = "") -> None:
+        self._address = address
+        self._base = base
+        self._town = town
+        self._seed = seed
+        self._examples = examples
+
+    def run(self, phases: Collection[str] = PHASES, operations: Sequence[str] = EVERYTHING) -> Report:
+        report = Report()
+        self._run(report, {*phases} - {STORIES}, operations)
+        self._run(report, {*phases} & {STORIES}, [one for one in operations if one in TELLABLE])
+        return report
+
+    def _run(self, report: Report, phases: Collection[str], operations: Sequence[str]) -> None:
+        if not phases:
+            return
+        document = f"{self._address}/openapi.json"
+        schema = schemathesis.openapi.from_url(document, config=self._config(phases))
+        schema.auth()(Admin)
+        with mending(schema, self._town):
+            for event in from_schema(schema.include(operation_id=[*operations])).execute():
+                report.take(event)
+
+    def _config(self, phases: Collection[str]) -> schemathesis.Config:
+        # What was answered must not decide what is sent next: then a seed would not say it all.
+        deaf: dict[str, Any] = {"extra-data-sources": {"responses": False}}
+        return schemathesis.Config.from_dict(
+            {
+                "base-url": self._address + self._base,
+                "seed": self._seed,
+                "continue-on-failure": True,
+                "cache": {"enabled": False},
+                "output": {"sanitization": {"enabled": False}},
+                "generation": {"max-examples": self._examples, "no-shrink": True, "database": "none"},
+                "checks": {check: {"enabled": True} for check in CHECKS},
+                "phases": {
+                    "examples": {"enabled": "examples" in phases, **deaf},
+                    "coverage": {"enabled": "coverage" in phases, **deaf},
+                    "fuzzing": {"enabled": "fuzzing" in phases, **deaf, "error-feedback": {"enabled": False}},
+                    "stateful": {
+                        "enabled": "stateful" in phases,
+                        "generation": {"max-examples": 3 * self._examples},
+                    },
+                },
+            }
+        )
 
 
 class Admin:
@@ -103,28 +139,3 @@ class Admin:
 
     def set(self, case: Any, data: str, context: Any) -> None:
         case.headers["Authorization"] = data
-
-
-def _config(url: str, seed: int, examples: int, phases: Collection[str]) -> schemathesis.Config:
-    # What was answered before must not decide what is sent next: then a seed would not say it all.
-    deaf: dict[str, Any] = {"extra-data-sources": {"responses": False}}
-    return schemathesis.Config.from_dict(
-        {
-            "base-url": url,
-            "seed": seed,
-            "continue-on-failure": True,
-            "cache": {"enabled": False},
-            "output": {"sanitization": {"enabled": False}},
-            "generation": {"max-examples": examples, "no-shrink": True, "database": "none"},
-            "checks": {check: {"enabled": True} for check in CHECKS},
-            "phases": {
-                "examples": {"enabled": "examples" in phases, **deaf},
-                "coverage": {"enabled": "coverage" in phases, **deaf},
-                "fuzzing": {"enabled": "fuzzing" in phases, **deaf, "error-feedback": {"enabled": False}},
-                "stateful": {
-                    "enabled": "stateful" in phases,
-                    "generation": {"max-examples": 3 * examples},
-                },
-            },
-        }
-    )

@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from tests.store.stores import Place
-from tests.world import HandClock
+from tests.world import HandClock, make_world
 
 _numbers = itertools.count()
 
@@ -37,6 +37,13 @@ def clock():
 async def store(place, clock):
     async with place.opened(clock) as opened:
         yield opened
+
+
+@pytest.fixture
+async def world(place, clock):
+    """A whole Windlass at that place."""
+    async with make_world(place.url, folder=place.folder, clock=clock) as made:
+        yield made
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,15 @@ async def add(tx: Tx, name: str, parent: str = ORG, family: str = "project", bod
     await tx.add(row)
     tx.emit("CREATE", ORG, row.id, name.encode())
     return row
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    """Waits for what will come, however long it takes; the test's own limit ends it."""
+    while True:
+        found = holds()
+        if await found if asyncio.iscoroutine(found) else found:
+            return
+        await asyncio.sleep(0.01)
 
 
 async def names(store: Store, parent: str = ORG, family: str = "project") -> list[str]:

@@ -9,7 +9,9 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 SOON: Final = 2.0
 PIECE: Final = 64 * 1024
@@ -38,8 +40,8 @@ async def running(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> 
 async def end(process: Process) -> None:
     """The whole group is gone when this returns, also where its leader had left children behind."""
     kill(process)
-    # A pipe closes with the last process that holds it. To ask for the group instead would count the dead that
-    # nobody has buried, as in a container without an init.
+    # A pipe closes with the last process that holds it. To ask for the group instead would count the dead
+    # that nobody has buried, as in a container without an init.
     with suppress(TimeoutError):
         async with asyncio.timeout(SOON):
             await process.communicate()
@@ -72,3 +74,22 @@ async def together(
         for task in (*tasks, *watching):
             task.cancel()
         await asyncio.gather(whole, *tasks, *watching, return_exceptions=True)
+
+
+async def aside(deed: Callable[..., T], *given: object) -> T:
+    """Off the event loop; nothing of it goes on afterwards, also when it was cancelled meanwhile."""
+    doing = asyncio.ensure_future(asyncio.to_thread(deed, *given))
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.wait([doing])
+        raise
+
+
+def end_all_with(name: str, value: str) -> None:
+    """Ends every program of ours that has this in its environment, whoever started it."""
+    wanted = os.fsencode(f"{name}={value}")
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)

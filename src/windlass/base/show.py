@@ -1,20 +1,25 @@
 """What a command prints: tables for people, JSON for programs.
 
-What comes from elsewhere is shown, never obeyed: control characters could move the cursor of whoever looks on.
+What comes from elsewhere is shown and never obeyed: control characters could move the cursor of a terminal.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
+
+GAP: Final = 2
+"""Blanks between columns."""
 
 FORM = "as_json"
 """The name of the option `--json/--text`, of commands and of the whole command line."""
@@ -36,52 +41,55 @@ def print_json(value: Any) -> None:
 
 def plain(text: str) -> str:
     """Without colours, and with every other control character made visible."""
-    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", _COLOURS.sub("", text))
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], _COLOURS.sub("", text))
 
 
-def width() -> int:
-    return console().width
-
-
-def console() -> Console:
+def console(least: int = 0) -> Console:
     from rich.console import Console  # noqa: PLC0415 (a server must not wait for it)
 
-    return Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+    # Without a height, rich has ideas of its own about the width.
+    return Console(highlight=False, markup=False, emoji=False, width=max(least, room()), height=25)
 
 
-def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns under titles; where it is too narrow, the last ones wrap."""
-    from rich.table import Table  # noqa: PLC0415
+def room() -> int:
+    """How wide the terminal is."""
+    return shutil.get_terminal_size().columns
+
+
+def table(titles: Sequence[str], widths: Sequence[int], rows: Iterable[Sequence[str]]) -> None:
+    """Columns under titles. What does not fit into its column wraps."""
+    from rich.table import Table  # noqa: PLC0415 (a server must not wait for it)
     from rich.text import Text  # noqa: PLC0415
 
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for title in titles:
-        grid.add_column(title, overflow="fold")
+    grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for title, wide in zip(titles, widths, strict=True):
+        grid.add_column(title, overflow="fold", vertical="top", width=wide)
     for row in rows:
         grid.add_row(*(Text(plain(cell)) for cell in row))
-    _draw(grid)
-
-
-def pairs(rows: Iterable[tuple[str, str, str]]) -> None:
-    """Names, values beside them, and remarks below the values."""
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True, style="bold")
-    grid.add_column(overflow="fold")
-    for name, value, remark in rows:
-        said = Text(plain(value))
-        if remark:
-            said.append("\n" * bool(value) + plain(remark), style="dim")
-        grid.add_row(Text(plain(name)), said)
-    _draw(grid)
-
-
-def _draw(grid: RenderableType) -> None:
-    """Without the blanks that fill a line up to its end."""
-    there = console()
+    # Rather wider than the terminal than with ids broken in two.
+    there = console(sum(widths) + GAP * len(widths))
     with there.capture() as drawn:
         there.print(grid)
     for line in drawn.get().splitlines():
         click.echo(line.rstrip())
+
+
+def pairs(rows: Iterable[tuple[str, str, str]]) -> None:
+    """Names, values beside them, and remarks below the values. A long word, such as a token, stays whole."""
+    known = list(rows)
+    wide = max(len(plain(name)) for name, _, _ in known) + GAP
+    for name, value, remark in known:
+        label = click.style(plain(name), bold=True) + " " * (wide - len(plain(name)))
+        click.echo(label + _indented(value, wide))
+        if remark:
+            click.echo(" " * wide + click.style(_indented(remark, wide), dim=True))
+
+
+def _indented(text: str, by: int) -> str:
+    left = max(20, room() - by)
+    lines = [
+        wrapped
+        for line in plain(text).splitlines()
+        for wrapped in textwrap.wrap(line, left, break_long_words=False, break_on_hyphens=False) or [""]
+    ]
+    return ("\n" + " " * by).join(lines)

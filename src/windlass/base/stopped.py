@@ -6,13 +6,19 @@ from typing import IO, Any
 
 import click
 
-USAGE = 2
+from windlass.base.show import plain
 
 
 class Stopped(click.ClickException):
-    def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = code
+    """It did not work out."""
+
+    exit_code = 1
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"windlass: {self.format_message()}", file=file, err=True)
+        click.echo(f"windlass: {plain(self.format_message())}", file=file, err=True)
+
+
+class Misused(Stopped):
+    """What was asked makes no sense."""
+
+    exit_code = 2

@@ -37,8 +37,9 @@ JOBS: dict[str, Job] = {RECONCILE: reconcile, SWEEP: sweep}
 
 
 class Worker:
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: Context, lease: int = LEASE) -> None:
         self._ctx = ctx
+        self._lease = lease
         self._wake = asyncio.Event()
         self._running: dict[asyncio.Task[None], Claim] = {}
         self._claiming: asyncio.Task[int] | None = None
@@ -74,7 +75,7 @@ class Worker:
         return await asyncio.shield(self._claiming)
 
     async def _start_due(self, room: int) -> int:
-        claims = await self._ctx.store.write(lambda tx: tx.claim(LEASE, room))
+        claims = await self._ctx.store.write(lambda tx: tx.claim(self._lease, room))
         for claim in claims:
             self._start(claim)
         return len(claims)
@@ -140,9 +141,9 @@ class Worker:
     async def _keep(self, claim: Claim, work: asyncio.Task[None]) -> None:
         """Prolongs the lease while the work goes on; ends work that somebody else does now."""
         while True:
-            await asyncio.sleep(LEASE / SECOND / 3)
+            await asyncio.sleep(self._lease / SECOND / 3)
             try:
-                held = await self._ctx.store.write(lambda tx: tx.hold(claim, LEASE))
+                held = await self._ctx.store.write(lambda tx: tx.hold(claim, self._lease))
             except Unavailable:
                 continue  # The lease may outlive that; if not, the epoch keeps two from doing one thing.
             if not held:

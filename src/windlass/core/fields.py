@@ -59,7 +59,7 @@ Link = Annotated[Line, Meta(description="A link shown to people")]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Port = Annotated[int, Meta(ge=1, le=65_535)]
-Millicores = Annotated[int, Meta(ge=10, le=1_000_000, description="Thousandths of a CPU: 1000 is one CPU")]
+Millicores = Annotated[int, Meta(ge=1, le=1_000_000, description="Thousandths of a CPU: 1000 is one CPU")]
 Mebibytes = Annotated[int, Meta(ge=1, le=16_777_216, description="MB of memory")]
 Gibibytes = Annotated[int, Meta(ge=1, le=1_048_576, description="GB of storage")]
 

@@ -62,7 +62,7 @@ class DeployRequest(Spec):
             str,
             Meta(
                 max_length=64,
-                pattern=r"^([0-9a-fA-F]{7,64})?\Z",
+                pattern=r"^([0-9a-fA-F]{4,64})?\Z",
                 description="A commit of the repository; without it, the head of the branch",
             ),
         ]

@@ -29,8 +29,8 @@ _AS = click.option("--json/--text", FORM, default=None, help="JSON, as also when
 def serve(**options: Any) -> None:
     """Run everything in one process.
 
-    Every setting is also a variable of the environment, as in WINDLASS_PORT for --port, and a line of the file
-    that --config names. Secrets (admin_token, database_url, key) are given only there.
+    Every setting is also a variable of the environment, as WINDLASS_PORT is for --port, and a line of the
+    file that --config names. Secrets (admin_token, database_url, key) are given only there.
     """
     with plainly():
         settings, _ = given(options)
@@ -40,7 +40,9 @@ def serve(**options: Any) -> None:
 
 
 @click.command("config", cls=Command, params=flags("data_dir"))
-@click.option("--example", "wants_example", is_flag=True, help="Print a TOML file with every setting, commented.")
+@click.option(
+    "--example", "wants_example", is_flag=True, help="Print a TOML file with every setting, commented."
+)
 @_AS
 def config(wants_example: bool, as_json: bool | None, **options: Any) -> None:
     """Show every setting: its value, where it comes from, and what it means.
@@ -97,8 +99,8 @@ def _print_findings(found: Sequence[Finding]) -> None:
 def backup(file: Path, **options: Any) -> None:
     """Write everything of this moment into FILE, a zip. The server may go on running.
 
-    The key that opens the secrets is not in it: keep the file `key` of the data directory elsewhere. Not in it
-    either: what deployed services keep on their own disks.
+    The key that opens the secrets is not in it: keep the file `key` of the data directory elsewhere. Nor is
+    what deployed services keep on their own disks.
     """
     with plainly():
         settings, _ = given(options)
@@ -106,11 +108,11 @@ def backup(file: Path, **options: Any) -> None:
 
         made = asyncio.run(back_up(settings, file))
     size = file.stat().st_size
-    click.echo(f"{file}: {_contents(made)}, {_sized(size)}.", err=True)
+    click.echo(f"{file}: {_contents(made)}; {_sized(size)}.", err=True)
     where = "WINDLASS_KEY" if settings.key else key_file(settings)
     click.echo(
-        f"The key ({made.key_fingerprint}) is not in it. Keep {where} in another place: without it, nobody can "
-        "restore this.",
+        f"The key ({made.key_fingerprint}) is not in it. Keep {where} in another place: without it, nobody "
+        "can restore this.",
         err=True,
     )
 
@@ -129,18 +131,18 @@ def restore(file: Path, force: bool, **options: Any) -> None:
         from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (both databases)
 
         done = asyncio.run(put_back(settings, file, force=force))
-    click.echo(f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `windlass serve`.", err=True)
+    click.echo(
+        f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `windlass serve`.", err=True
+    )
 
 
 def _contents(manifest: Manifest) -> str:
     resources, deployments = (manifest.counts.get(name, 0) for name in ("resource", "deployment"))
-    rows = sum(manifest.counts.values())
-    return (
-        f"{resources} resources and {deployments} deployments ({rows} rows in all), {len(manifest.logs)} log files"
-    )
+    rows, logs = sum(manifest.counts.values()), len(manifest.logs)
+    return f"resources {resources}, deployments {deployments}, rows in all {rows}, log files {logs}"
 
 
-def _sized(size: int) -> str:
+def _sized(size: float) -> str:
     for unit in ("B", "kB", "MB"):
         if size < 1000:
             return f"{size:.3g} {unit}"

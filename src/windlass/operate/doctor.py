@@ -79,10 +79,7 @@ async def examined(settings: Settings) -> list[Finding]:
 
 
 def _python() -> Finding:
-    version = platform.python_version()
-    if sys.version_info < (3, 11):
-        return fail("Python", version, "install Python 3.11 or newer")
-    return ok("Python", version)
+    return ok("Python", f"{platform.python_version()} at {sys.executable}")
 
 
 def _sqlite() -> Finding:
@@ -142,7 +139,7 @@ def _sound_key(settings: Settings, where: str) -> Finding:
 
 
 async def _database(settings: Settings) -> AsyncIterator[Finding]:
-    """What can only be asked of a database: whether it answers, fits this version and this key, and its clock."""
+    """What only a database can say: whether it answers, and fits this version, this key and this clock."""
     try:
         async with asyncio.timeout(_SECONDS * 2), looking(settings) as line:
             moment = Moment(line)
@@ -187,7 +184,9 @@ async def _fitting_key(settings: Settings, moment: Moment) -> Finding:
 def _clock(newest: int | None) -> Finding:
     now = time.time_ns() // 1_000_000
     if now < _BUILT:
-        return fail("Clock", f"{stamp(now)} is long ago", "set the clock: tokens and certificates expire by it")
+        return fail(
+            "Clock", f"{stamp(now)} is long ago", "set the clock: tokens and certificates expire by it"
+        )
     if newest is not None and newest > now + MINUTE:
         behind = f"{(newest - now) // SECOND} seconds behind what was recorded last"
         return warn("Clock", f"{stamp(now)}, {behind}", "set the clock, by NTP if you can")
@@ -220,7 +219,9 @@ def _docker(settings: Settings) -> Finding:
         return ok("Container engine", f"Docker answers ({version})")
     if settings.engine == "docker":
         return fail(
-            "Container engine", f"nothing answers at {_DOCKER}", "start Docker, or choose another with --engine"
+            "Container engine",
+            f"nothing answers at {_DOCKER}",
+            "start Docker, or choose another with --engine",
         )
     return warn(
         "Container engine",

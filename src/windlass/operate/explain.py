@@ -1,4 +1,4 @@
-"""Failures that an operator can do something about, and what. Others are faults of ours, and keep their trace."""
+"""Failures about which an operator can do something, and what. All others keep their trace: they are ours."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ def _of_the_system(error: OSError) -> str:
     place = error.filename2 or error.filename
     reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
     return f"{place}: {reason}" if place else reason
-
 
 
 _LISTENING: Mapping[int, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from windlass.base.stopped import USAGE, Stopped
+from windlass.base.stopped import Misused, Stopped
 from windlass.config import BadSetting
 
 
@@ -14,7 +14,7 @@ def plainly() -> Iterator[None]:
     try:
         yield
     except BadSetting as error:
-        raise Stopped(str(error), USAGE) from error
+        raise Misused(str(error)) from error
     except Exception as error:
         from windlass.operate.explain import explain  # noqa: PLC0415 (nobody needs it while all goes well)
 

@@ -50,8 +50,8 @@ def check_folder(settings: Settings) -> None:
         ) from error
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise Refused(
-            f"the data directory {folder} cannot be read and written by this user: change its permissions, or "
-            "choose another with --data-dir"
+            f"the data directory {folder} cannot be read and written by this user: change its permissions, "
+            "or choose another with --data-dir"
         )
 
 

@@ -21,7 +21,8 @@ def everything() -> list[Described]:
 def flags(*names: str) -> list[click.Option]:
     """Flags for these settings, or for all; a secret on a command line could be read by every user."""
     file = Option(["config_file", "--config"], type=click.Path(path_type=Path), help=_FILE_HELP)
-    return [file, *(_flag(one) for one in everything() if not one.secret and (not names or one.name in names))]
+    wanted = [one for one in everything() if not one.secret and (not names or one.name in names)]
+    return [*map(_flag, wanted), file]
 
 
 def given(options: Mapping[str, Any]) -> tuple[Settings, Mapping[str, str]]:
@@ -41,16 +42,12 @@ def _flag(setting: Described) -> click.Option:
         default=None,
         help=f"{setting.meaning}.{_default(setting.default)}",
         section=setting.group,
-        metavar=None if isinstance(setting.default, bool) else _metavar(setting),
     )
 
 
-def _metavar(setting: Described) -> str:
-    return setting.name.rpartition("_")[2].upper()
-
-
 def _default(value: Any) -> str:
-    return f"  [{written(value)}]" if value not in ("", (), False) else ""
+    again = "  May be repeated." if isinstance(value, tuple) else ""
+    return again + (f"  [{written(value)}]" if value not in ("", (), False) else "")
 
 
 def written(value: Any) -> str:

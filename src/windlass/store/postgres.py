@@ -37,6 +37,8 @@ _AWAY = (
     OSError,
     TimeoutError,
 )
+# What a connection says that has been cut off; internal errors too, if it was cut while nobody used it.
+_CUT = (*_AWAY, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 _log = log("store")
 
@@ -71,13 +73,13 @@ class PatientSession(PostgresSession):
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
         try:
             return await super().one(statement, *values)
-        except (*_AWAY, asyncpg.InterfaceError) as error:
+        except _CUT as error:
             raise Unavailable("The database cannot be reached. Try again shortly.") from error
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
             return await super().all(statement, *values)
-        except (*_AWAY, asyncpg.InterfaceError) as error:
+        except _CUT as error:
             raise Unavailable("The database cannot be reached. Try again shortly.") from error
 
 
@@ -125,7 +127,7 @@ class PostgresStore(GroupCommit):
                 "repeat the request under its Idempotency-Key."
             )
             await transaction.commit()
-        except (*_AWAY, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except (*_CUT, asyncpg.PostgresError) as error:
             self._drop_writer()
             raise Unavailable(said) from error
         except BaseException:
@@ -168,18 +170,21 @@ class PostgresStore(GroupCommit):
         """Listens for nudges; a lost connection is made anew, and what was missed costs only time."""
         while True:
             try:
-                connection = await asyncpg.connect(self._url)
-                lost = asyncio.Event()
-                connection.add_termination_listener(lambda *_: lost.set())  # noqa: B023
-                await connection.add_listener(CHANNEL, lambda *heard: self._tell(str(heard[-1])))
-                self._tell("work")
-                try:
-                    await lost.wait()
-                finally:
-                    await connection.close()
-            except (*_AWAY, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                await self._hear_until_lost()
+            except (*_CUT, asyncpg.PostgresError) as error:
                 _log.warning("not listening to the database", extra={"error": str(error)})
             await asyncio.sleep(1)
+
+    async def _hear_until_lost(self) -> None:
+        connection = await asyncpg.connect(self._url)
+        try:
+            lost = asyncio.Event()
+            connection.add_termination_listener(lambda *_: lost.set())
+            await connection.add_listener(CHANNEL, lambda *heard: self._tell(str(heard[-1])))
+            self._tell("work")
+            await lost.wait()
+        finally:
+            connection.terminate()
 
 
 async def _run(
@@ -203,7 +208,7 @@ async def _first_connection(url: str) -> asyncpg.Connection[Any]:
     except ValueError:
         # The reason is not repeated: what could not be read may be a piece of the password.
         raise BadSetting("database_url: must be like postgresql://user:password@host:5432/name") from None
-    except (*_AWAY, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (*_CUT, asyncpg.PostgresError) as error:
         raise Unavailable(f"The database cannot be reached: {error}") from error
 
 

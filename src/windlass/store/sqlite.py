@@ -202,8 +202,9 @@ class SqliteStore(GroupCommit):
         self._session.refusal = None
         try:
             answer = _finish(change(tx))
-            # A change that made light of a refusal ends with it all the same, as on PostgreSQL.
-            return (tx, answer, None) if self._session.refusal is None else self._failed(tx)
+            if self._session.refusal is not None:
+                raise self._session.refusal  # It made light of it, and fails all the same, as on PostgreSQL.
+            return tx, answer, None
         except _AWAY:
             raise  # Nobody of the group can be served.
         except Exception as failure:  # noqa: BLE001 (whatever it is, it is the answer to whoever asked)

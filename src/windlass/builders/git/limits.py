@@ -24,19 +24,16 @@ class Limits(Struct, frozen=True):
 
     def check(self, size: int, files: int) -> None:
         if size > self.bytes:
-            raise self.too_big()
+            raise GitError(f"The repository is larger than {self.bytes / 1024**2:.0f} MiB.")
         if files > self.files:
             raise GitError(f"The repository has more than {self.files} files and folders.")
-
-    def too_big(self) -> GitError:
-        return GitError(f"The repository is larger than {self.bytes / 1024**2:.0f} MiB.")
 
     def too_slow(self) -> GitError:
         return GitError(f"The repository was not fetched within {self.seconds:.0f} seconds.")
 
     def confine(self, process: Process) -> None:
         with suppress(ProcessLookupError):  # it may have ended already
-            _lower(process.pid, resource.RLIMIT_FSIZE, self.bytes)
+            _lower(process.pid, resource.RLIMIT_FSIZE, self.bytes + 1)  # one more, so that it shows
             _lower(process.pid, resource.RLIMIT_DATA, MEMORY)
 
 

@@ -65,9 +65,10 @@ class Remote(Struct, frozen=True):
                 guard=self._watch(watched) if watched else None,
             )
             code = process.returncode
-        complaint = said.complaint()
         if code:
-            raise explained(complaint, self.url, self.limits, has_token=self.has_token)
+            if watched:  # the kernel may have stopped it at a file that is too large
+                self.limits.check(*await asyncio.to_thread(measured, watched))
+            raise explained(said.complaint(), self.url, has_token=self.has_token)
 
     def _given(self, copy: Path | None) -> Mapping[str, str]:
         if copy is None:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from windlass.builders.git.limits import Limits
 from windlass.builders.git.source import GitError
 
 LONGEST: Final = 300
@@ -66,13 +65,11 @@ def printable(text: str) -> str:
     return "".join(filter(str.isprintable, text[: 4 * LONGEST])).strip()[:LONGEST]
 
 
-def explained(complaint: str, url: str, limits: Limits, *, has_token: bool) -> GitError:
+def explained(complaint: str, url: str, *, has_token: bool) -> GitError:
     """Why git failed. Where we do not know, its own words, without paths of this machine."""
     for pattern, kind, words in _MEANINGS:
         if found := re.search(pattern, complaint, re.IGNORECASE):
             return kind(words.format(url=url, token=_ABOUT_TOKEN[has_token], **found.groupdict()))
-    if re.search(r"died of signal 25|File too large", complaint):
-        return limits.too_big()
     lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
     reason = _PATHS.sub("…", lines[0].partition(": ")[2]) if lines else "it gave no reason"
     return GitError(f"git could not fetch {url}: {reason}")

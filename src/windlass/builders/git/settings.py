@@ -15,20 +15,19 @@ from typing import Final
 from windlass.base.addresses import Address
 from windlass.builders.git.source import Place
 
+# Much of it is how git is anyway, while it reads no other settings: no protection rests on one thing alone.
 HARDENED: Final = {
     "core.hooksPath": "/dev/null",
     "core.attributesFile": "/dev/null",
     "core.excludesFile": "/dev/null",
     "core.fsmonitor": "false",
     "core.symlinks": "true",
-    "core.autocrlf": "false",
     "core.bigFileThreshold": "32m",  # streamed above, instead of held in memory
     "core.fsync": "none",  # a copy that a crash spoils is fetched again
     "credential.helper": "",
     "submodule.recurse": "false",
     "fetch.recurseSubmodules": "false",
     "fetch.fsckObjects": "true",
-    "transfer.fsckObjects": "true",
     # Harmless, and found in the history of many a well-known repository.
     "fetch.fsck.zeroPaddedFilemode": "warn",
     "fetch.fsck.badTimezone": "warn",
@@ -44,7 +43,6 @@ HARDENED: Final = {
     "http.sslVerify": "true",
     "http.proxy": "",
     "log.showSignature": "false",
-    "log.mailmap": "false",
 }
 
 SSH: Final = (
@@ -76,8 +74,6 @@ def environment(
     given = {
         "PATH": os.pathsep.join(os.get_exec_path()),
         "HOME": str(home),
-        "XDG_CONFIG_HOME": str(home),
-        "LC_ALL": "C",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_ATTR_NOSYSTEM": "1",
@@ -86,7 +82,6 @@ def environment(
         "GIT_ALLOW_PROTOCOL": where.scheme if where else "none",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_NO_LAZY_FETCH": "1",
-        "GIT_LFS_SKIP_SMUDGE": "1",
     }
     settings = list(HARDENED.items())
     if where and where.scheme == "ssh":

@@ -1,0 +1,113 @@
+"""A working copy while it is made: first commits come into its store, then files are checked out."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base import group
+from windlass.builders.git.commit import FORMAT, Commit, commits, tag_names
+from windlass.builders.git.limits import measured
+from windlass.builders.git.listing import Listing, leaving
+from windlass.builders.git.remote import Progress, Remote, silent
+from windlass.builders.git.said import NotByName
+from windlass.builders.git.source import GitError, Source, wanted_commit, wanted_ref
+
+WANTED: Final = "refs/windlass/wanted"
+CONFIG: Final = {
+    "sha1": "[core]\nrepositoryformatversion = 0\nbare = false\n",
+    "sha256": "[core]\nrepositoryformatversion = 1\nbare = false\n[extensions]\nobjectFormat = sha256\n",
+}
+
+
+class Copy(Struct, frozen=True):
+    remote: Remote
+    source: Source
+    folder: Path
+    progress: Progress = silent
+    options: tuple[str, ...] = ()
+    """Of `git fetch`."""
+
+    async def commits(self, most: int = 1) -> list[Commit]:
+        """Brings what is wanted, and as many of the commits before it, into the store."""
+        _, tags = await group.together(self._receive(most), self._tags())
+        words = ("log", "-z", "--encoding=UTF-8", f"--max-count={most}", f"--format={FORMAT}", WANTED, "--")
+        if not (found := commits(await self.remote.ask(*words, copy=self.folder), tags)):
+            raise GitError("What was asked for is not a commit.")
+        return found
+
+    async def check_out(self, commit: str) -> None:
+        listing = Listing(self.remote.limits)
+        listed = ("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
+        await self.remote.run(*listed, copy=self.folder, take=listing.feed)
+        words = ("checkout", "--quiet", "--force", "--detach", commit)
+        await self.remote.run(*words, copy=self.folder, watched=self.folder)
+        await group.aside(self._settle, listing)
+        for path in listing.submodules:
+            self.progress(f"The submodule {path} is not fetched.")
+        if _uses_lfs(self.folder / ".gitattributes"):
+            self.progress(
+                "Files in Git LFS are not fetched; in their place is what the commit holds, a pointer."
+            )
+
+    def _settle(self, listing: Listing) -> None:
+        shutil.rmtree(self.folder / ".git")
+        self.remote.limits.check(*measured(self.folder))
+        if link := leaving(self.folder, listing.links):
+            raise GitError(f"{link} is a symbolic link that leaves the repository.")
+
+    async def _receive(self, most: int) -> None:
+        commit = wanted_commit(self.source)
+        _lay_out(self.folder / ".git", "sha256" if len(commit or "") == 64 else "sha1")
+        if commit is None:
+            await self._pull(wanted_ref(self.source), f"--depth={most}")
+        elif len(commit) not in (40, 64):
+            await self._search(commit)
+        else:
+            try:
+                await self._pull(commit, f"--depth={most}")
+            except NotByName:
+                await self._search(commit)
+
+    async def _search(self, commit: str) -> None:
+        """For one known by its first digits, or on a server that gives none by name: looks on the branch."""
+        self.progress("The server cannot be asked for this commit alone; fetching the whole branch.")
+        await self._pull(wanted_ref(self.source))
+        try:
+            words = ("rev-parse", "--verify", f"{commit}^{{commit}}")
+            found = await self.remote.ask(*words, copy=self.folder)
+        except GitError as error:
+            where = f"{self.source.branch or 'the default branch'} of {self.remote.url}"
+            raise GitError(f"There is no commit {commit}, or more than one, on {where}.") from error
+        await self.remote.run("update-ref", WANTED, found.strip(), copy=self.folder)
+
+    async def _pull(self, ref: str, *depth: str) -> None:
+        fixed = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
+        words = ("fetch", *fixed, *self.options, *depth, "--", self.remote.url, f"+{ref}:{WANTED}")
+        objects = self.folder / ".git" / "objects"
+        await self.remote.run(*words, copy=self.folder, progress=self.progress, watched=objects)
+
+    async def _tags(self) -> dict[str, str]:
+        """Good to know, while the commit comes; a server that will not tell is no reason to fail."""
+        with suppress(GitError):
+            return tag_names(await self.remote.ask("ls-remote", "--tags", "--", self.remote.url))
+        return {}
+
+
+def _lay_out(store: Path, names: str) -> None:
+    """An empty repository, see gitrepository-layout(5); `git init` would take as long as a small fetch."""
+    for each in ("objects", "refs"):
+        (store / each).mkdir(parents=True)
+    (store / "HEAD").write_text("ref: refs/heads/none\n")
+    (store / "config").write_text(CONFIG[names])
+
+
+def _uses_lfs(attributes: Path) -> bool:
+    if attributes.is_symlink() or not attributes.is_file():
+        return False
+    with attributes.open("rb") as lines:
+        return b"filter=lfs" in lines.read(64 * 1024)

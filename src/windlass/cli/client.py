@@ -1,0 +1,170 @@
+"""HTTP to the API, with nothing but the standard library; and what to do when it says no."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from email.message import Message
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from msgspec import Struct
+
+from windlass import __version__
+from windlass.base.show import plain
+from windlass.base.stopped import Misused, Stopped
+
+_SECONDS = 60
+_PAGE = 1000
+
+
+class Answer(Struct, frozen=True):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        try:
+            return json.loads(self.body) if self.body else None
+        except ValueError as error:
+            raise Stopped(
+                "what answered there is not Windlass: is it the right --url (WINDLASS_URL)?"
+            ) from error
+
+    @property
+    def tag(self) -> str:
+        return self.headers.get("etag", "")
+
+
+class Api:
+    """A server and who calls it."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url = _checked(url)
+        self._token = token
+        # A redirect is not followed: the token is for this server, and for no other.
+        self._opener = urllib.request.build_opener(_NoRedirect, *_proxies(self._url))
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self.call("GET", path, query=query).json
+
+    def everything(self, path: str) -> list[Any]:
+        """A list from its first page to its last."""
+        found: list[Any] = []
+        page = 1
+        while True:
+            answer = self.get(path, page=page, page_size=_PAGE)
+            found += answer["results"]
+            if page >= answer.get("pagination", {}).get("total_pages", 1):
+                return found
+            page += 1
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """The answer, if it is a good one."""
+        address = self._url + path + (f"?{urlencode(query)}" if query else "")
+        request = urllib.request.Request(address, body, dict(headers or {}), method=method)  # noqa: S310 (checked)
+        request.add_header("User-Agent", f"cli/{__version__} windlass")
+        request.add_header("Accept", "application/json")
+        if body is not None:
+            request.add_header("Content-Type", "application/json")
+        if self._token:
+            request.add_header("Authorization", f"Token {self._token}")
+        answer = self._answered(request)
+        if not 200 <= answer.status < 300:
+            raise self._refused(answer)
+        return answer
+
+    def _answered(self, request: urllib.request.Request) -> Answer:
+        try:
+            with self._opener.open(request, timeout=_SECONDS) as reply:
+                return Answer(reply.status, _headers(reply.headers), reply.read())
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return Answer(refusal.code, _headers(refusal.headers), refusal.read())
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> Stopped:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, ConnectionRefusedError):
+            return Stopped(
+                f"nothing listens at {self._url}: start a server with `windlass serve`, or say where it is "
+                "with --url or WINDLASS_URL"
+            )
+        if isinstance(reason, ssl.SSLError):
+            return Stopped(f"{self._url} cannot be trusted, or does not speak TLS: {reason}")
+        if isinstance(reason, TimeoutError):
+            return Stopped(f"{self._url} does not answer: is it the right --url (WINDLASS_URL)?")
+        return Stopped(f"{self._url} cannot be reached: {reason}. Is it the right --url (WINDLASS_URL)?")
+
+    def _refused(self, answer: Answer) -> Stopped:
+        message = _message(answer)
+        match answer.status:
+            case 401 if not self._token:
+                return Stopped(
+                    "a token is needed: set WINDLASS_TOKEN, or give --token. `windlass serve` prints one at "
+                    "its first start, `windlass token create` makes more"
+                )
+            case 401:
+                return Stopped(f"{message}. Set WINDLASS_TOKEN, or give --token, to a token that is good now")
+            case 403:
+                return Stopped(f"{message}. `windlass token create --scope …` makes one, with an Admin token")
+            case status if status in range(300, 400):
+                place = answer.headers.get("location", "elsewhere")
+                return Stopped(f"{self._url} points to {plain(place)}: give that as --url, if you trust it")
+            case _:
+                return Stopped(message)
+
+
+def path_of(template: str, values: Mapping[str, str]) -> str:
+    return template.format_map({name: quote(value, safe="") for name, value in values.items()})
+
+
+def _headers(sent: Message) -> dict[str, str]:
+    return {name.lower(): value for name, value in sent.items()}
+
+
+def _message(answer: Answer) -> str:
+    try:
+        said = str(answer.json["message"])
+    except (Stopped, KeyError, TypeError):
+        phrase = HTTPStatus(answer.status).phrase if answer.status in set(HTTPStatus) else ""
+        return f"{answer.status} {phrase}, and not in the words of Windlass: is it the right --url?"
+    return plain(said)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise Misused(f"--url (WINDLASS_URL) must be like http://127.0.0.1:8080, and is {url!r}")
+    return url.rstrip("/")
+
+
+def _proxies(url: str) -> list[urllib.request.BaseHandler]:
+    """What runs on this machine is asked directly, whatever proxy the environment names."""
+    host = urlsplit(url).hostname or ""
+    try:
+        here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        here = host == "localhost" or host.endswith(".localhost")
+    return [urllib.request.ProxyHandler({})] if here else []

@@ -1,0 +1,109 @@
+"""The commands that are not derived: any call of the API, and tokens under the names that people look for."""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from windlass.base.sections import Command, Option
+from windlass.cli.client import Answer
+from windlass.cli.commands import group
+from windlass.cli.options import api_of, call_options
+
+_DURATION = re.compile(r"([0-9]{1,6})([mhdwy])")
+_UNITS = {
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+    "y": timedelta(days=365),
+}
+_METHODS = ("GET", "POST", "PUT", "DELETE")
+
+
+def api_command() -> click.Command:
+    return Command(
+        "api",
+        callback=_api,
+        params=[
+            click.Argument(["method"], type=click.Choice(_METHODS, case_sensitive=False), metavar="METHOD"),
+            click.Argument(["path"]),
+            Option(["data", "--data"], metavar="JSON", help="The body; - is the standard input."),
+            Option(["include", "--include"], is_flag=True, help="Print the status and the headers too."),
+            *call_options()[:2],
+        ],
+        short_help="Call any operation of the API.",
+        help="""Call any operation of the API, and print the answer as it came.
+
+        PATH is one of the server's reference at /docs, as in: windlass api GET /organization?page_size=10""",
+    )
+
+
+def _api(method: str, path: str, data: str | None, include: bool, **said: Any) -> None:
+    body = sys.stdin.read() if data == "-" else data
+    answer = api_of(said).call(method, "/" + path.lstrip("/"), body.encode() if body else None)
+    if include:
+        _print_head(answer)
+    click.echo(answer.body, nl=bool(answer.body) and not answer.body.endswith(b"\n"))
+
+
+def _print_head(answer: Answer) -> None:
+    click.echo(f"HTTP {answer.status}")
+    for name, value in answer.headers.items():
+        click.echo(f"{name}: {value}")
+    click.echo()
+
+
+def token_command() -> click.Group:
+    """The commands of `api-token`, with `revoke` for `delete` and two shorter options."""
+    derived = group("api-token")
+    assert derived is not None
+    known = derived.commands
+    return click.Group(
+        "token",
+        help="API tokens of the organization. `windlass api-token` can say more of them.",
+        commands={
+            "create": _shortened(known["create"]),
+            "list": known["list"],
+            "revoke": _renamed(known["delete"]),
+        },
+    )
+
+
+def _shortened(create: click.Command) -> click.Command:
+    # The field `scope`, an older way of saying `scopes`, gives its name up here.
+    create.params = [param for param in create.params if param.opts != ["--scope"]]
+    for param in create.params:
+        if "--scopes" in param.opts:
+            param.opts.insert(0, "--scope")
+        if "--expires-at" in param.opts:
+            param.opts.insert(0, "--expires")
+            param.type = Moment()
+            param.help = "In how long, such as 12h or 30d, or a time.  [never]"
+    return create
+
+
+def _renamed(delete: click.Command) -> click.Command:
+    delete.name = "revoke"
+    delete.short_help = "Revoke an API token, with effect at once."
+    return delete
+
+
+class Moment(click.ParamType[str]):
+    """`30d` from now on. What is no duration is a time, and for the server to judge."""
+
+    name = "when"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        found = _DURATION.fullmatch(value)
+        if found is None:
+            return value
+        try:
+            ends = datetime.now(UTC) + int(found[1]) * _UNITS[found[2]]
+        except OverflowError:
+            self.fail(f"{value} is too long", param, ctx)
+        return ends.isoformat(timespec="milliseconds").replace("+00:00", "Z")

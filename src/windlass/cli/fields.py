@@ -1,0 +1,123 @@
+"""The fields of a body as options, and back. Derived from the Struct that the API validates with.
+
+A field is named by its path, as in the messages of the API: `git_repository.url` is `--git-repository.url`.
+What is no scalar, such as a list of ports, takes JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Struct
+from msgspec import inspect as types
+from msgspec.structs import fields
+
+from windlass.cli.deeds import kebab
+
+Path = tuple[str, ...]
+JSON: Final = "json"
+_SCALARS: Mapping[type[types.Type], type] = {
+    types.StrType: str,
+    types.IntType: int,
+    types.FloatType: float,
+    types.BoolType: bool,
+}
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    path: Path
+    kind: type | None
+    """None is any JSON."""
+    many: bool = False
+    choices: tuple[str, ...] = ()
+    meaning: str = ""
+    refers: str = ""
+    """The family whose id it wants."""
+    default: Any = NODEFAULT
+    required: bool = False
+
+    @property
+    def option(self) -> str:
+        return "--" + ".".join(kebab(name) for name in self.path)
+
+    @property
+    def deep(self) -> bool:
+        """So far down that a list of options is better without it."""
+        return len(self.path) > 2
+
+
+def fields_of(spec: type[Struct], without: frozenset[str] = frozenset()) -> list[Field]:
+    return [field for field in _fields(spec, (), frozenset(), True) if field.path[0] not in without]
+
+
+def _fields(spec: type[Struct], above: Path, seen: frozenset[type], wanted: bool) -> Iterator[Field]:
+    """`wanted` says whether all that these fields are in is required."""
+    for field in fields(spec):
+        path = (*above, field.encode_name)
+        kind, said = _bare(types.type_info(field.type))
+        required = field.required and wanted
+        if isinstance(kind, types.StructType) and kind.cls not in seen:
+            yield from _fields(kind.cls, path, seen | {kind.cls}, required)
+        else:
+            yield _field(path, kind, said, field.default, required)
+
+
+def _field(path: Path, kind: types.Type, said: Mapping[str, Any], default: Any, required: bool) -> Field:
+    many = isinstance(kind, types.ListType)
+    inner = _bare(kind.item_type)[0] if isinstance(kind, types.ListType) else kind
+    scalar, choices = _scalar(inner)
+    return Field(
+        path=path,
+        kind=scalar,
+        many=many and scalar is not None,
+        choices=choices,
+        meaning=str(said.get("description", "")),
+        refers=str(said.get("refers", "")),
+        default=default if scalar is not None and default is not UNSET else NODEFAULT,
+        required=required,
+    )
+
+
+def _scalar(kind: types.Type) -> tuple[type | None, tuple[str, ...]]:
+    match kind:
+        case types.LiteralType(values=values) if all(isinstance(value, str) for value in values):
+            return str, tuple(str(value) for value in values)
+        case types.EnumType(cls=cls):
+            return str, tuple(str(member.value) for member in cls)
+        case _:
+            return _SCALARS.get(type(kind)), ()
+
+
+def _bare(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
+    """A type without what may be absent or null, and what its annotations say."""
+    match kind:
+        case types.Metadata(type=inner, extra=extra, extra_json_schema=schema):
+            bare, said = _bare(inner)
+            return bare, said | (schema or {}) | (extra or {})
+        case types.UnionType(types=several):
+            left = [one for one in several if not isinstance(one, types.NoneType)]
+            return _bare(left[0]) if len(left) == 1 else (kind, {})
+        case _:
+            return kind, {}
+
+
+def body_of(base: Mapping[str, Any], given: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
+    """One object: each value laid at its path over what was there."""
+    body = dict(base)
+    for path, value in given:
+        inner = body
+        for name in path[:-1]:
+            below = inner.get(name)
+            inner[name] = dict(below) if isinstance(below, dict) else {}
+            inner = inner[name]
+        inner[path[-1]] = value
+    return body
+
+
+def json_of(text: str, where: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{where}: {text!r} is not JSON: {error}") from error

@@ -1,0 +1,68 @@
+"""The command line against a whole Windlass behind a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.schemathesis.serving import served
+from tests.world import ADMIN, World, make_world
+from windlass.main import main
+
+
+class Said:
+    """What a command printed, and how it ended."""
+
+    def __init__(self, result: Any) -> None:
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        self.code: int = result.exit_code
+        self.out: str = result.stdout
+        self.err: str = result.stderr
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def __repr__(self) -> str:
+        return f"<{self.code} out={self.out!r} err={self.err!r}>"
+
+
+def say(
+    *words: str, url: str = "", token: str | None = ADMIN, stdin: str | None = None, width: int = 120
+) -> Said:
+    environment = {"WINDLASS_URL": url or None, "WINDLASS_TOKEN": token, "COLUMNS": str(width)}
+    return Said(CliRunner().invoke(main, words, env=environment, input=stdin))
+
+
+class Line:
+    """Somebody at a terminal; not on the loop that serves them."""
+
+    def __init__(self, world: World, url: str) -> None:
+        self.world = world
+        self.url = url
+
+    async def __call__(self, *words: str, **options: Any) -> Said:
+        return await asyncio.to_thread(say, *words, **{"url": self.url} | options)
+
+    async def done(self, *words: str, **options: Any) -> Any:
+        """What it answers, if it went well."""
+        said = await self(*words, **options)
+        assert said.code == 0, said
+        return said.json if said.out else None
+
+
+@pytest.fixture
+async def windlass():
+    async with make_world() as world, served(world) as url:
+        yield Line(world, url)
+
+
+@pytest.fixture
+def some_id():
+    return lambda: str(uuid.uuid4())

@@ -1,0 +1,108 @@
+"""Derived: for every operation of the registry there is a command that makes exactly this call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import say
+from tests.cli.listener import listening
+from tests.documented import body, operations
+from windlass.cli.deeds import Deed, Way, deeds, kebab
+from windlass.core.registry import Operation
+from windlass.families import registry
+
+IDS = {
+    param: f"00000000-0000-4000-8000-{number:012x}"
+    for number, param in enumerate(sorted({param for one in registry().operations for param in one.params}))
+}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with listening() as listener:
+        yield listener
+
+
+def ways(operation: Operation) -> list[tuple[Deed, Way]]:
+    found = [
+        (deed, way) for words in deeds(registry()).values() for deed in words.values() for way in deed.ways
+    ]
+    return [(deed, way) for deed, way in found if way.operation is operation]
+
+
+def words(deed: Deed, way: Way) -> list[str]:
+    """The command with ids, as it is typed."""
+    choice = [way.choice] if deed.choices else []
+    above = [word for name, param in way.above for word in (f"--{kebab(name)}", IDS[param])]
+    return [deed.group, deed.word, *choice, *(IDS[param] for param in way.subject), *above]
+
+
+def options(value: Any, path: str = "") -> list[str]:
+    """A body, said field by field."""
+    said: list[str] = []
+    for name, inner in value.items():
+        here = f"{path}.{name}" if path else name
+        match inner:
+            case dict() if inner and here != "config_json":
+                said += options(inner, here)
+            case bool():
+                said += [f"--{here}" if inner else f"--no-{here}"]
+            case [str(), *_]:
+                said += [word for one in inner for word in (f"--{here}", one)]
+            case str() | int():
+                said += [f"--{here}", str(inner)]
+            case _:
+                said += ["--field", f"{here}={json.dumps(inner)}"]
+    return said
+
+
+@operations()
+def test_there_is_exactly_one_command_for_it(operation):
+    assert len(ways(operation)) == 1
+
+
+@operations()
+def test_its_command_makes_its_call(operation, server):
+    [(deed, way)] = ways(operation)
+    server.heard.clear()
+    said = say(*words(deed, way), *(["--yes"] if operation.method == "DELETE" else []), url=server.url)
+    assert said.code == 0, said
+    assert [(one.method, one.path) for one in server.heard] == [
+        (operation.method, operation.path.format_map(IDS))
+    ]
+
+
+@operations(lambda operation: operation.body)
+def test_every_field_of_its_example_can_be_said_as_an_option(operation, server):
+    [(deed, way)] = ways(operation)
+    server.heard.clear()
+    example = body(operation)["example"]
+    yes = ["--yes"] if operation.method == "DELETE" else []
+    said = say(*words(deed, way), *yes, *options(example), url=server.url)
+    assert said.code == 0, said
+    assert server.heard[-1].body == example
+
+
+@operations(lambda operation: operation.body)
+def test_its_whole_body_can_be_given_as_json(operation, server):
+    [(deed, way)] = ways(operation)
+    server.heard.clear()
+    example = body(operation)["example"]
+    yes = ["--yes"] if operation.method == "DELETE" else []
+    assert say(*words(deed, way), *yes, "--data", json.dumps(example), url=server.url).code == 0
+    assert server.heard[-1].body == example
+
+
+@operations()
+def test_its_command_explains_itself_and_says_what_it_needs(operation):
+    [(deed, _)] = ways(operation)
+    said = say(deed.group, deed.word, "--help")
+    assert said.code == 0
+    assert operation.need.word in said.out
+
+
+def test_no_command_of_the_api_hides_one_of_the_machine():
+    assert not {"serve", "config", "doctor", "backup", "restore", "token", "api"} & deeds(registry()).keys()

@@ -1,0 +1,329 @@
+"""What people do with the command line, against a whole Windlass."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import say
+from tests.cli.listener import listening
+from tests.world import ADMIN, REPOSITORY
+
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+async def shop(windlass) -> None:
+    await windlass.done("project", "create", "--name", "shop")
+    await windlass.done("environment", "create", "--project", "shop", "--name", "production")
+    await web(windlass, "shop/production")
+
+
+async def web(windlass, environment: str) -> None:
+    words = ("--environment", environment, "--name", "web", "--git-repository.url", REPOSITORY)
+    await windlass.done("application", "create", *words)
+
+
+async def test_from_nothing_to_running_without_one_id(windlass):
+    await shop(windlass)
+    assert (await windlass.done("application", "deploy", "web"))["status"] == "QUEUED"
+    await windlass.world.settle()
+    assert (await windlass.done("application", "status", "web"))["state"] == "RUNNING"
+
+
+async def test_a_name_that_several_have_is_not_guessed(windlass):
+    await shop(windlass)
+    await windlass.done("project", "create", "--name", "blog")
+    await windlass.done("environment", "create", "--project", "blog", "--name", "production")
+    said = await windlass("environment", "get", "production")
+    assert said.code == 2
+    assert "shop/production, blog/production" in said.err
+    blog = await windlass.done("environment", "get", "blog/production")
+    assert blog == await windlass.done("environment", "get", "production", "--project", "blog")
+    assert blog == await windlass.done("environment", "get", blog["id"])
+
+
+async def test_names_are_found_without_regard_to_case(windlass):
+    await shop(windlass)
+    assert (await windlass.done("application", "get", "SHOP/Production/WEB"))["name"] == "web"
+
+
+async def test_a_name_that_nobody_has_is_said_to_be_missing(windlass):
+    said = await windlass("project", "get", "nothing")
+    assert (said.code, said.err) == (1, "windlass: there is no project 'nothing' here\n")
+
+
+async def test_somebody_below_an_unknown_project_hears_of_the_project(windlass):
+    said = await windlass("application", "get", "nothing/production/web")
+    assert (said.code, said.err) == (1, "windlass: there is no project 'nothing' here\n")
+
+
+async def test_the_place_has_to_be_said_where_there_could_be_several(windlass):
+    said = await windlass("application", "list")
+    assert said.code == 2
+    assert "--environment" in said.err
+
+
+async def test_a_secret_goes_to_the_lowest_level_that_is_named(windlass):
+    await shop(windlass)
+    key = ("--key", "KEY", "--value", "s3cret")
+    place = ("--project", "shop", "--environment", "production")
+    assert (await windlass.done("secret", "create", *place, *key))["scope"] == "ENVIRONMENT"
+    assert (await windlass.done("secret", "list", "--project", "shop"))["results"] == []
+    [inherited] = (await windlass.done("secret", "list", *place, "--application", "web"))["results"]
+    assert inherited["scope"] == "ENVIRONMENT"
+
+
+async def test_a_secret_without_a_level_is_asked_for_one(windlass):
+    said = await windlass("secret", "list")
+    assert said.code == 2
+    assert all(option in said.err for option in ("--project", "--environment", "--application"))
+
+
+async def test_a_variable_is_found_by_its_key(windlass):
+    await shop(windlass)
+    await windlass.done("environment-variable", "create", "--project", "shop", "--key", "A", "--value", "1")
+    words = ("environment-variable", "edit", "A", "--project", "shop", "--value", "2")
+    assert (await windlass.done(*words))["value"] == "2"
+
+
+async def test_an_edit_of_a_part_leaves_the_rest_of_that_part(windlass):
+    await shop(windlass)
+    await windlass.done("application", "edit", "web", "--git-repository.root-path", "/web")
+    after = await windlass.done(
+        "application", "edit", "web", "--git-repository.branch", "dev", "--cpu", "250"
+    )
+    repository = after["git_repository"]
+    assert (repository["url"], repository["root_path"], repository["branch"]) == (REPOSITORY, "/web", "dev")
+    assert (after["cpu"], after["memory"]) == (250, 512)
+
+
+async def test_a_reference_may_be_a_name(windlass):
+    await windlass.done("project", "create", "--name", "shop")
+    words = ("environment", "create", "--project", "shop", "--name", "production", "--cluster-id", "local")
+    assert (await windlass.done(*words))["cluster_name"] == "local"
+
+
+async def test_a_field_can_be_made_null_and_words_of_an_enum_take_any_case(windlass):
+    await windlass.done("project", "create", "--name", "shop")
+    words = ("environment", "create", "--project", "shop", "--name", "staging", "--mode", "staging")
+    assert (await windlass.done(*words))["mode"] == "STAGING"
+    made = await windlass.done("token", "create", "--name", "ci", "--field", "rate_limit=null")
+    assert made["rate_limit"] is None
+
+
+async def test_a_body_comes_from_a_file_with_fields_on_top(windlass, tmp_path):
+    file = tmp_path / "project.json"
+    file.write_text(json.dumps({"name": "shop", "description": "from the file"}))
+    made = await windlass.done("project", "create", "--from-file", str(file), "--name", "rope")
+    assert (made["name"], made["description"]) == ("rope", "from the file")
+
+
+async def test_a_list_is_complete_however_many_pages_it_has(windlass):
+    for number in range(3):
+        await windlass.world.project(name=f"p{number}")
+    whole = await windlass.done("project", "list")
+    assert [one["name"] for one in whole["results"]] == ["p0", "p1", "p2"]
+    page = await windlass.done("project", "list", "--page", "2", "--page-size", "2")
+    assert [one["name"] for one in page["results"]] == ["p2"]
+    assert page["pagination"]["total_count"] == 3
+
+
+async def test_a_token_for_ci_deploys_until_it_is_revoked(windlass):
+    await shop(windlass)
+    made = await windlass("token", "create", "--name", "ci", "--scope", "Deploy", "--expires", "30d")
+    assert "shown this once" in made.err
+    token = made.json["token"]
+    assert made.json["scopes"] == ["Deploy"]
+    await windlass.done("application", "deploy", "web", token=token)
+    refused = await windlass("project", "create", "--name", "more", token=token)
+    assert refused.code == 1
+    assert "Write" in refused.err
+    assert [one["name"] for one in (await windlass.done("token", "list"))["results"]] == ["ci"]
+    await windlass.done("token", "revoke", "ci")
+    assert (await windlass("application", "deploy", "web", token=token)).code == 1
+
+
+async def test_a_second_organization_is_announced_with_its_token(windlass):
+    made = await windlass("organization", "create", "--name", "acme")
+    assert "admin_token" in made.err
+    assert (await windlass.done("organization", "get", token=made.json["admin_token"]))["name"] == "acme"
+
+
+async def test_nobody_deletes_an_organization_by_leaving_it_out(windlass):
+    assert (await windlass("organization", "delete")).code == 2
+
+
+async def test_a_stale_version_is_not_overwritten(windlass):
+    await windlass.done("project", "create", "--name", "shop")
+    said = await windlass("project", "edit", "shop", "--name", "rope", "--if-match", '"other"')
+    assert said.code == 1
+    assert (await windlass.done("project", "get", "shop"))["name"] == "shop"
+
+
+async def test_any_call_can_be_made_and_its_answer_is_not_touched(windlass):
+    said = await windlass("api", "GET", "/aws/region")
+    assert said.json == (await windlass.world.get("/aws/region")).json
+    home = windlass.world.org
+    body = json.dumps({"name": "shop"})
+    assert (await windlass.done("api", "post", f"organization/{home}/project", "--data", body))[
+        "name"
+    ] == "shop"
+    shown = await windlass("api", "GET", "/organization", "--include")
+    assert "x-ratelimit-limit: " in shown.out
+
+
+# What goes wrong
+
+
+async def test_the_message_of_the_server_is_shown_and_nothing_else(windlass):
+    await windlass.done("project", "create", "--name", "shop")
+    said = await windlass("project", "create", "--name", "shop")
+    assert said.code == 1
+    assert said.out == ""
+    assert re.fullmatch(r"windlass: name: there is already .+\n", said.err)
+
+
+@pytest.mark.parametrize(("token", "hint"), [(None, "windlass serve"), ("wrong", "WINDLASS_TOKEN")])
+async def test_without_a_good_token_it_says_where_to_get_one(windlass, token, hint):
+    said = await windlass("project", "list", token=token)
+    assert said.code == 1
+    assert hint in said.err
+
+
+async def test_a_server_that_is_not_there_is_said_to_be_missing(windlass):
+    said = await windlass("project", "list", url="http://127.0.0.1:1")
+    assert said.code == 1
+    assert "windlass serve" in said.err
+    assert "WINDLASS_URL" in said.err
+
+
+async def test_an_address_that_is_none_is_a_usage_error(windlass):
+    assert (await windlass("project", "list", url="ftp://example.com")).code == 2
+
+
+async def test_who_has_used_up_the_hour_hears_when_to_go_on(windlass):
+    made = await windlass.done("token", "create", "--name", "slow", "--rate-limit", "1")
+    await windlass("region", "list", "aws", token=made["token"])
+    said = await windlass("region", "list", "aws", token=made["token"])
+    assert said.code == 1
+    assert "seconds" in said.err
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+async def test_where_and_who_can_be_said_before_and_after_the_command(windlass, place):
+    calling = ("--url", windlass.url, "--token", ADMIN)
+    words = ("project", "list")
+    said = await windlass(*(calling + words if place == "before" else words + calling), url="", token=None)
+    assert said.json == {"results": []}
+
+
+async def test_the_token_goes_to_no_other_server():
+    with listening() as other, listening() as first:
+        first.answer = (302, {"location": f"{other.url}/organization"}, b"")
+        said = await asyncio.to_thread(say, "organization", "list", url=first.url)
+        assert said.code == 1
+        assert other.url in said.err
+        assert first.heard
+        assert not other.heard
+
+
+async def test_what_is_no_windlass_is_recognised():
+    with listening() as server:
+        server.answer = (200, {"content-type": "text/html"}, b"<h1>It works!</h1>")
+        said = await asyncio.to_thread(say, "organization", "list", url=server.url)
+        assert said.code == 1
+        assert "--url" in said.err
+
+
+# What people see
+
+
+async def test_on_a_terminal_a_list_is_a_table_and_elsewhere_json(windlass):
+    await windlass.done("project", "create", "--name", "shop", "--description", "Where people buy rope")
+    shown = await asyncio.to_thread(on_a_terminal, "project", "list", url=windlass.url)
+    head, row = shown.splitlines()
+    assert head.split() == ["NAME", "ID", "DESCRIPTION", "CREATED", "AT"]
+    assert row.split()[0] == "shop"
+    assert (await windlass("project", "list")).json["results"][0]["name"] == "shop"
+
+
+async def test_text_and_json_can_be_asked_for_anywhere(windlass):
+    await windlass.done("project", "create", "--name", "shop")
+    assert (await windlass("--text", "project", "get", "shop")).out.startswith("id ")
+    assert (await windlass("project", "get", "shop", "--text")).out.startswith("id ")
+    shown = await asyncio.to_thread(on_a_terminal, "project", "list", "--json", url=windlass.url)
+    assert json.loads(shown)["results"]
+
+
+async def test_a_log_is_lines(windlass):
+    await shop(windlass)
+    windlass.world.engine.broken = "it does not start"
+    await windlass.done("application", "deploy", "web")
+    await windlass.world.settle()
+    said = await windlass("application", "log", "web", "--tail", "1", "--text")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  .+ it does not start\n", said.out)
+
+
+async def test_a_name_cannot_move_the_cursor_of_who_reads_it(windlass):
+    evil = "a\x1b[2J\x1b]0;owned\x07\u202eb"
+    await windlass.done("project", "create", "--name", "shop", "--description", evil)
+    for words in (("project", "list"), ("project", "get", "shop")):
+        said = await windlass(*words, "--text")
+        assert not CONTROLS.search(said.out)
+        assert "owned" in said.out
+
+
+async def test_a_narrow_terminal_breaks_no_id(windlass):
+    await windlass.done("project", "create", "--name", "shop")
+    id = (await windlass.done("project", "get", "shop"))["id"]
+    assert id in (await windlass("project", "list", "--text", width=30)).out
+
+
+async def test_an_empty_list_says_so_aside(windlass):
+    said = await windlass("project", "list", "--text")
+    assert (said.out, said.err) == ("", "There are none.\n")
+
+
+async def test_a_person_is_asked_before_something_is_deleted(windlass):
+    await shop(windlass)
+    shown = await asyncio.to_thread(on_a_terminal, "project", "delete", "shop", url=windlass.url, typed="n\n")
+    assert "with all that is in it?" in shown
+    assert (await windlass("project", "get", "shop")).code == 0
+    await asyncio.to_thread(on_a_terminal, "project", "delete", "shop", url=windlass.url, typed="y\n")
+    assert (await windlass("project", "get", "shop")).code == 1
+
+
+async def test_a_script_is_not_asked(windlass):
+    await shop(windlass)
+    await windlass.done("project", "delete", "shop")
+    assert (await windlass("project", "get", "shop")).code == 1
+
+
+def on_a_terminal(*words: str, url: str, typed: str = "") -> str:
+    """What a person sees, without the colours."""
+    ours, theirs = pty.openpty()
+    environment = {"WINDLASS_URL": url, "WINDLASS_TOKEN": ADMIN, "COLUMNS": "120", "TERM": "dumb"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "windlass", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+    ) as process:
+        os.close(theirs)
+        os.write(ours, typed.encode())
+        seen = b""
+        with contextlib.suppress(OSError):  # so the end of a terminal is told
+            while piece := os.read(ours, 65_536):
+                seen += piece
+        os.close(ours)
+        process.wait()
+    return re.sub(r"\x1b\[[0-9;]*m", "", seen.decode()).replace("\r", "")

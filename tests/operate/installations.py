@@ -1,0 +1,80 @@
+"""Installations for backups: something in every corner of them, and everything that is in them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.world import World, make_world
+from windlass.config import Settings
+from windlass.operate.database import looking
+from windlass.store.archive import Moment
+
+Contents = dict[str, Any]
+
+
+async def furnish(world: World) -> str:
+    """One of much, with what JSON and text files find hard; answers the id of an application."""
+    project = await world.project(name="Läden 🪢", description='quotes " and \\ and \u2028 lines')
+    environment = await world.environment(project)
+    app = await world.application(environment)
+    await world.database(environment)
+    for number in range(3):
+        path = f"/application/{app}/secret"
+        await world.made(path, {"key": f"KEY_{number}", "value": f"sealed {number}"})
+    hook = {
+        "target_url": "https://example.com/hook",
+        "events": ["DEPLOYMENT_STARTED"],
+        "target_secret": "s3cret",
+    }
+    await world.made(f"/organization/{world.org}/webhook", hook)
+    await world.post(f"/application/{app}/deploy", None, headers={"Idempotency-Key": "once"})
+    await world.settle()
+    gone = await world.project()
+    await world.delete(f"/project/{gone}")
+    await world.new_token("Deploy")
+    world.installation.ctx.logs.write(app, world.clock.now(), "listening", "on port 8080")
+    return app
+
+
+async def contents(settings: Settings) -> Contents:
+    """Every row of every table and every log file."""
+    async with looking(settings) as line:
+        moment = Moment(line)
+        found: Contents = {
+            table.name: sorted([tuple(row) async for row in moment.rows(table)], key=repr)
+            for table in await moment.tables()
+        }
+    logs = Path(settings.data_dir) / "logs"
+    return found | {path.name: path.read_bytes() for path in logs.rglob("*") if path.is_file()}
+
+
+async def stopped(folder: Path, database_url: str) -> Settings:
+    """An installation with something in it, and nobody running it."""
+    async with make_world(database_url, folder=folder) as world:
+        await furnish(world)
+        return settings_of(world)
+
+
+def again(settings: Settings) -> Any:
+    """The same installation, started once more."""
+    return make_world(settings.database_url, folder=Path(settings.data_dir))
+
+
+def settings_of(world: World) -> Settings:
+    return world.installation.ctx.settings
+
+
+def elsewhere(settings: Settings, folder: Path, database_url: str = "", *, with_key: bool = True) -> Settings:
+    """A new machine; the operator has brought the key."""
+    folder.mkdir()
+    if with_key:
+        shutil.copy(Path(settings.data_dir) / "key", folder / "key")
+    return Settings(data_dir=str(folder), database_url=database_url)
+
+
+async def apart(deed: Any) -> Any:
+    """In a thread with a loop of its own, as another process would."""
+    return await asyncio.to_thread(asyncio.run, deed)

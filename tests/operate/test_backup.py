@@ -1,0 +1,328 @@
+"""Backup and restore: a whole installation of one moment, on both databases and from one to the other."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import zipfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.operate.installations import again, apart, contents, elsewhere, furnish, settings_of, stopped
+from tests.world import HandClock, make_world
+from windlass.config import DATABASE, Settings
+from windlass.key import WrongKey, found_seal
+from windlass.operate.archive import FORMAT, BadArchive, Manifest, Writer
+from windlass.operate.backup import backup, restore
+from windlass.operate.refused import Refused
+from windlass.store.migrate import migrations
+from windlass.store.sqlite import InUse, connect, migrate
+
+
+@pytest.fixture
+async def furnished(world):
+    await furnish(world)
+    return world
+
+
+async def test_what_is_restored_is_the_same_in_every_row_and_log_line(furnished, tmp_path, other_database):
+    settings, file = settings_of(furnished), tmp_path / "all.zip"
+    made = await backup(settings, file)
+    other = elsewhere(settings, tmp_path / "new", other_database)
+    assert await restore(other, file, force=False) == made
+    before = await contents(settings)
+    assert await contents(other) == before
+    assert made.counts == {name: len(rows) for name, rows in before.items() if isinstance(rows, list)}
+    assert len(made.logs) == 1
+
+
+async def test_a_restored_installation_starts_and_goes_on_where_it_was(furnished, tmp_path):
+    file, clock = tmp_path / "all.zip", HandClock()
+    project = (await furnished.get(f"/organization/{furnished.org}/project"))["results"][0]
+    token = await furnished.new_token("Read")
+    settings = settings_of(furnished)
+    await backup(settings, file)
+    other = elsewhere(settings, tmp_path / "new")
+    await restore(other, file, force=False)
+    async with make_world(folder=Path(other.data_dir), clock=clock) as there:
+        assert there.org == furnished.org
+        assert (await there.get(f"/project/{project['id']}", token=token)).json == project
+        hook = (await there.get(f"/organization/{there.org}/webhook"))["results"][0]
+        assert hook["target_secret_set"]
+        # Its secret still opens: an edit keeps what it does not name.
+        assert (
+            await there.put(f"/organization/{there.org}/webhook/{hook['id']}", {"enabled": False})
+        ).status == 200
+        assert (await there.post(f"/organization/{there.org}/project", {"name": "more"})).status == 200
+
+
+async def test_people_grow_from_sqlite_to_postgresql_and_back(postgres_url, tmp_path):
+    async with make_world() as world:
+        await furnish(world)
+        small = settings_of(world)
+        await backup(small, tmp_path / "1.zip")
+        before = await contents(small)
+        large = elsewhere(small, tmp_path / "large", postgres_url)
+        await restore(large, tmp_path / "1.zip", force=False)
+        await backup(large, tmp_path / "2.zip")
+        back = elsewhere(small, tmp_path / "back")
+        await restore(back, tmp_path / "2.zip", force=False)
+        assert await contents(back) == before
+
+
+async def test_a_backup_is_of_one_moment_while_others_write(world, tmp_path):
+    file = tmp_path / "all.zip"
+    for _ in range(100):
+        await world.project()
+    stop = asyncio.Event()
+
+    async def write() -> None:
+        while not stop.is_set():
+            project = await world.project()
+            await world.environment(project)
+
+    writers = [asyncio.create_task(write()) for _ in range(3)]
+    await asyncio.sleep(0)
+    made = await apart(backup(settings_of(world), file))
+    stop.set()
+    await asyncio.gather(*writers)
+    assert made.counts["resource"] < (await contents_count(settings_of(world)))
+    other = elsewhere(settings_of(world), tmp_path / "new")
+    await restore(other, file, force=False)
+    check_whole(await contents(other))
+
+
+async def contents_count(settings: Settings) -> int:
+    return len((await contents(settings))["resource"])
+
+
+def check_whole(found) -> None:
+    """Rows that belong together were written in one transaction: of a single moment, all are there."""
+    live: dict[tuple[str, str], int] = {}
+    projects = {row[0] for row in found["resource"] if row[1] == "project"}
+    for _, family, _, parent, *_ in found["resource"]:
+        live[parent, family] = live.get((parent, family), 0) + 1
+        assert family != "environment" or parent in projects
+    assert live == {(parent, family): n for parent, family, _, n, _ in found["tally"] if n}
+    [(_, events)] = found["counter"]
+    assert events == max((row[0] for row in found["event"]), default=0) == len(found["event"])
+
+
+async def test_the_key_is_not_in_the_backup_and_neither_is_a_secret(furnished, tmp_path):
+    settings, file = settings_of(furnished), tmp_path / "all.zip"
+    await backup(settings, file)
+    key = (Path(settings.data_dir) / "key").read_text().strip().encode()
+    with zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            content = archive.read(name)
+            assert not any(
+                secret in content for secret in (key, bytes.fromhex(key.decode()), b"s3cret", b"sealed 1")
+            )
+
+
+async def test_a_backup_is_for_its_owner_only_and_leaves_nothing_beside_it(furnished, tmp_path):
+    file = tmp_path / "all.zip"
+    await backup(settings_of(furnished), file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["all.zip"]
+
+
+async def test_a_backup_that_fails_leaves_the_one_before(furnished, tmp_path):
+    settings, file = settings_of(furnished), tmp_path / "all.zip"
+    file.write_bytes(b"the one before")
+    (Path(settings.data_dir) / "key").rename(tmp_path / "key")
+    with pytest.raises(WrongKey):
+        await backup(settings, file)
+    assert file.read_bytes() == b"the one before"
+    assert {path.name for path in tmp_path.iterdir()} == {"all.zip", "key"}
+
+
+# What is refused, before anything is touched
+
+
+async def test_a_restore_without_the_key_is_refused_and_says_where_it_belongs(furnished, tmp_path):
+    await backup(settings_of(furnished), tmp_path / "all.zip")
+    other = elsewhere(settings_of(furnished), tmp_path / "new", with_key=False)
+    with pytest.raises(WrongKey, match=rf"put the file `key` .* at {tmp_path}/new/key, or set WINDLASS_KEY"):
+        await restore(other, tmp_path / "all.zip", force=False)
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+async def test_a_restore_with_another_key_is_refused(furnished, tmp_path):
+    await backup(settings_of(furnished), tmp_path / "all.zip")
+    other = msgspec.structs.replace(elsewhere(settings_of(furnished), tmp_path / "new"), key="ab" * 32)
+    with pytest.raises(WrongKey, match="sealed with the key"):
+        await restore(other, tmp_path / "all.zip", force=False)
+
+
+async def test_a_restore_over_something_needs_force_and_then_nothing_of_it_is_left(tmp_path, database_url):
+    settings = await stopped(tmp_path / "data", database_url)
+    await backup(settings, tmp_path / "all.zip")
+    before = await contents(settings)
+    async with again(settings) as world:
+        project = (await world.get(f"/organization/{world.org}/project"))["results"][0]["id"]
+        await world.delete(f"/project/{project}")
+        await world.project(name="made since")
+    (Path(settings.data_dir) / "logs" / "since.jsonl").write_bytes(b"{}\n")
+    with pytest.raises(Refused, match="--force"):
+        await restore(settings, tmp_path / "all.zip", force=False)
+    assert await contents(settings) != before
+    await restore(settings, tmp_path / "all.zip", force=True)
+    assert await contents(settings) == before
+
+
+async def test_a_restore_beside_a_running_server_is_refused(furnished, tmp_path):
+    settings = settings_of(furnished)
+    await backup(settings, tmp_path / "all.zip")
+    before = await contents(settings)
+    with pytest.raises(InUse, match="stop"):
+        await restore(settings, tmp_path / "all.zip", force=True)
+    assert await contents(settings) == before
+
+
+def spoil_the_middle(file: Path) -> None:
+    with zipfile.ZipFile(file) as archive:
+        about = archive.getinfo("tables/resource.jsonl")
+    data = bytearray(file.read_bytes())
+    data[about.header_offset + 200] ^= 0x10
+    file.write_bytes(data)
+
+
+def cut_the_end(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def be_something_else(file: Path) -> None:
+    file.write_bytes(b"PK is how a zip begins, and this is none")
+
+
+def lose_a_table(file: Path) -> None:
+    rewrite(file, lambda name, content: None if name == "tables/resource.jsonl" else content)
+
+
+def give_everybody_admin(file: Path) -> None:
+    """What somebody could do who can write the file, checksums and all, but has not the key."""
+    rewrite(file, lambda name, content: content.replace(b"Deploy", b"Admin"), mend=True)
+
+
+def forge_the_manifest(file: Path) -> None:
+    rewrite(
+        file,
+        lambda name, content: (
+            content.replace(b'"windlass": "', b'"windlass": "9') if "manifest" in name else content
+        ),
+    )
+
+
+def rewrite(file: Path, change, mend: bool = False) -> None:
+    with zipfile.ZipFile(file) as archive:
+        old = {name: archive.read(name) for name in archive.namelist()}
+    new = {name: found for name, content in old.items() if (found := change(name, content)) is not None}
+    if mend:
+        for name, content in old.items():
+            was, now = (hashlib.sha256(one).hexdigest().encode() for one in (content, new[name]))
+            new["manifest.json"] = new["manifest.json"].replace(was, now)
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in new.items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        spoil_the_middle,
+        cut_the_end,
+        be_something_else,
+        lose_a_table,
+        give_everybody_admin,
+        forge_the_manifest,
+    ],
+)
+async def test_a_spoiled_backup_is_refused_and_nothing_is_touched(database_url, tmp_path, spoil):
+    settings, file = await stopped(tmp_path / "data", database_url), tmp_path / "all.zip"
+    await backup(settings, file)
+    async with again(settings) as world:
+        await world.project(name="made since")
+    before = await contents(settings)
+    whole = file.read_bytes()
+    spoil(file)
+    with pytest.raises(BadArchive):
+        await restore(settings, file, force=True)
+    assert await contents(settings) == before
+    file.write_bytes(whole)  # the negative control: only what was spoiled stood in the way
+    await restore(settings, file, force=True)
+
+
+async def test_a_missing_file_is_said_to_be_missing(tmp_path):
+    with pytest.raises(BadArchive, match="there is no file"):
+        await restore(Settings(data_dir=str(tmp_path)), tmp_path / "none.zip", force=False)
+
+
+async def test_a_backup_of_a_later_windlass_is_refused_with_the_way_out(furnished, tmp_path):
+    settings = settings_of(furnished)
+    later = tmp_path / "later.zip"
+    with later.open("wb") as file:
+        writer = Writer(file, furnished.clock.now())
+        manifest = Manifest(
+            format=FORMAT,
+            windlass="99.0",
+            created_at="2027-01-31T09:05:00.007Z",
+            database="SQLite",
+            key_fingerprint=found_seal(settings).fingerprint,
+            migrations={9999: "unknown"},
+            counts={},
+            tables=[],
+            logs=[],
+        )
+        writer.close(manifest, found_seal(settings))
+    with pytest.raises(Refused, match=r"99\.0.*install that version"):
+        await restore(settings, later, force=True)
+
+
+async def test_an_installation_that_was_never_started_has_nothing_to_back_up(tmp_path):
+    settings = Settings(data_dir=str(tmp_path), key="ab" * 32)
+    with pytest.raises(Refused, match="windlass serve"):
+        await backup(settings, tmp_path / "all.zip")
+
+
+# Time goes on
+
+
+@pytest.mark.parametrize("level", [one.number for one in migrations()])
+async def test_a_backup_of_every_earlier_form_can_be_restored(level, tmp_path, database_url):
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    settings = Settings(data_dir=str(old), key="ab" * 32)
+    make_at(old, level, found_seal(settings).fingerprint)
+    await backup(settings, tmp_path / "all.zip")
+    other = Settings(data_dir=str(new), database_url=database_url, key="ab" * 32)
+    await restore(other, tmp_path / "all.zip", force=False)
+    found = await contents(other)
+    assert [row[0] for row in found["migration"]] == [one.number for one in migrations()]
+    assert ("remembered", b"this") in found["fact"]
+
+
+def make_at(folder: Path, level: int, fingerprint: str) -> None:
+    """An installation as it was after that many migrations."""
+    connection = connect(folder / DATABASE)
+    migrate(connection, [one for one in migrations() if one.number <= level])
+    for fact in (("key_fingerprint", fingerprint.encode()), ("remembered", b"this")):
+        connection.execute("INSERT INTO fact (name, value) VALUES ($1, $2)", fact)
+    connection.close()
+
+
+async def test_bytes_that_are_no_text_come_back_as_they_were(world, tmp_path):
+    settings = settings_of(world)
+    awkward = [bytes(range(256)), b"\x00", b"", b'{"base64": "no"}', "\ufeffé".encode("utf-16")]
+
+    async def keep(tx) -> None:
+        for number, value in enumerate(awkward):
+            await tx.set_fact(f"awkward {number}", value)
+
+    await world.installation.ctx.store.write(keep)
+    await backup(settings, tmp_path / "all.zip")
+    other = elsewhere(settings, tmp_path / "new")
+    await restore(other, tmp_path / "all.zip", force=False)
+    assert await contents(other) == await contents(settings)

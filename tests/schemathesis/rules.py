@@ -1,0 +1,74 @@
+"""Rules between the fields of a body, which a JSON Schema cannot say: each brings a body into line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from windlass.core.registry import Operation
+
+Body = dict[str, Any]
+Rule = Callable[[Operation, Body], None]
+
+FAR_AWAY = "2400"
+"""A year that has a 29th of February."""
+
+RULES: list[Rule] = []
+
+
+def rule(one: Rule) -> Rule:
+    RULES.append(one)
+    return one
+
+
+@rule
+def what_is_fixed_stays(operation: Operation, body: Body) -> None:
+    """A PUT may name what was chosen for good, but only to repeat it."""
+    if operation.family and operation.body is operation.family.edit:
+        for field in operation.family.fixed:
+            body.pop(field, None)
+
+
+@rule
+def at_most_is_not_less_than_at_least(operation: Operation, body: Body) -> None:
+    """`max_running_instances` is -1 or at least `min_running_instances`, also after a PUT of one of them."""
+    if {"min_running_instances", "max_running_instances"} & body.keys():
+        least, most = body.get("min_running_instances", 1), body.get("max_running_instances", 1)
+        body["min_running_instances"] = least
+        body["max_running_instances"] = most if most == -1 else max(least, most)
+
+
+@rule
+def ports_differ(operation: Operation, body: Body) -> None:
+    """Each port of a service has a name of its own, and one of them at most is said to be the default."""
+    names, default = set(), False
+    for place, port in enumerate(body.get("ports") or ()):
+        name = port.get("name") or f"p{port['internal_port']}"
+        if name in names:
+            port["name"] = name = f"port {place} of {port['internal_port']}"
+        names.add(name)
+        if port.get("is_default") and default:
+            port["is_default"] = False
+        default = default or bool(port.get("is_default"))
+
+
+@rule
+def a_container_has_no_instance_type(operation: Operation, body: Body) -> None:
+    """`instance_type` and `disk_type` belong to the mode MANAGED; a PUT here meets the other one."""
+    if operation.handler.startswith("database.") and body.get("mode", "CONTAINER") == "CONTAINER":
+        body.pop("instance_type", None)
+        body.pop("disk_type", None)
+
+
+@rule
+def a_role_says_the_same_as_scopes(operation: Operation, body: Body) -> None:
+    """Who sends both must mean the same."""
+    if body.get("scopes") and body.get("role_id"):
+        del body["role_id"]
+
+
+@rule
+def what_expires_does_so_later(operation: Operation, body: Body) -> None:
+    """The past is no time to expire at."""
+    if isinstance(body.get("expires_at"), str):
+        body["expires_at"] = FAR_AWAY + body["expires_at"][4:]

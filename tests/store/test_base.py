@@ -1,0 +1,233 @@
+"""The small parts that everything at rest relies on: seals, tokens, ids, time."""
+
+from __future__ import annotations
+
+import re
+import string
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from windlass.base import ids, tokens
+from windlass.base.clock import SystemClock, instant, stamp
+from windlass.base.seal import KEY_BYTES, Broken, Seal, new_key
+
+settings.register_profile("alike", derandomize=True, deadline=None, max_examples=100)
+ALIKE = settings.get_profile("alike")
+KEYS = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
+OWNERS = st.lists(st.text(), min_size=1, max_size=4)
+SEAL = Seal(bytes(range(KEY_BYTES)))
+
+
+# Seals
+
+
+@ALIKE
+@given(KEYS, st.binary(max_size=2_000), OWNERS)
+def test_what_was_sealed_opens_again_for_its_owner(key: bytes, value: bytes, owner: list[str]):
+    assert Seal(key).open(Seal(key).close(value, *owner), *owner) == value
+
+
+@ALIKE
+@given(st.binary(min_size=8, max_size=200))
+def test_a_sealed_value_shows_nothing_of_the_value_and_never_looks_the_same(value: bytes):
+    one, other = SEAL.close(value, "a"), SEAL.close(value, "a")
+    assert value not in one
+    assert one[1:] != other[1:]
+    assert len(one) == len(other)
+
+
+@ALIKE
+@given(st.binary(max_size=50), st.integers(min_value=0), st.integers(0, 7))
+def test_one_flipped_bit_and_it_does_not_open(value: bytes, place: int, bit: int):
+    sealed = bytearray(SEAL.close(value, "a"))
+    sealed[place % len(sealed)] ^= 1 << bit
+    with pytest.raises(Broken):
+        SEAL.open(bytes(sealed), "a")
+
+
+def test_no_bit_can_be_flipped_anywhere():
+    sealed = SEAL.close(b"value", "a")
+    for place in range(8 * len(sealed)):
+        flipped = bytearray(sealed)
+        flipped[place // 8] ^= 1 << place % 8
+        with pytest.raises(Broken):
+            SEAL.open(bytes(flipped), "a")
+    assert SEAL.open(sealed, "a") == b"value"
+
+
+@ALIKE
+@given(st.binary(max_size=50), st.data())
+def test_a_part_of_it_does_not_open(value: bytes, data: st.DataObject):
+    sealed = SEAL.close(value, "a")
+    start = data.draw(st.integers(0, len(sealed)))
+    end = data.draw(st.integers(start, len(sealed) - (start == 0)))
+    with pytest.raises(Broken):
+        SEAL.open(sealed[start:end], "a")
+
+
+@ALIKE
+@given(st.binary(max_size=300))
+def test_what_was_never_sealed_does_not_open(value: bytes):
+    with pytest.raises(Broken):
+        SEAL.open(value, "a")
+
+
+@ALIKE
+@given(OWNERS, OWNERS)
+@example(["a|b", "c"], ["a", "b|c"])
+@example(["a\\", "b"], ["a\\|b"])
+@example(["a", ""], ["a"])
+@example(["a|"], ["a", ""])
+def test_it_opens_for_its_owner_only(owner: list[str], other: list[str]):
+    sealed = SEAL.close(b"value", *owner)
+    if owner == other:
+        assert SEAL.open(sealed, *other) == b"value"
+        return
+    with pytest.raises(Broken):
+        SEAL.open(sealed, *other)
+
+
+@ALIKE
+@given(KEYS)
+def test_another_key_does_not_open_it(key: bytes):
+    with pytest.raises(Broken):
+        Seal(key).open(SEAL.close(b"value", "a"), "a")
+
+
+@pytest.mark.parametrize("size", [0, 16, 31, 33, 64])
+def test_a_key_of_another_length_is_refused(size: int):
+    with pytest.raises(ValueError, match="32"):
+        Seal(bytes(size))
+
+
+def test_a_fingerprint_tells_keys_apart_and_is_no_part_of_the_key():
+    key = new_key()
+    assert Seal(key).fingerprint == Seal(key).fingerprint != Seal(new_key()).fingerprint
+    assert bytes.fromhex(Seal(key).fingerprint) not in key
+
+
+@ALIKE
+@given(st.binary(), st.binary())
+def test_a_mark_tells_values_apart_and_depends_on_the_key(one: bytes, other: bytes):
+    assert (SEAL.mark(one) == SEAL.mark(other)) is (one == other)
+    assert SEAL.mark(one) != Seal(bytes(KEY_BYTES)).mark(one)
+
+
+# Tokens
+
+ALPHABET = string.digits + string.ascii_letters
+
+
+@st.composite
+def changed_tokens(draw: st.DrawFn) -> str:
+    token = tokens.new_token()
+    place = draw(st.integers(0, tokens.LENGTH - 1))
+    other = draw(st.one_of(st.sampled_from(ALPHABET), st.characters()).filter(lambda c: c != token[place]))
+    return token[:place] + other + token[place + 1 :]
+
+
+def test_a_new_token_is_well_formed_and_of_one_shape():
+    made = [tokens.new_token() for _ in range(200)]
+    assert all(tokens.well_formed(token) for token in made)
+    assert all(re.fullmatch(r"wdl_[0-9A-Za-z]{49}", token) for token in made)
+    assert len(set(made)) == len(made)
+
+
+def test_a_token_has_210_random_bits_and_more():
+    made = [tokens.new_token()[len(tokens.PREFIX) : -6] for _ in range(2_000)]
+    assert {len(body) for body in made} == {43}
+    assert all({body[place] for body in made} == set(ALPHABET) for place in range(43))
+
+
+@settings(ALIKE, max_examples=500)
+@given(changed_tokens())
+def test_one_changed_character_is_noticed_without_a_look_up(token: str):
+    assert not tokens.well_formed(token)
+
+
+@ALIKE
+@given(st.text())
+@example(tokens.PREFIX)
+@example("wdl_" + "0" * 49)
+@example("wdl_" + "é" * 49)
+def test_nothing_else_is_a_token(text: str):
+    assert not tokens.well_formed(text)
+    assert not tokens.well_formed(tokens.new_token() + text[:1].ljust(1))
+
+
+def test_two_characters_that_changed_places_are_noticed():
+    token = tokens.new_token()
+    for place in range(len(tokens.PREFIX), tokens.LENGTH - 1):
+        swapped = token[:place] + token[place + 1] + token[place] + token[place + 2 :]
+        assert tokens.well_formed(swapped) is (swapped == token)
+
+
+def test_what_is_stored_of_a_token_is_another_text():
+    token = tokens.new_token()
+    assert re.fullmatch(r"[0-9a-f]{64}", tokens.digest(token))
+    assert tokens.digest(token) == tokens.digest(token) != tokens.digest(tokens.new_token())
+
+
+# Ids
+
+
+def test_an_id_is_a_lower_case_uuid_of_version_4():
+    made = [ids.new_id() for _ in range(1_000)]
+    assert all(re.match(ids.PATTERN, id) and ids.is_id(id) for id in made)
+    assert {id[14] for id in made} == {"4"}
+    assert {id[19] for id in made} == set("89ab")
+    assert len(set(made)) == len(made)
+    assert all(re.fullmatch(r"[0-9a-f]{16}", ids.new_tag()) for _ in range(100))
+
+
+@ALIKE
+@given(st.uuids(), st.text(max_size=1))
+def test_any_uuid_is_an_id_and_nothing_with_more_to_it(uuid, more: str):
+    assert ids.is_id(str(uuid))
+    assert ids.is_id(str(uuid) + more) is (more == "")
+    assert ids.is_id(more + str(uuid)) is (more == "")
+    assert ids.is_id(str(uuid).upper()) is (str(uuid).upper() == str(uuid))
+    assert not ids.is_id(str(uuid) + "\n")
+
+
+# Time
+
+
+@ALIKE
+@given(st.integers(0, 253_402_300_799_999))
+@example(0)
+@example(999)
+@example(951_782_400_000)
+@example(253_402_300_799_999)
+def test_a_stamp_says_the_millisecond_and_can_be_read_back(ms: int):
+    text = stamp(ms)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", text)
+    assert instant(datetime.fromisoformat(text)) == ms
+
+
+@ALIKE
+@given(st.integers(0, 253_402_300_799_998), st.integers(0, 253_402_300_799_999))
+def test_stamps_are_in_order_as_their_times_are(one: int, other: int):
+    assert (stamp(one) < stamp(other)) is (one < other)
+
+
+@ALIKE
+@given(st.datetimes(min_value=datetime(1970, 1, 1), timezones=st.timezones()))  # noqa: DTZ001
+def test_an_instant_does_not_depend_on_the_zone_it_is_said_in(moment: datetime):
+    try:
+        elsewhere = moment.astimezone(UTC)
+    except OverflowError:
+        return
+    assert instant(moment) == instant(elsewhere)
+    assert abs(instant(moment) - moment.timestamp() * 1000) < 1.1
+
+
+def test_the_clock_of_the_machine_does_not_run_backwards():
+    clock = SystemClock()
+    seen = [clock.now() for _ in range(1_000)]
+    assert seen == sorted(seen)
+    clock._last += 60_000  # as if the machine's had been set back by a minute
+    assert clock.now() == clock._last
