@@ -14,6 +14,7 @@ from windlass.api.limits import Budgets
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages
 from windlass.base.clock import SECOND, Clock, SystemClock
+from windlass.base.errors import Unavailable
 from windlass.base.http_out import fetch
 from windlass.base.log import log
 from windlass.base.seal import Seal
@@ -60,9 +61,11 @@ class Installation:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.worker.stop()
-        await self.gate.note()
-        await self.budgets.give_back()
+        for last in (self.worker.stop, self.gate.note, self.budgets.give_back):
+            try:
+                await last()
+            except Unavailable as error:
+                _log.warning("stopping without the database", extra={"error": str(error)})
         await self.ctx.store.close()
 
     async def _note_uses(self) -> None:
@@ -70,7 +73,9 @@ class Installation:
             await asyncio.sleep(1)
             try:
                 await self.gate.note()
-            except Exception:  # noqa: BLE001 (the loop must outlive a database that is away)
+            except Unavailable:
+                continue  # The database is away, as others say already; what was not noted is kept.
+            except Exception:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
                 _log.exception("the last use of tokens could not be noted")
 
     async def _trouble(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -137,6 +139,29 @@ async def test_a_backup_that_fails_leaves_the_one_before(furnished, tmp_path):
         await backup(settings, file)
     assert file.read_bytes() == b"the one before"
     assert {path.name for path in tmp_path.iterdir()} == {"all.zip", "key"}
+
+
+async def test_a_backup_and_a_restore_of_any_size_fit_into_memory(tmp_path):
+    """More than 75 MB of rows; a process that held them would need twice as much."""
+    settings, file = await stopped(tmp_path / "data", ""), tmp_path / "all.zip"
+    connection = connect(tmp_path / "data" / DATABASE)
+    rows = ((f"large {number}", b"x" * 800_000) for number in range(96))
+    connection.executemany("INSERT INTO fact (name, value) VALUES (?, ?)", rows)
+    connection.close()
+    assert peak("backup", str(file), "--data-dir", settings.data_dir) < 90
+    assert peak("restore", str(file), "--data-dir", settings.data_dir, "--force") < 90
+
+
+def peak(*words: str) -> float:
+    """Megabytes that a command needed at most."""
+    program = (
+        "import sys\nfrom windlass.main import main\nmain(standalone_mode=False)\n"
+        "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=True
+    )
+    return int(ended.stdout) / 1000
 
 
 # What is refused, before anything is touched

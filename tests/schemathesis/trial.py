@@ -31,6 +31,11 @@ CHECKS = (
     "ignored_auth",
     "object_level_authorization",
 )
+_ANSWERS: dict[str, Any] = {
+    # How a right request may be answered where the world is not as it should be, and how a wrong one is refused.
+    "positive_data_acceptance": {"expected-statuses": ["2xx", "401", "404", "409"]},
+    "negative_data_rejection": {"expected-statuses": ["400", "401", "404", "405", "409", "413"]},
+}
 STORIES = "stateful"
 PHASES = ("examples", "coverage", "fuzzing", STORIES)
 EVERYTHING = tuple(operation.id for operation in registry().operations)
@@ -117,7 +122,7 @@ class Trial:
                 "cache": {"enabled": False},
                 "output": {"sanitization": {"enabled": False}},
                 "generation": {"max-examples": self._examples, "no-shrink": True, "database": "none"},
-                "checks": {check: {"enabled": True} for check in CHECKS},
+                "checks": {check: {"enabled": True, **_ANSWERS.get(check, {})} for check in CHECKS},
                 "phases": {
                     "examples": {"enabled": "examples" in phases, **deaf},
                     "coverage": {"enabled": "coverage" in phases, **deaf},

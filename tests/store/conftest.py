@@ -3,10 +3,9 @@
 import asyncio
 import itertools
 
-import asyncpg
 import pytest
 
-from tests.store.stores import Place
+from tests.store.stores import Place, execute
 from tests.world import HandClock, make_world
 
 _numbers = itertools.count()
@@ -50,14 +49,6 @@ async def world(place, clock):
 def empty_database(postgres):
     """A PostgreSQL database without a table."""
     name = f"windlass_empty_{next(_numbers)}"
-    asyncio.run(_execute(postgres.url("postgres"), f"CREATE DATABASE {name}"))
+    asyncio.run(execute(postgres.url("postgres"), f"CREATE DATABASE {name}"))
     yield postgres.url(name)
-    asyncio.run(_execute(postgres.url("postgres"), f"DROP DATABASE {name} WITH (FORCE)"))
-
-
-async def _execute(url, statement):
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
+    asyncio.run(execute(postgres.url("postgres"), f"DROP DATABASE {name} WITH (FORCE)"))

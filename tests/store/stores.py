@@ -84,6 +84,14 @@ async def add(tx: Tx, name: str, parent: str = ORG, family: str = "project", bod
     return row
 
 
+async def execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
 async def until(holds: Callable[[], Any]) -> None:
     """Waits for what will come, however long it takes; the test's own limit ends it."""
     while True:

@@ -398,8 +398,13 @@ async def test_when_the_server_cuts_the_connection_nothing_of_the_group_is_store
         assert await names(store) == ["again"]
 
 
-async def test_when_it_is_cut_during_the_commit_nobody_is_told_that_nothing_changed(served: Place):
+async def test_when_it_is_cut_during_the_commit_nobody_is_told_that_nothing_changed(
+    empty_database: str, tmp_path: Path
+):
     """Nobody can know: so that is what is said."""
+    served = Place(empty_database, tmp_path)
+    async with served.opened():
+        pass
     await served.sql(
         "CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS"
         " $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$"

@@ -60,8 +60,10 @@ class Worker:
             try:
                 await self.start_due()
                 await self._sleep()
-            except Exception:  # noqa: BLE001
-                # The loop must outlive its items and a database that is away.
+            except Unavailable as error:
+                _log.warning("the worker waits for the database", extra={"error": str(error)})
+                await asyncio.sleep(1)
+            except Exception:  # noqa: BLE001 (the loop must outlive its items)
                 _log.exception("the worker stumbled")
                 await asyncio.sleep(1)
 

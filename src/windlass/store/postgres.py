@@ -8,6 +8,7 @@ A replica that is paused while it holds the lock is cut off by the server after 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -176,7 +177,7 @@ class PostgresStore(GroupCommit):
             await asyncio.sleep(1)
 
     async def _hear_until_lost(self) -> None:
-        connection = await asyncpg.connect(self._url)
+        connection = await self._connected()
         try:
             lost = asyncio.Event()
             connection.add_termination_listener(lambda *_: lost.set())
@@ -185,6 +186,16 @@ class PostgresStore(GroupCommit):
             await lost.wait()
         finally:
             connection.terminate()
+
+    async def _connected(self) -> asyncpg.Connection[Any]:
+        """A connection, or none at all: one that is cut short while it is made would stay half open."""
+        connecting = asyncio.ensure_future(asyncpg.connect(self._url))
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(*_CUT, asyncpg.PostgresError):
+                (await connecting).terminate()
+            raise
 
 
 async def _run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,6 +14,7 @@ from windlass.store.postgres import _MIGRATION, _WRITER, CHANNEL, PostgresSessio
 from windlass.store.sqlite import InUse
 
 _ROWS_AT_ONCE = 32
+_LOOKS = 20
 
 
 class PostgresLine(PostgresSession):
@@ -73,10 +75,14 @@ async def _connected(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
 
 
 async def _check_alone(connection: asyncpg.Connection[Any]) -> None:
-    """Each replica has a connection that listens, and does nothing else."""
-    listening = await connection.fetchval(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = $1",
-        f'LISTEN "{CHANNEL}"',
-    )
-    if listening:
-        raise InUse("another Windlass runs on this database: stop every replica first")
+    """Each replica has a connection that listens, and does nothing else. One that just stopped may be seen a
+    moment longer."""
+    for _ in range(_LOOKS):
+        listening = await connection.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = $1",
+            f'LISTEN "{CHANNEL}"',
+        )
+        if not listening:
+            return
+        await asyncio.sleep(0.1)
+    raise InUse("another Windlass runs on this database: stop every replica first")

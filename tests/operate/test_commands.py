@@ -1,0 +1,301 @@
+"""The commands of an operator: what they say, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tomllib
+
+import apsw
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from tests.operate.installations import contents, stopped
+from windlass.config import DATABASE, PREFIX, Settings
+from windlass.main import main
+from windlass.store.sqlite import connect
+
+SECRETS = {
+    "WINDLASS_ADMIN_TOKEN": "a-very-secret-admin-token-0123456789",
+    "WINDLASS_KEY": "5e" * 32,
+    "WINDLASS_DATABASE_URL": "postgresql://windlass:pass-word@127.0.0.1:1/windlass",
+}
+NAMES = Settings.__struct_fields__
+
+
+def run(*words: str, **environment: str):
+    """In this process, with nothing set in the environment but what is given."""
+    clean: dict[str, str | None] = dict.fromkeys(name for name in os.environ if name.startswith(PREFIX))
+    return CliRunner().invoke(main, words, env=clean | environment, catch_exceptions=False)
+
+
+def start(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    command = [sys.executable, "-m", "windlass", *words]
+    return subprocess.run(command, env=clean | environment, capture_output=True, text=True, timeout=30)
+
+
+def check_plain(ended, code: int, *said: str) -> None:
+    """One line, with a way out, and no trace."""
+    assert re.fullmatch(r"windlass: .+\n", ended.stderr), ended.stderr
+    for words in said:
+        assert words in ended.stderr
+    assert (ended.returncode if isinstance(ended, subprocess.CompletedProcess) else ended.exit_code) == code
+
+
+# Settings
+
+
+def test_config_shows_every_setting_with_its_variable_and_meaning():
+    found = json.loads(run("config").stdout)
+    assert [one["name"] for one in found] == list(NAMES)
+    assert all(one["variable"] == f"WINDLASS_{one['name'].upper()}" and one["meaning"] for one in found)
+    text = run("config", "--text").stdout
+    assert all(one["variable"] in text and one["name"] in text for one in found)
+
+
+@pytest.mark.parametrize("form", ["--json", "--text"])
+def test_config_shows_no_secret(form):
+    shown = run("config", form, **SECRETS).stdout
+    assert shown.count("(set)") == len(SECRETS)
+    assert not any(secret in shown for secret in (*SECRETS.values(), "pass-word"))
+
+
+def test_config_says_where_a_value_comes_from(tmp_path):
+    file = tmp_path / "windlass.toml"
+    file.write_text('rate_limit = 7\nport = 9001\ndata_dir = "from-file"\n')
+    words = ("config", "--config", str(file), "--data-dir", "here")
+    found = {one["name"]: one for one in json.loads(run(*words, WINDLASS_PORT="9002").stdout)}
+    some = ("rate_limit", "port", "data_dir", "host")
+    assert {name: (found[name]["value"], found[name]["source"]) for name in some} == {
+        "rate_limit": (7, "file"),
+        "port": (9002, "environment"),
+        "data_dir": ("here", "flag"),
+        "host": ("127.0.0.1", "default"),
+    }
+
+
+def test_the_example_has_every_setting_at_its_default():
+    text = run("config", "--example").stdout
+    assert tomllib.loads(text) == {}
+    settings = tomllib.loads(re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE))
+    assert list(settings) == list(NAMES)
+    assert msgspec.convert(settings, Settings) == Settings()
+
+
+def test_every_setting_has_a_flag_except_secrets():
+    shown = run("serve", "--help").stdout
+    for one in json.loads(run("config").stdout):
+        flag = "--" + one["name"].replace("_", "-")
+        assert (re.search(rf"^\s+{flag}\b", shown, re.MULTILINE) is not None) != one["secret"], flag
+
+
+def test_flags_are_shown_in_the_groups_of_their_settings():
+    shown = run("serve", "--help").stdout
+    groups = list(dict.fromkeys(one["group"] for one in json.loads(run("config").stdout)))
+    assert re.findall(r"^(\w[\w ]+):$", shown, re.MULTILINE)[: len(groups)] == groups
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "said"),
+    [
+        (("--rate-limit", "0"), {}, ("--rate-limit", "Requests per hour")),
+        ((), {"WINDLASS_SESSION_TTL": "long"}, ("WINDLASS_SESSION_TTL", "in seconds")),
+        ((), {"WINDLASS_ADMIN_TOKEN": "short"}, ("WINDLASS_ADMIN_TOKEN", "32 characters")),
+        (("--config", "/nowhere.toml"), {}, ("/nowhere.toml", "No such file")),
+        ((), {"WINDLASS_KEY": "beef"}, ("WINDLASS_KEY", "64 hexadecimal digits")),
+        ((), {"WINDLASS_DATABASE_URL": "nonsense"}, ("database_url", "postgresql://")),
+    ],
+)
+def test_a_wrong_setting_is_named_and_explained(words, environment, said, tmp_path):
+    ended = start("serve", "--port", "0", "--data-dir", str(tmp_path), *words, **environment)
+    check_plain(ended, 2, *said)
+
+
+def test_a_file_of_settings_that_is_none_is_said_to_be_so(tmp_path):
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    (tmp_path / "unknown.toml").write_text("prot = 9000\n")
+    check_plain(run("config", "--config", str(tmp_path / "bad.toml")), 2, "bad.toml", "TOML")
+    check_plain(run("config", "--config", str(tmp_path / "unknown.toml")), 2, "prot")
+
+
+# What can be in the way of a start
+
+
+def test_a_port_in_use_is_said_with_the_way_out(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = start("serve", "--port", port, "--data-dir", str(tmp_path))
+    check_plain(ended, 1, port, "--port")
+
+
+def test_an_address_of_another_machine_is_said_with_the_way_out(tmp_path):
+    check_plain(start("serve", "--host", "192.0.2.1", "--data-dir", str(tmp_path)), 1, "192.0.2.1", "--host")
+
+
+def test_a_data_directory_that_is_a_file_is_said_with_the_way_out(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("in the way")
+    check_plain(start("serve", "--port", "0", "--data-dir", str(file)), 1, str(file), "--data-dir")
+
+
+def test_a_postgresql_that_is_away_is_said_without_the_password(tmp_path):
+    ended = start("serve", "--port", "0", "--data-dir", str(tmp_path), **SECRETS)
+    check_plain(ended, 1, "cannot be reached")
+    assert "pass-word" not in ended.stderr
+
+
+def test_another_key_is_said_with_the_way_out(tmp_path):
+    asyncio.run(stopped(tmp_path, ""))
+    (tmp_path / "key").write_text("5e" * 32)
+    check_plain(start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "key", "WINDLASS_KEY")
+
+
+def test_a_database_of_a_later_version_is_said_with_the_way_out(tmp_path):
+    asyncio.run(stopped(tmp_path, ""))
+    connection = connect(tmp_path / DATABASE)
+    connection.execute("INSERT INTO migration (number, name, checksum) VALUES (9999, 'later', '')")
+    connection.close()
+    check_plain(start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "later version")
+
+
+def test_a_file_that_is_no_database_is_said_with_the_way_out(tmp_path):
+    (tmp_path / DATABASE).write_bytes(b"not a database at all, but long enough to be looked at" * 100)
+    check_plain(start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "restore")
+
+
+# doctor
+
+
+def findings(*words: str, **environment: str) -> dict[str, tuple[str, str]]:
+    ended = run("doctor", "--json", *words, **environment)
+    found = json.loads(ended.stdout)
+    assert ended.exit_code == any(one["level"] == "fail" for one in found)
+    assert all(one["advice"] for one in found if one["level"] != "ok")
+    return {one["what"]: (one["level"], one["found"]) for one in found}
+
+
+def test_doctor_finds_nothing_wrong_before_the_first_start_and_makes_nothing(tmp_path):
+    folder = tmp_path / "data"
+    found = findings("--data-dir", str(folder))
+    assert {level for level, _ in found.values()} <= {"ok", "warn"}
+    assert apsw.sqlite_lib_version() in found["SQLite"][1]
+    assert not folder.exists()
+
+
+def test_doctor_looks_into_an_installation(tmp_path):
+    asyncio.run(stopped(tmp_path, ""))
+    found = findings("--data-dir", str(tmp_path))
+    assert found["Database"] == ("ok", f"SQLite {apsw.sqlite_lib_version()} answers, and is up to date")
+    assert found["Secrets"][0] == found["Key"][0] == found["Clock"][0] == "ok"
+
+
+def test_doctor_looks_into_postgresql(tmp_path, postgres_url):
+    asyncio.run(stopped(tmp_path, postgres_url))
+    found = findings("--data-dir", str(tmp_path), WINDLASS_DATABASE_URL=postgres_url)
+    assert found["Database"][0] == "ok"
+    assert found["Database"][1].startswith("PostgreSQL ")
+    assert found["Secrets"][0] == "ok"
+
+
+def test_doctor_sees_a_key_that_others_may_read(tmp_path):
+    asyncio.run(stopped(tmp_path, ""))
+    (tmp_path / "key").chmod(0o644)
+    assert findings("--data-dir", str(tmp_path))["Key"][0] == "warn"
+
+
+@pytest.mark.parametrize("happened", ["lost", "replaced"])
+def test_doctor_sees_a_key_that_does_not_fit(tmp_path, happened):
+    asyncio.run(stopped(tmp_path, ""))
+    (tmp_path / "key").unlink() if happened == "lost" else (tmp_path / "key").write_text("5e" * 32)
+    assert findings("--data-dir", str(tmp_path))["Secrets"][0] == "fail"
+
+
+def test_doctor_sees_a_database_that_is_away(tmp_path):
+    found = findings("--data-dir", str(tmp_path), **SECRETS)
+    assert found["Database"][0] == "fail"
+    assert "pass-word" not in str(found)
+
+
+def test_doctor_sees_a_misspelt_variable(tmp_path):
+    found = findings("--data-dir", str(tmp_path), WINDLASS_PROT="9000")
+    assert found["Settings"][0] == "warn"
+    assert "WINDLASS_PROT" in found["Settings"][1]
+
+
+def test_doctor_sees_a_folder_in_which_nothing_can_be_made(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert findings("--data-dir", str(tmp_path / "file" / "data"))["Data directory"][0] == "fail"
+
+
+def test_doctor_speaks_to_people_in_lines(tmp_path):
+    ended = run("doctor", "--text", "--data-dir", str(tmp_path))
+    assert re.match(r"ok    Python +3\.", ended.stdout)
+
+
+# backup and restore
+
+
+def test_backup_and_restore_say_what_they_did_and_what_to_keep(tmp_path):
+    settings = asyncio.run(stopped(tmp_path / "old", ""))
+    file = tmp_path / "all.zip"
+    made = run("backup", str(file), "--data-dir", settings.data_dir)
+    assert (made.exit_code, made.stdout) == (0, "")
+    assert f"Keep {tmp_path}/old/key in another place" in made.stderr
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "key").write_bytes((tmp_path / "old" / "key").read_bytes())
+    done = run("restore", str(file), "--data-dir", str(tmp_path / "new"))
+    assert done.exit_code == 0
+    assert "windlass serve" in done.stderr
+    assert asyncio.run(contents(settings)) == asyncio.run(contents(Settings(data_dir=str(tmp_path / "new"))))
+
+
+def test_what_a_restore_refuses_is_one_line(tmp_path):
+    settings = asyncio.run(stopped(tmp_path / "old", ""))
+    file = tmp_path / "all.zip"
+    run("backup", str(file), "--data-dir", settings.data_dir)
+    check_plain(run("restore", str(file), "--data-dir", settings.data_dir), 1, "--force")
+    check_plain(run("restore", str(file), "--data-dir", str(tmp_path / "new")), 1, "WINDLASS_KEY")
+    file.write_bytes(file.read_bytes()[:-50])
+    check_plain(run("restore", str(file), "--data-dir", settings.data_dir), 1, "damaged")
+
+
+def test_a_backup_into_a_folder_that_is_not_there_is_one_line(tmp_path):
+    settings = asyncio.run(stopped(tmp_path / "old", ""))
+    ended = run("backup", str(tmp_path / "no" / "all.zip"), "--data-dir", settings.data_dir)
+    check_plain(ended, 1, "no such file or folder")
+
+
+# The start
+
+
+def test_a_server_starts_without_what_only_some_need(tmp_path):
+    """Each of these costs tens of milliseconds or many megabytes."""
+    program = (
+        "import sys\n"
+        "sys.argv = ['windlass', 'serve', '--port', '0', '--data-dir', sys.argv[1]]\n"
+        "import uvicorn\n"
+        "async def at_once(*_, **__): print('LOADED', *sys.modules)\n"
+        "uvicorn.Server.serve = at_once\n"
+        "from windlass.main import main\n"
+        "main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=30, check=True
+    )
+    loaded = set(ended.stdout.partition("LOADED ")[2].split())
+    assert {"uvicorn", "windlass.api.app"} <= loaded
+    assert not {"rich", "asyncpg", "aiohttp", "jwt", "prometheus_client", "windlass.cli"} & loaded
+
+
+def test_help_of_everything_is_shown():
+    shown = run("--help").stdout
+    for name in ("serve", "config", "doctor", "backup", "restore", "project", "api", "token"):
+        assert re.search(rf"^  {name} ", shown, re.MULTILINE)

@@ -1,0 +1,33 @@
+"""The operator's manual is true: its examples work, and it names every setting as it is."""
+
+import asyncio
+import re
+
+import pytest
+
+from tests.cli.manual import DOCS, run_examples
+from tests.operate.installations import contents, stopped
+from windlass.config import Settings
+from windlass.operate.settings import everything, written
+
+PAGE = (DOCS / "operations.md").read_text()
+
+
+@pytest.mark.parametrize("setting", everything(), ids=lambda setting: setting.name)
+def test_a_setting_is_in_the_manual_as_it_is(setting):
+    default = "" if setting.default in ("", ()) else f"`{written(setting.default)}`"
+    secret = " A secret." if setting.secret else ""
+    row = f"| `{setting.name}` | {default} | {setting.meaning}.{secret} |"
+    assert row in PAGE.partition(f"**{setting.group}**")[2].partition("\n**")[0].splitlines()
+
+
+def test_the_manual_has_no_setting_that_is_none():
+    table = PAGE.partition("## Settings")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == set(Settings.__struct_fields__)
+
+
+def test_every_example_of_the_manual_works(tmp_path):
+    settings = asyncio.run(stopped(tmp_path / "windlass-data", ""))
+    before = asyncio.run(contents(settings))
+    run_examples("operations.md", tmp_path)
+    assert asyncio.run(contents(Settings(data_dir=str(tmp_path / "new-machine")))) == before

@@ -1,0 +1,81 @@
+"""Servers as processes, to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.store.stores import Place
+from tests.world import ADMIN
+
+ROOT = Path(__file__).parents[2]
+LISTENS = re.compile(r"listens on (http://\S+)")
+
+
+class Zygote:
+    """What starts them. With it end all that it started."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.store.zygote"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+
+    def ordered(self, order: Mapping[str, Any]) -> int:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+
+class Server:
+    """One `windlass serve`, from its start to its end."""
+
+    def __init__(self, zygote: Zygote, place: Place) -> None:
+        self._zygote = zygote
+        self._log = place.folder / "server.log"
+        self._log.write_text("")
+        environment = {
+            "WINDLASS_ADMIN_TOKEN": ADMIN,
+            "WINDLASS_RATE_LIMIT": "1000000000",
+            "WINDLASS_DATABASE_URL": place.url,
+        }
+        argv = ["serve", "--port", "0", "--data-dir", str(place.folder)]
+        self._id = zygote.ordered({"argv": argv, "env": environment, "log": str(self._log)})
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    async def listening(self) -> str:
+        """Its address, once it answers."""
+        while not (found := LISTENS.search(self.said)):
+            assert self._is_alive(), self.said
+            await asyncio.sleep(0.003)
+        return found[1]
+
+    def _is_alive(self) -> bool:
+        state = Path(f"/proc/{self._id}/stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z"
+
+    def end(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """Ends it, waits until it is gone, and answers its exit status."""
+        os.kill(self._id, number)
+        return self._zygote.ordered({"reap": self._id})
