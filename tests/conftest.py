@@ -1,4 +1,4 @@
-"""What every test gets: an event loop, and the rule that in CI a skipped test is a failure."""
+"""What every test gets: an event loop, a database, a world."""
 
 import os
 import tempfile
@@ -8,7 +8,7 @@ import pytest
 from tests.postgres import running_postgres
 from tests.world import make_world
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.skips"]
 
 # Most of the time would go into waiting for the disk; what is promised of it is tried by killing processes.
 if os.access("/dev/shm", os.W_OK):
@@ -42,25 +42,3 @@ def database_url(request):
 async def world(database_url):
     async with make_world(database_url) as made:
         yield made
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session, exitstatus):
-    if skipped_in_ci(session.config) and exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    if skipped := skipped_in_ci(config):
-        terminalreporter.section("skipped in CI, which is a failure", red=True)
-        for report in skipped:
-            terminalreporter.line(f"{report.nodeid}: {reason(report)}", red=True)
-
-
-def skipped_in_ci(config):
-    reporter = config.pluginmanager.get_plugin("terminalreporter")  # absent in the workers of xdist
-    return reporter.stats.get("skipped", []) if reporter and os.environ.get("CI") else []
-
-
-def reason(report):
-    return report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr

@@ -31,7 +31,7 @@ SKIPPED_WHOLE = """
 
 @pytest.fixture
 def inner(pytester):
-    pytester.makeconftest((ROOT / "tests/conftest.py").read_text())
+    pytester.makeconftest((ROOT / "tests/skips.py").read_text())
     pytester.makepyfile("def test_passing(): pass")
     return pytester
 

@@ -303,6 +303,8 @@ def test_words_of_git_that_we_do_not_know_are_shown_without_paths_of_this_machin
         "remote: fatal: /no/matter\nfatal: odd thing in '/srv/x/y': /a b\n", "https://h/x", has_token=False
     )
     assert str(said) == "git could not fetch https://h/x: odd thing in '…': … b"
+    url = "https://h/certificate-redirect"
+    assert "cannot be reached" in str(explained(f"fatal: '{url}': Failed to connect", url, has_token=False))
     assert str(explained("", "https://h/x", has_token=False)).endswith("it gave no reason")
 
 

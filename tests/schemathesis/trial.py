@@ -32,7 +32,7 @@ CHECKS = (
     "object_level_authorization",
 )
 _ANSWERS: dict[str, Any] = {
-    # How a right request may be answered where the world is not as it should be, and how a wrong one is refused.
+    # How a right request may be answered when the world is not ready for it, and how a wrong one is refused.
     "positive_data_acceptance": {"expected-statuses": ["2xx", "401", "404", "409"]},
     "negative_data_rejection": {"expected-statuses": ["400", "401", "404", "405", "409", "413"]},
 }

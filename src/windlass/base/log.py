@@ -26,6 +26,8 @@ def start_logging(level: str, form: str, stream: TextIO | None = None) -> None:
     root.setLevel(level.upper())
     # What the HTTP server says of its own starts and stops is said by us already.
     logging.getLogger("uvicorn").setLevel(max(logging.WARNING, root.level))
+    # And that a database is away: its pool would add a trace to each attempt to reach it.
+    logging.getLogger("asyncpg").setLevel(max(logging.ERROR, root.level))
 
 
 class JsonLines(logging.Formatter):

@@ -54,8 +54,14 @@ def command(deed: Deed) -> click.Command:
         callback=partial(_call, deed, options),
         help="\n\n".join(part for part in said if part),
         short_help=f"{deed.summary}.",
+        epilog=_deeper(options),
         context_settings=_NORMAL,
     )
+
+
+def _deeper(options: Options) -> str | None:
+    deep = [field.option for field in options.fields if field.deep]
+    return f"Deeper fields are options too, such as {deep[0]}." if deep else None
 
 
 def _call(deed: Deed, options: Options, **said: Any) -> None:

@@ -18,7 +18,6 @@ from windlass.core.registry import Registry
 from windlass.core.resource import Verb
 
 _WHERE, _FIELDS, _BODY, _WHICH, _CALL = "Where", "Fields", "Fields, said otherwise", "Which", "The call"
-_HIDDEN_NOTE = "Deeper fields are options too, by their paths."
 
 
 class Options(Struct, frozen=True):

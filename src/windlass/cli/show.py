@@ -25,6 +25,7 @@ def show(operation: Operation, answer: Any) -> None:
         _show_log(answer["results"])
     elif operation.listing:
         _show_list(operation, answer["results"])
+        _show_page(answer.get("pagination"))
     elif isinstance(answer, dict):
         pairs((name, value, "") for name, value in _flat(answer))
     elif operation.method == "DELETE":
@@ -46,6 +47,12 @@ def _show_list(operation: Operation, rows: Sequence[Any]) -> None:
         [_width(rows, name) for name in columns],
         [[_cell(row.get(name)) for name in columns] for row in rows],
     )
+
+
+def _show_page(place: dict[str, int] | None) -> None:
+    if place is not None:
+        said = f"Page {place['page']} of {place['total_pages']}, {place['total_count']} in all."
+        click.echo(said, err=True)
 
 
 def _columns(operation: Operation, rows: Sequence[Any]) -> list[str]:

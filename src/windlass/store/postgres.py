@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 CHANNEL = "windlass"
 # Any two numbers, as long as they stay the same.
-_WRITER, _MIGRATION = 7_146_115_201, 7_146_115_202
+WRITER_LOCK, MIGRATION_LOCK = 7_146_115_201, 7_146_115_202
 _PATIENCE = {"idle_in_transaction_session_timeout": "5s", "lock_timeout": "20s", "statement_timeout": "30s"}
 # It is not one change that is wrong, but the server, or the way to it.
 _AWAY = (
@@ -98,7 +98,7 @@ class PostgresStore(GroupCommit):
 
     @classmethod
     async def open(cls, url: str, clock: Clock) -> PostgresStore:
-        connection = await _first_connection(url)
+        connection = await first_connection(url)
         try:
             await migrate(connection, migrations())
         finally:
@@ -139,7 +139,7 @@ class PostgresStore(GroupCommit):
     async def _run_all(
         self, connection: asyncpg.Connection[Any], changes: Sequence[Write[Any]]
     ) -> tuple[Sequence[Outcome], Iterable[str]]:
-        await connection.execute(f"SELECT pg_advisory_xact_lock({_WRITER})")
+        await connection.execute(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
         session = PostgresSession(connection)
         outcomes: list[Outcome] = []
         events: list[tuple[Any, ...]] = []
@@ -213,7 +213,7 @@ async def _run(
     return answer, None
 
 
-async def _first_connection(url: str) -> asyncpg.Connection[Any]:
+async def first_connection(url: str) -> asyncpg.Connection[Any]:
     try:
         return await asyncpg.connect(url)
     except ValueError:
@@ -225,7 +225,7 @@ async def _first_connection(url: str) -> asyncpg.Connection[Any]:
 
 async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migration]) -> None:
     """One replica migrates, the others wait; each migration is one transaction, its record included."""
-    await connection.execute(f"SELECT pg_advisory_lock({_MIGRATION})")
+    await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
     try:
         await connection.execute(RECORDS)
         applied = {row[0]: row[1] for row in await connection.fetch(APPLIED)}
@@ -236,7 +236,7 @@ async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migratio
                 await connection.execute(RECORD, *migration.record)
     finally:
         if not connection.is_closed():
-            await connection.execute(f"SELECT pg_advisory_unlock({_MIGRATION})")
+            await connection.execute(f"SELECT pg_advisory_unlock({MIGRATION_LOCK})")
 
 
 async def _as_it_is(connection: object) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 
 from windlass.store.archive import Rows, Table
-from windlass.store.postgres import _MIGRATION, _WRITER, CHANNEL, PostgresSession, _first_connection
+from windlass.store.postgres import CHANNEL, MIGRATION_LOCK, WRITER_LOCK, PostgresSession, first_connection
 from windlass.store.sqlite import InUse
 
 _ROWS_AT_ONCE = 32
@@ -57,17 +57,17 @@ async def looking(url: str) -> AsyncIterator[PostgresLine]:
 async def replacing(url: str) -> AsyncIterator[PostgresLine]:
     """No replica may run, and none gets through its start meanwhile. What was not committed never was."""
     async with _connected(url) as connection:
-        await connection.execute(f"SELECT pg_advisory_lock({_MIGRATION})")
+        await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
         await _check_alone(connection)
         transaction = connection.transaction()
         await transaction.start()
-        await connection.execute(f"SELECT pg_advisory_xact_lock({_WRITER})")
+        await connection.execute(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
         yield PostgresLine(connection, transaction)
 
 
 @contextlib.asynccontextmanager
 async def _connected(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
-    connection = await _first_connection(url)
+    connection = await first_connection(url)
     try:
         yield connection
     finally:

@@ -130,7 +130,7 @@ class SqliteStore(GroupCommit):
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> SqliteStore:
         check_version()
-        lock = _own(path)
+        lock = own(path)
         try:
             store = cls(path, clock, lock)
         except BaseException:
@@ -248,7 +248,7 @@ def _applied(connection: apsw.Connection) -> dict[int, str]:
     return {cast(int, number): cast(str, checksum) for number, checksum in connection.execute(APPLIED)}
 
 
-def _own(path: Path) -> IO[bytes]:
+def own(path: Path) -> IO[bytes]:
     """One process owns the file: a second one would write behind the first one's back."""
     lock = path.with_name(path.name + ".lock").open("ab")
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from windlass.store.archive import Rows, Table
-from windlass.store.sqlite import SqliteSession, _own, check_version, connect
+from windlass.store.sqlite import SqliteSession, check_version, connect, own
 
 
 class SqliteLine(SqliteSession):
@@ -57,6 +57,6 @@ def looking(path: Path) -> Iterator[SqliteLine]:
 def replacing(path: Path) -> Iterator[SqliteLine]:
     """Nobody else may have the file. What was not committed at the end never was."""
     check_version()
-    with contextlib.closing(_own(path)), contextlib.closing(connect(path)) as connection:
+    with contextlib.closing(own(path)), contextlib.closing(connect(path)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield SqliteLine(connection)

@@ -67,8 +67,9 @@ def printable(text: str) -> str:
 
 def explained(complaint: str, url: str, *, has_token: bool) -> GitError:
     """Why git failed. Where we do not know, its own words, without paths of this machine."""
+    plain = complaint.replace(url, "it")  # an address may hold any of the words that are looked for
     for pattern, kind, words in _MEANINGS:
-        if found := re.search(pattern, complaint, re.IGNORECASE):
+        if found := re.search(pattern, plain, re.IGNORECASE):
             return kind(words.format(url=url, token=_ABOUT_TOKEN[has_token], **found.groupdict()))
     lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
     reason = _PATHS.sub("…", lines[0].partition(": ")[2]) if lines else "it gave no reason"
@@ -105,7 +106,7 @@ _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
     ),
     (r"host key verification failed", GitError, "{url}: the server shows another key than it did before."),
     (
-        r"permission denied",
+        r"permission denied \(",
         GitError,
         "{url} asks for an ssh key, and Windlass has none: use its https:// address, with a git token.",
     ),

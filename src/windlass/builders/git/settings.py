@@ -96,7 +96,7 @@ def authorization(token: str, host: str) -> str:
     names = {"gitlab": "oauth2", "bitbucket": "x-token-auth"}
     user = next((name for part, name in names.items() if part in host), "x-access-token")
     pair = token if ":" in token else f"{user}:{token}"
-    return f"Authorization: Basic {base64.b64encode(pair.encode()).decode()}"
+    return f"Authorization: Basic {base64.b64encode(pair.encode(errors='replace')).decode()}"
 
 
 def ssh(where: Place, pinned: Address, home: Path) -> str:

@@ -1,0 +1,65 @@
+"""What was found once by trying everything, and is asked for by name since."""
+
+import pytest
+
+from tests.documented import DOCUMENT
+from tests.schemathesis.town import Town
+from tests.world import make_world
+
+MANY = "k" * 255
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://[", "https://]a", "http://[::1", "ssh://a:b:c:d", "file://?", "git@a:#", "https://ü/ü"],
+)
+async def test_an_address_that_leads_nowhere_is_kept_and_no_server_error(town: Town, address: str) -> None:
+    environment = await town.world.environment()
+    app = await town.world.application(environment, git_repository={"url": address})
+    answer = await town.world.get(f"/application/{app}")
+    assert answer["git_repository"]["url"] == address
+
+
+@pytest.mark.parametrize("blank", ["\x85", "\x9f", "\xa0", "\u2028", "\u3000", "\ufeff"])
+async def test_a_name_has_no_blank_at_its_ends_in_any_script(town: Town, blank: str) -> None:
+    projects = f"/organization/{town.world.org}/project"
+    for name in (blank, f"{blank}shop", f"shop{blank}"):
+        answer = await town.world.post(projects, {"name": name})
+        assert answer.status == 400
+        assert answer.message.startswith("name: ")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://ü.example/", "https://a.example/ü", "https://a/%zz", "https://a/{id}"]
+)
+async def test_a_receiver_is_a_uri_and_so_has_no_letters_to_be_mistaken(town: Town, url: str) -> None:
+    body = {"target_url": url, "events": ["DEPLOYMENT_FAILED"]}
+    answer = await town.world.post(f"/organization/{town.world.org}/webhook", body)
+    assert answer.status == 400
+    assert answer.message.startswith("target_url: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "status"),
+    [
+        ("k", 201),
+        ("a b~!", 201),
+        (MANY, 201),
+        ("", 400),
+        (f"{MANY}k", 400),
+        ("a\tb", 400),
+        ("a\x7f", 400),
+        ("é", 400),
+    ],
+)
+async def test_an_idempotency_key_is_printable_ascii(town: Town, key: str, status: int) -> None:
+    answer = await town.world.post("/account/session", headers={"Idempotency-Key": key})
+    assert answer.status == status
+
+
+async def test_a_page_of_another_origin_can_read_the_headers_of_the_document() -> None:
+    console = "https://console.example"
+    async with make_world(cors_origins=(console,)) as world:
+        answer = await world.get("/organization", headers={"Origin": console})
+    exposed = set(answer.headers["access-control-expose-headers"].split(", "))
+    assert exposed == {name.lower() for name in DOCUMENT["components"]["headers"]} - {"www-authenticate"}
