@@ -11,6 +11,7 @@ from tests.cli.conftest import say
 from tests.cli.listener import listening
 from tests.documented import body, operations
 from windlass.cli.deeds import Deed, Way, deeds, kebab
+from windlass.cli.fields import fields_of
 from windlass.core.registry import Operation
 from windlass.families import registry
 
@@ -40,14 +41,16 @@ def words(deed: Deed, way: Way) -> list[str]:
     return [deed.group, deed.word, *choice, *(IDS[param] for param in way.subject), *above]
 
 
-def options(value: Any, path: str = "") -> list[str]:
-    """A body, said field by field."""
+def options(value: Any, free: set[str], path: str = "") -> list[str]:
+    """A body, said field by field; those that are free take JSON."""
     said: list[str] = []
     for name, inner in value.items():
         here = f"{path}.{name}" if path else name
         match inner:
-            case dict() if inner and here != "config_json":
-                said += options(inner, here)
+            case _ if here in free:
+                said += [f"--{here}", json.dumps(inner)]
+            case dict() if inner:
+                said += options(inner, free, here)
             case bool():
                 said += [f"--{here}" if inner else f"--no-{here}"]
             case [str(), *_]:
@@ -81,7 +84,8 @@ def test_every_field_of_its_example_can_be_said_as_an_option(operation, server):
     server.heard.clear()
     example = body(operation)["example"]
     yes = ["--yes"] if operation.method == "DELETE" else []
-    said = say(*words(deed, way), *yes, *options(example), url=server.url)
+    free = {".".join(field.path) for field in fields_of(operation.body) if field.kind is None}
+    said = say(*words(deed, way), *yes, *options(example, free), url=server.url)
     assert said.code == 0, said
     assert server.heard[-1].body == example
 

@@ -24,8 +24,8 @@ class Command(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(param, click.Option):
                 sections.setdefault(getattr(param, "section", _LAST), []).append(record)
-        for title, records in sections.items():
+        for title in sorted(sections, key=_LAST.__eq__):
             with formatter.section(title):
-                formatter.write_dl(records)
+                formatter.write_dl(sections[title])

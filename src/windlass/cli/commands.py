@@ -14,14 +14,14 @@ from windlass.base.sections import Command
 from windlass.base.show import FORM, print_json, wants_json
 from windlass.base.stopped import Misused
 from windlass.cli.client import Answer, Api, path_of
-from windlass.cli.deeds import Deed, Way, about, deeds, kebab
+from windlass.cli.deeds import Deed, Way, about, ancestry, deeds, kebab
 from windlass.cli.fields import body_of
 from windlass.cli.names import Names
 from windlass.cli.options import Options, api_of, base_body, free_fields, options_of, values
 from windlass.cli.show import show
 from windlass.core.document import narrowed
 from windlass.core.registry import Operation
-from windlass.core.resource import Verb
+from windlass.core.resource import Trait, Verb
 from windlass.families import registry
 
 _NORMAL = {"token_normalize_func": kebab}
@@ -47,7 +47,12 @@ def group(name: str) -> click.Group | None:
 def command(deed: Deed) -> click.Command:
     options = options_of(registry(), deed)
     operation = deed.operation
-    said = (f"{deed.summary}.", operation.description, f"Needs the scope {operation.need.word}.")
+    said = (
+        f"{deed.summary}.",
+        operation.description,
+        _which(deed),
+        f"Needs the scope {operation.need.word}.",
+    )
     return Command(
         deed.word,
         params=list(options.params),
@@ -59,9 +64,23 @@ def command(deed: Deed) -> click.Command:
     )
 
 
+def _which(deed: Deed) -> str:
+    if deed.family is None or not deed.ways[0].subject:
+        return ""
+    said = f"{deed.group.upper()} is an id"
+    if deed.family.names is None:
+        return f"{said}."
+    line = [kebab(family.name) for family in ancestry(registry(), deed.family)][-2::-1]
+    if isinstance(deed.family.parent, Trait) or not line:
+        own = "; without it, the token's own is meant" if deed.own else ""
+        return f"{said} or a {deed.family.names}{own}."
+    return f"{said}, or a name, or a path of names: {'/'.join([*line, deed.group])}."
+
+
 def _deeper(options: Options) -> str | None:
     deep = [field.option for field in options.fields if field.deep]
-    return f"Deeper fields are options too, such as {deep[0]}." if deep else None
+    # `\b` keeps click from breaking lines, in the middle of the option for example.
+    return f"\b\nDeeper fields are options too, such as\n{deep[0]}" if deep else None
 
 
 def _call(deed: Deed, options: Options, **said: Any) -> None:

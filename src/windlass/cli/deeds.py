@@ -50,6 +50,12 @@ class Deed(Struct, frozen=True, kw_only=True):
         return self.operation.family
 
     @property
+    def own(self) -> bool:
+        """Whether without a name it is the caller's own. Nobody deletes that by leaving something out."""
+        is_top = self.family is not None and self.family.parent is None
+        return is_top and bool(self.ways[0].subject) and self.operation.method != "DELETE"
+
+    @property
     def choices(self) -> list[str]:
         return [way.choice for way in self.ways] if len(self.ways) > 1 and self.ways[0].choice else []
 

@@ -66,8 +66,9 @@ def _fields(spec: type[Struct], above: Path, seen: frozenset[type], wanted: bool
 
 def _field(path: Path, kind: types.Type, said: Mapping[str, Any], default: Any, required: bool) -> Field:
     many = isinstance(kind, types.ListType)
-    inner = _bare(kind.item_type)[0] if isinstance(kind, types.ListType) else kind
+    inner, of_each = _bare(kind.item_type) if isinstance(kind, types.ListType) else (kind, {})
     scalar, choices = _scalar(inner)
+    said = {**of_each, **said}
     return Field(
         path=path,
         kind=scalar,

@@ -126,11 +126,9 @@ def _arguments(deed: Deed) -> Iterator[click.Parameter]:
         yield click.Argument(["choice"], type=click.Choice(deed.choices), metavar="|".join(deed.choices))
     for place, param in enumerate(deed.ways[0].subject):
         itself = place == 0 and deed.family is not None
-        # Without more, an organization is the caller's own; but nobody deletes that by leaving something out.
-        own = itself and deed.family is not None and deed.family.parent is None
         yield click.Argument(
             [f"subject_{place}"],
-            required=not (own and deed.operation.method != "DELETE"),
+            required=not (itself and deed.own),
             metavar=deed.group.upper() if itself else param.upper(),
         )
 

@@ -169,9 +169,10 @@ def _status(call: Call, service: Row, status: StatusRow) -> Document:
 
 
 def _freshness(status: StatusRow) -> str:
+    """Whether what runs is what was asked for last."""
     if status.deployed_at is None:
         return "NEVER_DEPLOYED"
-    return "UP_TO_DATE"
+    return "OUT_OF_DATE" if status.state.endswith("_ERROR") else "UP_TO_DATE"
 
 
 @reads("*.log")

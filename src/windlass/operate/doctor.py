@@ -226,7 +226,7 @@ def _docker(settings: Settings) -> Finding:
     return warn(
         "Container engine",
         f"nothing answers at {_DOCKER}",
-        "services run as plain processes; to run them in containers, install and start Docker",
+        "to run services in containers, install and start Docker",
     )
 
 

@@ -48,10 +48,10 @@ _ADVICE: Mapping[int, str] = {
 }
 
 
-def _of_the_system(error: OSError) -> str:
+def _of_the_system(error: OSError) -> str | None:
+    reason = _ADVICE.get(error.errno or 0)
     place = error.filename2 or error.filename
-    reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
-    return f"{place}: {reason}" if place else reason
+    return f"{place}: {reason}" if place and reason else reason
 
 
 _LISTENING: Mapping[int, str] = {

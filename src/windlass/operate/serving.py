@@ -17,6 +17,9 @@ from windlass.operate.explain import cannot_listen
 from windlass.operate.refused import Refused
 from windlass.server import listen, serve
 
+USUAL = "http://127.0.0.1:8080"
+"""Where the command line looks for a server, unless it is told."""
+
 
 def run(settings: Settings) -> None:
     start_logging(settings.log_level, settings.log_format)
@@ -64,6 +67,7 @@ def _welcome(host: str, port: int, token: str | None) -> str:
             "",
             "This is the first start. The Admin token below is shown this once: keep it.",
             "",
+            *([] if url == USUAL else [f"  export WINDLASS_URL={url}"]),
             f"  export WINDLASS_TOKEN={token}",
             f'  curl -H "Authorization: Token $WINDLASS_TOKEN" {url}/organization',
             "",

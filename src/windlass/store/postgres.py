@@ -33,7 +33,9 @@ _AWAY = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
-    asyncpg.LockNotAvailableError,
+    asyncpg.ObjectNotInPrerequisiteStateError,  # no connections are let in, or a lock could not be had
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
     asyncpg.ReadOnlySQLTransactionError,
     OSError,
     TimeoutError,
