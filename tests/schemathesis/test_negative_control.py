@@ -152,7 +152,7 @@ SILENT = {
 
 @pytest.mark.parametrize("check", LIES)
 async def test_a_broken_promise_is_found_out(town: Town, check: str) -> None:
-    assert (await _tried(town, LIES[check])).failed[check]
+    assert await _found_out(town, LIES[check], check)
 
 
 async def test_who_tells_the_truth_is_believed(town: Town) -> None:
@@ -167,7 +167,15 @@ def test_every_check_has_a_negative_control() -> None:
     assert {*LIES, *SILENT} == {*CHECKS}
 
 
-async def _tried(town: Town, lie: Lie) -> Report:
+async def _found_out(town: Town, lie: Lie, check: str) -> bool:
+    """Stories are made up as they go, and not every one comes to where this lie is told."""
+    for seed in range(1, 7):
+        if (await _tried(town, lie, seed)).failed[check]:
+            return True
+    return False
+
+
+async def _tried(town: Town, lie: Lie, seed: int = 1) -> Report:
     async with served(town.world, Liar(town.world.installation.app, lie)) as address:
-        trial = Trial(address, town, seed=1, examples=10)
+        trial = Trial(address, town, seed=seed, examples=10)
         return await asyncio.to_thread(trial.run, [lie.phase], lie.operations)

@@ -18,7 +18,7 @@ from tests.store.stores import ORG, Place, add, names, until
 from tests.world import HandClock, make_world
 from windlass.base.errors import Unavailable
 from windlass.store.sqlite import SqliteStore
-from windlass.store.store import DeploymentRow, Row, Store, Taken, Tx
+from windlass.store.store import DeploymentRow, Row, Store, Taken, Tx, Write
 
 MEGABYTE = b"x" * 1_000_000
 
@@ -319,14 +319,18 @@ async def test_on_a_full_disk_writes_are_refused_and_whatever_was_acknowledged_s
         assert [row.name for row in rows] == [*kept, "after"]
 
 
-async def test_a_disk_that_is_full_in_the_middle_of_a_group_stores_none_of_it(embedded: Place):
+@pytest.mark.parametrize("others", [(), (fails_late,)])
+@pytest.mark.parametrize("big", [adds("big", body=MEGABYTE), lambda tx: tx.set_fact("big", MEGABYTE)])
+async def test_a_disk_that_is_full_in_the_middle_of_a_group_stores_none_of_it(
+    embedded: Place, big: Write[Any], others: tuple[Write[Any], ...]
+):
     """SQLite then ends the transaction by itself: what follows must not be stored one by one."""
     async with embedded.opened() as store:
         before = await embedded.everything()
         bounded(store, 60)
-        group = [adds("small"), adds("big", body=MEGABYTE), adds("small too"), fails_late]
+        group = [adds("small"), big, adds("small too"), *others]
         outcomes = await together(*(store.write(change) for change in group))
-        assert [type(outcome) for outcome in outcomes] == [Unavailable] * 4
+        assert {type(outcome) for outcome in outcomes} == {Unavailable}
         assert await embedded.everything() == before
 
 

@@ -221,6 +221,24 @@ async def test_on_postgresql_the_start_of_a_replica_leaves_the_others_their_work
 # The worker, in a whole Windlass
 
 
+class Watchful(FakeEngine):
+    """An engine that sees when two do the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.busy: Counter[str] = Counter()
+        self.at_once: Counter[str] = Counter()
+
+    async def apply(self, workload: Workload) -> None:
+        self.busy[workload.service] += 1
+        self.at_once[workload.service] = max(self.at_once[workload.service], self.busy[workload.service])
+        try:
+            await asyncio.sleep(0.002)
+            await super().apply(workload)
+        finally:
+            self.busy[workload.service] -= 1
+
+
 async def deployed(world: World, app: str) -> str:
     answer = await world.post(f"/application/{app}/deploy")
     assert answer.status == 202
@@ -265,18 +283,20 @@ async def test_a_worker_that_is_not_paused_finishes(world: World):
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_who_lost_a_claim_to_itself_begins_anew_and_does_not_do_it_twice_at_once(world: World):
+async def test_who_lost_a_claim_to_itself_begins_anew_and_does_not_do_it_twice_at_once(place: Place):
     """A machine that slept: the lease ended, and the same process takes the work again."""
-    app = await begun(world)
-    world.clock.ms += LEASE
-    await world.installation.worker.start_due()
-    await until(lambda: len(world.engine.applied) == 2)
-    await until(lambda: world.installation.worker.running == 1)
-    assert world.engine.gate
-    world.engine.gate.set()
-    await world.settle()
-    assert await world.state(f"/application/{app}") == "RUNNING"
-    assert (await kinds(world))["DEPLOYMENT_SUCCEEDED"] == 1
+    engine = Watchful()
+    async with make_world(place.url, engine=engine) as world:
+        app = await begun(world)
+        world.clock.ms += LEASE
+        await world.installation.worker.start_due()
+        await until(lambda: len(engine.applied) == 2)
+        assert engine.gate
+        engine.gate.set()
+        await world.settle()
+        assert engine.at_once[app] == 1
+        assert await world.state(f"/application/{app}") == "RUNNING"
+        assert (await kinds(world))["DEPLOYMENT_SUCCEEDED"] == 1
 
 
 async def test_work_that_somebody_else_does_now_is_ended(world: World):
@@ -485,22 +505,6 @@ async def test_a_replica_that_died_is_replaced_when_its_lease_has_ended(served: 
             assert await other.state(f"/application/{app}") == "RUNNING"
             await until(lambda: not world.installation.worker.running)
             assert (await kinds(other))["DEPLOYMENT_SUCCEEDED"] == 1
-
-
-class Watchful(FakeEngine):
-    """An engine that sees when two do the same."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.busy: Counter[str] = Counter()
-        self.at_once: Counter[str] = Counter()
-
-    async def apply(self, workload: Workload) -> None:
-        self.busy[workload.service] += 1
-        self.at_once[workload.service] = max(self.at_once[workload.service], self.busy[workload.service])
-        await asyncio.sleep(0.002)
-        await super().apply(workload)
-        self.busy[workload.service] -= 1
 
 
 async def test_two_replicas_never_do_one_piece_at_once_and_share_the_work(served: Place):
