@@ -225,6 +225,17 @@ async def test_events_are_numbered_without_a_gap_in_the_order_of_commit(replicas
     assert sum(store.groups for store in replicas) < 200
 
 
+async def test_what_a_change_has_read_stays_true_until_it_is_stored(replicas: list[Store]):
+    async def one_more(tx: Tx) -> int:
+        seen = int(await tx.fact("count") or b"0")
+        await tx.set_fact("count", b"%d" % (seen + 1))
+        return seen
+
+    writes = [replicas[number % len(replicas)].write(one_more) for number in range(60)]
+    assert sorted(await asyncio.gather(*writes)) == [*range(60)]
+    assert await replicas[0].reads.fact("count") == b"60"
+
+
 async def test_creation_times_rise_from_one_to_the_next_although_the_clock_stands_still(
     replicas: list[Store],
 ):
@@ -319,8 +330,10 @@ async def test_on_a_full_disk_writes_are_refused_and_whatever_was_acknowledged_s
         assert [row.name for row in rows] == [*kept, "after"]
 
 
-@pytest.mark.parametrize("others", [(), (fails_late,)])
-@pytest.mark.parametrize("big", [adds("big", body=MEGABYTE), lambda tx: tx.set_fact("big", MEGABYTE)])
+@pytest.mark.parametrize("others", [(), (fails_late,)], ids=["alone", "with a failure"])
+@pytest.mark.parametrize(
+    "big", [adds("big", body=MEGABYTE), lambda tx: tx.set_fact("big", MEGABYTE)], ids=["late", "at once"]
+)
 async def test_a_disk_that_is_full_in_the_middle_of_a_group_stores_none_of_it(
     embedded: Place, big: Write[Any], others: tuple[Write[Any], ...]
 ):

@@ -137,16 +137,14 @@ class App:
             except Failure as failure:
                 self._spend_as_stranger(request, spend=True)
                 return failure
-            await self._spend(request, actor)
+            request.window = self._budgets.quickly(actor.subject, actor.limit, self._ctx.clock.now())
+            if request.window is None:
+                await self._spend(request, actor)
             return actor
         self._spend_as_stranger(request, spend=not exempt)
         return refused("Send `Authorization: Token <API token>`")
 
     async def _spend(self, request: Request, actor: Actor) -> None:
-        window = self._budgets.quickly(actor.subject, actor.limit, self._ctx.clock.now())
-        if window is not None:
-            request.window = window
-            return
         request.window, served = await self._budgets.take(actor.subject, actor.limit)
         if not served:
             raise self._too_many(request.window)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from urllib.parse import unquote_plus
 
 import msgspec
@@ -36,8 +37,11 @@ def parsed(raw: bytes, content_type: bytes | None, wanted: type[Spec]) -> Spec:
         raise Invalid("The body is nested too deeply") from error
 
 
+@lru_cache(1024)
 def queried(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
-    """The parameters that the operation knows, and whether any was given; others are ignored."""
+    """The parameters that the operation knows, and whether any was given; others are ignored.
+
+    Kept, because clients ask for the same pages over and over; nobody changes what is answered here."""
     if not raw:
         return wanted(), False
     given: dict[str, str] = {}

@@ -86,22 +86,22 @@ async def seen(source: Reads, call: Call, family: Family, id: str) -> Row:
     row = await source.find(family.name, id)
     if row is None or row.org not in call.actor.grants:
         raise absent(family)
-    await admit(source, call, row, family)
+    if call.actor.within is not None:
+        await within_limits(source, call, row, family, call.actor.within)
+    if not call.actor.grants[row.org].allows(call.operation.need):
+        raise forbidden(call.operation)
     return row
 
 
-async def admit(source: Reads, call: Call, row: Row, family: Family) -> None:
-    actor = call.actor
-    if actor.within is not None and row.id != row.org:
-        above = await source.above(row.id)
-        if not any(one.id in actor.within for one in above):
+async def within_limits(source: Reads, call: Call, row: Row, family: Family, within: frozenset[str]) -> None:
+    """A limited caller sees what it was given and what is below, and may look at its organization."""
+    if row.id != row.org:
+        if not any(one.id in within for one in await source.above(row.id)):
             raise absent(family)
-    elif actor.within is not None and call.operation.writes:
+    elif call.operation.writes:
         raise Forbidden(
             "This token is limited to some projects, environments or services: it can change nothing here"
         )
-    if not actor.grants[row.org].allows(call.operation.need):
-        raise forbidden(call.operation)
 
 
 async def target(source: Reads, call: Call) -> Row:
