@@ -12,7 +12,6 @@ from windlass.base.clock import DAY
 from windlass.base.errors import Conflict
 from windlass.control import identity, members, organizations, regions, resources, services, variables
 from windlass.control.context import Call, Context, Reading, Reply, Writing, handler_of
-from windlass.core.registry import Operation, Registry
 from windlass.store.store import Tx
 
 # Importing them registers their handlers.
@@ -68,14 +67,3 @@ class Dispatch:
         keep = Kept(reply.status or call.operation.status, reply.tag, reply.body)
         await tx.keep_answer(caller, key, request, seal.close(msgspec.msgpack.encode(keep), caller, key))
         return reply, False
-
-
-def unhandled(registry: Registry) -> list[Operation]:
-    """Operations that are declared without a handler."""
-    missing = []
-    for operation in registry.operations:
-        try:
-            handler_of(operation)
-        except LookupError:
-            missing.append(operation)
-    return missing

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import msgspec
 
-from windlass.base.log import log
 from windlass.control.context import Context
 from windlass.control.services import announce, close
 from windlass.core.events import Event
@@ -17,8 +16,6 @@ from windlass.core.states import Progress, State
 from windlass.core.workload import Workload
 from windlass.engines.engine import EngineError
 from windlass.store.store import Claim, DeploymentRow, Row, Tx
-
-_log = log("reconcile")
 
 
 class LostClaim(Exception):

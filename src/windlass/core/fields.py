@@ -54,7 +54,6 @@ Url = Annotated[
         examples=["https://example.com/hooks/deployments"],
     ),
 ]
-Link = Annotated[Line, Meta(description="A link shown to people")]
 
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]

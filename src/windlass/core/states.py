@@ -42,7 +42,7 @@ class State(StrEnum):
 
 
 class Progress(StrEnum):
-    """How far a deployment is. The last four are final."""
+    """How far a deployment is. The last four are final: nothing follows them."""
 
     QUEUED = "QUEUED"
     BUILDING = "BUILDING"
@@ -52,8 +52,6 @@ class Progress(StrEnum):
     CANCELED = "CANCELED"
     SUPERSEDED = "SUPERSEDED"
 
-
-FINAL = frozenset({Progress.SUCCEEDED, Progress.FAILED, Progress.CANCELED, Progress.SUPERSEDED})
 
 _UP = frozenset({State.DEPLOYED, State.RESTARTED})
 _DOWN = frozenset({State.READY, State.STOPPED})

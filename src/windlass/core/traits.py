@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -129,7 +129,3 @@ has_logs = Trait(
 
 has_variables = Trait(name="has_variables")
 """Carries environment variables and secrets of its own, and inherits those from above."""
-
-
-def is_deployable(traits: Any) -> bool:
-    return any(trait.name == "deployable" for trait in traits)
