@@ -23,10 +23,12 @@ class Effort(Struct, frozen=True, kw_only=True):
     calls: int
     """Of a microbenchmark, in each round."""
     idle: float
+    log: int
+    """Bytes of the long log."""
 
 
-FULL = Effort(rounds=7, seconds=2.0, many=1_000_000, starts=10, calls=100_000, idle=10.0)
-QUICK = Effort(rounds=3, seconds=0.7, many=100_000, starts=3, calls=20_000, idle=3.0)
+FULL = Effort(rounds=7, seconds=2.0, many=1_000_000, starts=10, calls=100_000, idle=10.0, log=1 << 30)
+QUICK = Effort(rounds=3, seconds=0.7, many=100_000, starts=3, calls=20_000, idle=3.0, log=100 << 20)
 
 
 class Target(Struct, frozen=True):

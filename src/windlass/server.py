@@ -86,7 +86,7 @@ async def serve(
         timeout_keep_alive=65,
         backlog=2048,
     )
-    server = Server(config, lambda: announce(listening.getsockname()[1]))
+    server = Server(config, lambda: announce(listening.getsockname()[1]), installation.app.stop_streams)
     await installation.start()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -108,9 +108,12 @@ def _stop(installation: Installation, server: uvicorn.Server) -> None:
 class Server(uvicorn.Server):
     """uvicorn without its own signal handling; says when it is listening."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, started: Callable[[], None], stopping: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(config)
         self._announce = started
+        self._stopping = stopping
 
     def capture_signals(self) -> Any:
         return _Nothing()
@@ -118,6 +121,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn waits for requests to end; what has no end of its own is told to."""
+        self._stopping()
+        await super().shutdown(sockets)
 
 
 class _Nothing:

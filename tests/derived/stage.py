@@ -105,10 +105,21 @@ class Plot:
     async def _made(self, family: Family, above: Thing) -> str:
         if family.name in _MAKERS:
             return await _MAKERS[family.name](self._stage.world, self.tenant)
+        if family.name == "deployment":
+            return await self._deployed(above.family)
         operation = operation_of("create", family, above.family)
         body = await self.body(operation)
         answer = await self._stage.call(operation, (above.id,), body, self.tenant.admin)
         assert answer.status == operation.status, answer
+        return str(answer["id"])
+
+    async def _deployed(self, family: Family) -> str:
+        """A deployment that waits: nobody works in these worlds unless asked to."""
+        standing = await self.standing(family)
+        answer = await self._stage.call(
+            operation_of("deploy", family, family_parent(family)), standing.ids, None, self.tenant.admin
+        )
+        assert answer.status == 202, answer
         return str(answer["id"])
 
     async def body(self, operation: Operation) -> Any:
@@ -153,7 +164,7 @@ class Plot:
         if operation.handler.endswith(".override"):
             return await self._overridable(operation, family, parent)
         one = await (self.fresh if operation.writes else self.standing)(family, parent)
-        return one.ids, operation.status
+        return one.ids, _OF_WHAT_NEVER_RAN.get(operation.handler.partition(".")[2], operation.status)
 
     async def _overridable(
         self, operation: Operation, family: Family, parent: Family | None
@@ -273,6 +284,19 @@ async def _fetch_from_people(url: str) -> bytes:
     known = people(HandClock())
     answers = {DISCOVERY_PATH: known.discovery(), JWKS_PATH: known.jwks()}
     return json.dumps(answers[url.removeprefix(_PEOPLE)]).encode()
+
+
+_OF_WHAT_NEVER_RAN: Mapping[str, int] = {
+    "restart-service": 409,
+    "rollback": 409,
+    "cancelDeployment": 409,
+    "uninstall": 204,
+}
+"""What is answered for a service that was just made; what follows for others is told in tests/running."""
+
+
+def family_parent(family: Family) -> Family | None:
+    return registry().parents(family)[0]
 
 
 _MAKERS: Mapping[str, Callable[[World, Tenant], Awaitable[str]]] = {"member": _member}

@@ -18,7 +18,7 @@ from windlass.base.clock import MINUTE, SECOND
 from windlass.base.seal import new_key
 from windlass.control.reconcile import reconcile
 from windlass.control.worker import LEASE, Worker
-from windlass.core.workload import Workload
+from windlass.core.runtime import Instance, Wanted
 from windlass.engines.fake import FakeEngine
 from windlass.store.store import Claim, Store, Tx
 
@@ -229,14 +229,14 @@ class Watchful(FakeEngine):
         self.busy: Counter[str] = Counter()
         self.at_once: Counter[str] = Counter()
 
-    async def apply(self, workload: Workload) -> None:
-        self.busy[workload.service] += 1
-        self.at_once[workload.service] = max(self.at_once[workload.service], self.busy[workload.service])
+    async def run(self, wanted: Wanted, index: int) -> Instance:
+        self.busy[wanted.service] += 1
+        self.at_once[wanted.service] = max(self.at_once[wanted.service], self.busy[wanted.service])
         try:
             await asyncio.sleep(0.002)
-            await super().apply(workload)
+            return await super().run(wanted, index)
         finally:
-            self.busy[workload.service] -= 1
+            self.busy[wanted.service] -= 1
 
 
 async def deployed(world: World, app: str) -> str:
@@ -303,14 +303,15 @@ async def test_work_that_somebody_else_does_now_is_ended(world: World):
     """Its keeper finds out, and does not wait until it wants to write."""
     ended = asyncio.Event()
 
-    async def apply(workload: Workload) -> None:
-        world.engine.applied.append(workload)
+    async def run(wanted: Wanted, index: int) -> Instance:
+        world.engine.applied.append(wanted)
         try:
             await asyncio.Event().wait()
         finally:
             ended.set()
+        raise AssertionError
 
-    world.engine.apply = apply  # type: ignore[method-assign]
+    world.engine.run = run  # type: ignore[method-assign]
     await deployed(world, await world.application())
     worker = Worker(world.installation.ctx, lease=90)
     await worker.start_due()
@@ -427,10 +428,10 @@ class Picky(FakeEngine):
 
     victim = ""
 
-    async def apply(self, workload: Workload) -> None:
-        if workload.service == self.victim:
+    async def run(self, wanted: Wanted, index: int) -> Instance:
+        if wanted.service == self.victim:
             raise RuntimeError
-        await super().apply(workload)
+        return await super().run(wanted, index)
 
 
 async def test_one_piece_that_fails_holds_up_no_other(place: Place):

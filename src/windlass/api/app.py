@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from http import HTTPStatus
 from typing import Any
 
@@ -21,6 +21,7 @@ from windlass.api.limits import Budgets, Window, stranger_at
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Page, Pages
 from windlass.api.router import Methods, Router, allowed
+from windlass.api.streaming import EVENTS, Streams
 from windlass.base.errors import Failure, Invalid, Missing, NotAllowed, TooLarge, TooMany
 from windlass.base.log import log
 from windlass.control.context import Call, Context, Dialect, Reply, encode
@@ -37,6 +38,8 @@ Header = tuple[bytes, bytes]
 
 _JSON = (b"content-type", b"application/json")
 _SAFE: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+# A proxy that collects an answer before it passes it on would keep a stream for ever.
+_UNBUFFERED: Header = (b"x-accel-buffering", b"no")
 _ORIGINS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
 _PROCESS = os.urandom(8).hex().encode()
 _NUMBERS = itertools.count(1)
@@ -63,6 +66,7 @@ class Answer(Struct, frozen=True):
     body: bytes
     headers: tuple[Header, ...] = ()
     kind: Header = _JSON
+    stream: AsyncGenerator[bytes, None] | None = None
 
 
 class App:
@@ -74,6 +78,8 @@ class App:
         self._metrics = metrics
         self._router = Router(ctx.registry.operations)
         self._dispatch = Dispatch(ctx)
+        self._streams = Streams()
+        metrics.gauge("streams", lambda: len(self._streams))
         self._origins = frozenset(origin.encode() for origin in ctx.settings.cors_origins)
         self._access_log = ctx.settings.access_log
 
@@ -90,6 +96,12 @@ class App:
         self._metrics.count(request.operation, answer.status, seconds)
         if self._access_log or answer.status >= 500:
             self._log_request(request, answer, seconds)
+        if answer.stream is not None:
+            await self._stream(request, answer.stream, receive, send)
+
+    def stop_streams(self) -> None:
+        """Ends what would go on as long as its readers like."""
+        self._streams.stop()
 
     async def _answered(self, request: Request, receive: Receive) -> Answer:
         try:
@@ -188,6 +200,7 @@ class App:
             dialect=request.dialect,
             query=query,
             paging_asked=asked,
+            last_event=_text(request.headers.get(b"last-event-id")) if asked else None,
         )
         return _replied(operation, await self._dispatch.read(call))
 
@@ -235,13 +248,42 @@ class App:
             *_SAFE,
             *answer.headers,
         ]
-        if answer.status != 204:
+        if answer.stream is not None:
+            headers += (answer.kind, _UNBUFFERED)
+        elif answer.status != 204:
             headers += (answer.kind, (b"content-length", b"%d" % len(answer.body)))
         if self._origins:
             headers += self._cross_origin(request)
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         body = b"" if request.method == "HEAD" else answer.body
-        await send({"type": "http.response.body", "body": body})
+        if answer.stream is None or request.method == "HEAD":
+            await send({"type": "http.response.body", "body": body})
+
+    async def _stream(
+        self, request: Request, stream: AsyncGenerator[bytes, None], receive: Receive, send: Send
+    ) -> None:
+        if request.method == "HEAD":
+            return await stream.aclose()
+        header = _credential(request) or b""
+        began = await self._admitted(header)
+
+        async def allowed() -> bool:
+            """Whether the caller still is who it was: tokens end, and rights change."""
+            now = await self._admitted(header)
+            if now is None or began is None:
+                return False
+            return (now.grants, now.within) == (began.grants, began.within)
+
+        try:
+            await self._streams.run(stream, receive, send, allowed)
+        except Exception:  # noqa: BLE001 (as for every request; the server ends the connection)
+            _log.exception("a stream broke", extra={"request_id": request.id.decode(), "path": request.path})
+
+    async def _admitted(self, header: bytes) -> Actor | None:
+        try:
+            return self._gate.known(header, self._ctx.clock.now()) or await self._gate.admit(header)
+        except Failure:
+            return None
 
     def _cross_origin(self, request: Request) -> tuple[Header, ...]:
         origin = request.headers.get(b"origin")
@@ -306,6 +348,8 @@ def failure_response(status: int, message: str, headers: list[Header]) -> bytes:
 
 def _replied(operation: Operation, reply: Reply) -> Answer:
     headers = ((b"etag", b'"' + reply.tag.encode() + b'"'),) if reply.tag else ()
+    if reply.stream is not None:
+        return Answer(operation.status, b"", headers, EVENTS, reply.stream)
     return Answer(reply.status or operation.status, reply.body, headers)
 
 

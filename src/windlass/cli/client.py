@@ -52,6 +52,10 @@ class Api:
         # A redirect is not followed: the token is for this server, and for no other.
         self._opener = urllib.request.build_opener(_NoRedirect, *_proxies(self._url))
 
+    @property
+    def url(self) -> str:
+        return self._url
+
     def get(self, path: str, **query: Any) -> Any:
         return self.call("GET", path, query=query).json
 

@@ -1,4 +1,4 @@
-"""The commands that are not derived: any call of the API, and tokens under the names that people look for."""
+"""The commands that are not derived: any call of the API, tokens under usual names, the demonstration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import click
 from windlass.base.sections import Command, Option
 from windlass.cli.client import Answer
 from windlass.cli.commands import group
+from windlass.cli.demo import demo_command
 from windlass.cli.options import api_of, call_options
+
+__all__ = ["api_command", "demo_command", "token_command"]
 
 _DURATION = re.compile(r"([0-9]{1,6})([mhdwy])")
 _UNITS = {

@@ -1,0 +1,56 @@
+"""Reading a log: its last lines as a list, or as a stream that goes on with what comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from windlass.base.segments import LATEST, Gone, Sieve, id_of, instant, sieve
+from windlass.control.context import Call, Context, Reply, encode, reads, results
+from windlass.control.resources import target
+from windlass.core.traits import Tail
+
+_GONE = b"event: gone\ndata: %b\n\n" % encode(
+    {"message": "Lines that should come here are no longer kept: the log has grown too large or too old"}
+)
+
+
+@reads("*.log")
+async def read_log(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    return await log_reply(ctx, call, service.id)
+
+
+async def log_reply(ctx: Context, call: Call, service: str, deployment: str | None = None) -> Reply:
+    """What a service says while it runs; or the log of one of its builds. The caller may see it."""
+    query: Tail = call.query
+    wanted = _wanted(query)
+    if query.follow:
+        lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
+        return Reply(stream=_events(lines))
+    if wanted.takes_all:
+        return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment)))
+    # To find a few lines, all may have to be looked at.
+    found = await asyncio.to_thread(ctx.logs.tail, service, query.tail, wanted, deployment=deployment)
+    return Reply(results(found))
+
+
+async def _events(lines: AsyncGenerator[list[bytes] | Gone, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(lines):
+        async for piece in lines:
+            yield _GONE if isinstance(piece, Gone) else b"".join([_event(line) for line in piece])
+
+
+def _event(line: bytes) -> bytes:
+    return b"id: %b\ndata: %b\n\n" % (id_of(line), line)
+
+
+def _wanted(query: Tail) -> Sieve:
+    return sieve(_moment(query.since), _moment(query.until), query.search)
+
+
+def _moment(text: str) -> int | None:
+    if not text:
+        return None
+    return min(int(text), LATEST) if text.isdecimal() else instant(text)
