@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 SOCKET = "/var/run/docker.sock"
+NETWORK = f"bare-deploy-{os.getpid()}"
 
 
 def main() -> None:
@@ -31,6 +32,8 @@ def main() -> None:
         "process": lambda: process(repository, commit, command),
         "docker": lambda: container(image),
     }
+    if image != "-":
+        _docker("POST", "/networks/create", {"Name": NETWORK})
     for line in sys.stdin:
         what, engine, *numbers = line.split()
         count, at_once = map(int, numbers) if what == "many" else (1, 1)
@@ -40,6 +43,8 @@ def main() -> None:
         print(time.perf_counter() - began, flush=True)
         for end in endings:
             end()
+    if image != "-":
+        _docker("DELETE", f"/networks/{NETWORK}")
 
 
 def process(repository: str, commit: str, command: list[str]) -> Callable[[], None]:
@@ -70,10 +75,21 @@ def process(repository: str, commit: str, command: list[str]) -> Callable[[], No
 def container(image: str) -> Callable[[], None]:
     """Looks the image up, makes a container of it, starts it, and waits until it listens."""
     _docker("GET", f"/images/{image}/json")
+    # Held in as tightly, and in a network as much its own, as Windlass makes them.
     body = {
         "Image": image,
         "ExposedPorts": {"8080/tcp": {}},
-        "HostConfig": {"PortBindings": {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]}},
+        "HostConfig": {
+            "PortBindings": {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]},
+            "NetworkMode": NETWORK,
+            "Memory": 64 << 20,
+            "MemorySwap": 64 << 20,
+            "NanoCpus": 500_000_000,
+            "PidsLimit": 4096,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "RestartPolicy": {"Name": "unless-stopped"},
+        },
     }
     id = _docker("POST", "/containers/create", body)["Id"]
     _docker("POST", f"/containers/{id}/start")

@@ -17,6 +17,7 @@ from bench.servers import Windlass, windlass
 
 MANY, AT_ONCE = 20, 4
 _PATIENCE = 300.0
+_SETTLING = 15.0
 _DOCKER = "/var/run/docker.sock"
 _PROGRAM = """
 import http.server, os
@@ -239,7 +240,7 @@ def _image(server: Windlass, app: str) -> str:
 
 
 def _idle(server: Windlass, seconds: float) -> float:
-    time.sleep(3)
+    time.sleep(_SETTLING)
     before = computed(server.pid)
     time.sleep(seconds)
     return (computed(server.pid) - before) / seconds * 100

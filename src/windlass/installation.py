@@ -30,13 +30,14 @@ from windlass.control.organizations import NOBODY, SYSTEM, found
 from windlass.control.routes import ROUTE, refresh
 from windlass.control.upkeep import SCALE, SCALE_EVERY, SWEEP, TIDY
 from windlass.control.watch import Watcher
-from windlass.control.worker import Worker
+from windlass.control.worker import LEASE, Worker
 from windlass.core.registry import Registry
 from windlass.engines.engine import EngineError
 from windlass.families import registry
 from windlass.families.organization import Organization
 from windlass.key import FACT, check_key, found_seal
 from windlass.parts import Parts, real_parts
+from windlass.routers.router import RouteError
 from windlass.store.store import Store, Tx
 
 _log = log("main")
@@ -46,12 +47,18 @@ _STORM = 0.05
 class Installation:
     """Everything that runs, and how it stops."""
 
-    def __init__(self, ctx: Context, fetcher: Callable[[str], Awaitable[bytes]], watcher: Watcher) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        fetcher: Callable[[str], Awaitable[bytes]],
+        watcher: Watcher,
+        lease: int = LEASE,
+    ) -> None:
         self.ctx = ctx
         self._watcher = watcher
         self.gate = Gate(ctx, fetcher)
         self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
-        self.worker = Worker(ctx)
+        self.worker = Worker(ctx, lease)
         self.metrics = Metrics(self._gauges)
         self.stopping = False
         self.first_token: str | None = None
@@ -87,6 +94,7 @@ class Installation:
             except Unavailable as error:
                 _log.warning("stopping without the database", extra={"error": str(error)})
         await self.ctx.engine.stop()
+        await self.ctx.builder.stop()
         await self.ctx.router.stop()
         self.ctx.logs.close()
         await self.ctx.store.close()
@@ -133,9 +141,15 @@ class Installation:
             for service in changed:
                 try:
                     await refresh(self.ctx, service)
+                except RouteError as error:
+                    # Its ports are not listened on here: not yet, and then keeping does that and comes back
+                    # to the routes; or another replica of this machine has them.
+                    _log.info("routes are left out", extra={"service": service, "why": str(error)})
                 except (EngineError, Unavailable) as error:
                     _log.warning("routes wait", extra={"service": service, "why": str(error)})
                     self._routed.add(service)
+                except Exception:  # noqa: BLE001 (the loop must outlive one service)
+                    _log.exception("routes could not be set", extra={"service": service})
             if self._routed:
                 await asyncio.sleep(1)
                 self._must_route.set()
@@ -174,8 +188,11 @@ async def install(
     fetcher: Callable[[str], Awaitable[bytes]] = fetch,
     families: Registry | None = None,
     point: Callable[[str], Awaitable[None]] | None = None,
+    lease: int = LEASE,
 ) -> Installation:
-    """Opens the store, checks the key, and makes the first organization if there is none."""
+    """Opens the store, checks the key, and makes the first organization if there is none.
+
+    `lease`: milliseconds after which another replica takes up what this one was doing when it was killed."""
     clock = clock or SystemClock()
     folder = Path(settings.data_dir)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 (once, before serving)
@@ -205,7 +222,7 @@ async def install(
             unwell=set(),
             **({"point": point} if point else {}),
         )
-        installation = Installation(ctx, fetcher, watcher)
+        installation = Installation(ctx, fetcher, watcher, lease)
         installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
     except BaseException:
         await store.close()

@@ -72,7 +72,7 @@ class Bench:
             await docker.close()
 
     async def close(self) -> None:
-        await self.builder.sweep({})
+        await self.builder.sweep([])
         assert await self._all() == []
         await self.builder.stop()
 
@@ -286,7 +286,8 @@ async def test_older_images_are_swept_and_those_that_are_kept_stay(kit):
     for key in ("k1", "k2", "k3"):
         await kit.build(f"FROM {BOX}\nENV KEY={key}\n", key=key)
     await kit.build(f"FROM {BOX}\nENV KEY=again\n", key="k3")  # leaves one without a name
-    await kit.builder.sweep({kit.service: ["k2", "k3"]})
+    await kit.builder.prune(kit.service, ["k2", "k3"])
+    await kit.builder.sweep([kit.service])
     assert await kit.images() == [f"windlass/{kit.service}:{key}" for key in ("k2", "k3")]
 
 
@@ -294,7 +295,7 @@ async def test_what_belongs_to_a_service_is_discarded_and_nothing_else(kit, host
     await kit.build(f"FROM {BOX}\nENV A=1\n")
     other = Bench(host, tmp_path)
     await other.build(f"FROM {BOX}\nENV A=2\n")
-    await kit.builder.sweep({})
+    await kit.builder.sweep([])
     await kit.builder.discard(other.service)  # of another installation
     assert await kit.images() == []
     assert len(await other.images()) == 1

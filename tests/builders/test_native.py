@@ -489,10 +489,10 @@ async def test_dependencies_that_have_not_changed_are_not_installed_again(site):
     three = await site.build(order=third)
     assert [site.run(each) for each in (one, two, three)] == ["5", "5", "6"]
 
-    await site.builder.sweep({"service": [second.key]})
+    await site.builder.prune("service", [second.key])
     assert site.run(two) == "5"
     assert len([path for path in site.kept.glob("service/.deps/*") if path.is_dir()]) == 1
-    await site.builder.sweep({"service": []})
+    await site.builder.prune("service", [])
     assert site.left() == set()
 
 
@@ -557,7 +557,7 @@ async def test_ids_of_any_form_stay_within_the_folder(site):
     artifact = await site.build({"main.py": "print(1)"}, service="../../up", key="a/../../b:c")
     assert Path(artifact.ref).is_relative_to(site.kept)
     assert await site.builder.find("../../up", "a/../../b:c") == artifact
-    await site.builder.sweep({"../../up": ["a/../../b:c"]})
+    await site.builder.prune("../../up", ["a/../../b:c"])
     assert site.run(artifact) == "1"
 
 
@@ -585,7 +585,7 @@ async def test_a_cancelled_build_leaves_neither_files_nor_programs(site):
     task = asyncio.create_task(site.build(order=slow(site)))
     await until(lambda: at_work(site))
     home = at_work(site)[0].parent / "home"
-    await site.builder.sweep({"service": []})
+    await site.builder.sweep(["service"])
     assert processes_of(home), "a sweep leaves alone what is being built"
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -649,14 +649,14 @@ async def test_a_build_that_was_killed_is_no_artifact_and_is_swept_with_its_prog
     try:
         await until(lambda: at_work(site))
         home = at_work(site)[0].parent / "home"
-        await site.builder.sweep({"service": ["k"]})
+        await site.builder.sweep(["service"])
         assert processes_of(home), "a sweep leaves alone what another process builds"
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         assert await site.builder.find("service", "k") is None
         assert processes_of(home)
 
-        await site.builder.sweep({"service": ["k"]})
+        await site.builder.sweep(["service"])
         assert site.left() == set()
         await until(lambda: not processes_of(home))
     finally:
@@ -680,7 +680,10 @@ async def test_sweep_and_discard_leave_what_is_kept_and_nothing_else(site):
     kept = await site.build({"main.py": "print(1)"}, key="kept")
     await site.build({"main.py": ""}, key="old")
     await site.build({"main.py": ""}, key="kept", service="gone")
-    await site.builder.sweep({"service": ["kept"]})
+    await site.builder.sweep(["service"])
+    assert site.left() == {"kept", "old"}
+    assert not (site.kept / "gone").exists()
+    await site.builder.prune("service", ["kept"])
     assert site.left() == {"kept"}
     assert site.run(kept) == "1"
     await site.builder.discard("service")

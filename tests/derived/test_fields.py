@@ -24,6 +24,7 @@ with_a_body = parametrized(lambda operation: operation.body is not None)
 without_a_body = parametrized(
     lambda operation: operation.body is None and operation.method in {"POST", "PUT"}
 )
+with_a_field = parametrized(lambda operation: bool(operation.body and operation.body.__struct_fields__))
 with_a_query = parametrized(lambda operation: operation.query is not None)
 
 
@@ -136,7 +137,7 @@ JSON = st.recursive(
 )
 
 
-@with_a_body
+@with_a_field
 @settings(max_examples=20, derandomize=True, database=None, deadline=None)
 @given(place=st.integers(0, 1000), value=JSON)
 async def test_whatever_is_sent_as_a_field_is_taken_or_refused_by_its_name(
@@ -222,7 +223,9 @@ def test_every_list_is_paged_or_says_why_not():
             assert operation.query is not None
             assert operation.query.__struct_fields__[:2] == Paging.__struct_fields__
         elif operation.listing:
-            assert operation.query is Tail or operation.path.endswith("/region"), operation.id
+            # A tail has a length of its own; the others are short by what they are.
+            short = operation.path.endswith(("/region", "/link", "/commit", "/databaseConfiguration", "/version"))
+            assert operation.query is Tail or short, operation.id
 
 
 # What the sentences above are made of

@@ -53,8 +53,8 @@ class ProcessRig:
         """Of what leads a session: one that has left it belongs to the one that it came from."""
         found = []
         for folder, home in self._processes(service):
-            while b"read -r word" in (said := _read(folder / "cmdline")):  # it has yet to become something
-                await asyncio.sleep(0.001)
+            while b"read -r word" in (said := _read(folder / "cmdline")):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)  # it has yet to become something, or nothing
             if b"main.py" in said.split(b"\0")[1:5] and _leads(int(folder.name)):
                 generation, _, index = home.name.partition("-")
                 found.append((int(generation), int(index)))

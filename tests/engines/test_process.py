@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from windlass.engines.engine import Engine, EngineAway, EngineError
 from windlass.engines.process import Pauses, cgroups, kernel
 from windlass.engines.process.birth import Birth, start
 from windlass.engines.process.kernel import Process
-from windlass.engines.process.output import last_words
-from windlass.engines.process.shelf import Key, Shelf
+from windlass.engines.process.output import Tail, last_words, prepare
+from windlass.engines.process.shelf import Key, Record, Shelf
 
 SERVICE = wanted(Artifact(kind="native", ref="")).service
 KEY = Key(SERVICE, 1, 0)
@@ -118,11 +119,48 @@ def test_a_program_that_could_not_be_recorded_has_never_run(tmp_path, names):
     what = Birth((sys.executable, "-c", "print('it ran')"), tmp_path, names, tmp_path / "output")
     with pytest.raises(OSError, match="full"):
         start(what, record)
-    assert os.waitstatus_to_exitcode(os.waitpid(born[0].pid, 0)[1]) == 125
+    assert kernel.stat(born[0].pid) is None
     assert last_words(tmp_path).strip(b"\0") == b""
     start(what, born.append)  # the other side of it: once recorded, it runs
     assert os.waitstatus_to_exitcode(os.waitpid(born[1].pid, 0)[1]) == 0
     assert last_words(tmp_path).strip(b"\0") == b"it ran\n"
+
+
+def be_killed_at_a_birth(what: Birth, answer: Any) -> None:
+    def be_killed(process: Process) -> None:
+        answer.send(process.pid)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    start(what, be_killed)
+
+
+@pytest.mark.parametrize("names", [{}, {"odd.name": "1"}])
+def test_a_program_whose_windlass_is_killed_at_its_birth_never_runs(tmp_path, names):
+    what = Birth((sys.executable, "-c", "print('it ran')"), tmp_path, names, tmp_path / "output")
+    pid = answer_of(be_killed_at_a_birth, what)
+    while (found := kernel.stat(pid)) is not None and not found.dead:
+        pass
+    assert last_words(tmp_path).strip(b"\0") == b""
+
+
+def answer_of(deed: Callable[..., None], *given: Any) -> Any:
+    """What it sends from a process of its own."""
+    processes = multiprocessing.get_context("forkserver")
+    ours, theirs = processes.Pipe()
+    living = processes.Process(target=deed, args=(*given, theirs))
+    living.start()
+    theirs.close()
+    answer = ours.recv()
+    living.join()
+    living.close()
+    ours.close()
+    return answer
+
+
+async def test_a_variable_that_no_program_can_have_is_an_error_and_leaves_nothing(rig, station):
+    with pytest.raises(EngineError, match="null"):
+        await station.engine.run(wanted(rig.made(programs.SLEEPS), variables={"BAD": "a\0b"}), 0)
+    assert await rig.traces(SERVICE) == []
 
 
 async def test_without_a_command_it_is_not_started_and_leaves_nothing(rig, station):
@@ -289,6 +327,37 @@ async def test_two_windlasses_never_give_the_same_whereabouts(rig, station):
 
 
 # Output.
+
+
+@pytest.mark.parametrize(
+    ("written", "lines"),
+    [
+        (b"one\ntwo\n", ["one", "two"]),
+        (b"\n\n", ["", ""]),
+        (b"windows\r\nand not\n", ["windows", "and not"]),
+        (b"caf\xe9 \xff\n", ["caf\ufffd \ufffd"]),
+        (b"n\0ul\n", ["nul"]),
+        (b"a" * 40_000 + b"\nb\n", ["a" * 16_384, "a" * 16_384, "a" * 7_232, "b"]),
+        (b"x" + "€".encode() * 6_000 + b"\n", ["x" + "€" * 5_461, "€" * 539]),
+        (b"without an end", ["without an end"]),
+        (b"y" * 300_000, ["y" * 16_384] * 18 + ["y" * 5_088]),
+    ],
+)
+def test_output_becomes_lines(tmp_path, written, lines):
+    with (tmp_path / "output").open("wb") as file:
+        prepare(file.fileno())
+        file.seek(0, os.SEEK_END)
+        file.write(written)
+    tail = Tail(tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1))
+    found: list[str] = []
+    while new := tail.lines(unfinished=True):
+        tail.taken()
+        found += new
+    tail.close()
+    assert found == lines
+    again = Tail(tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1))
+    assert again.lines(unfinished=True) == []
+    again.close()
 
 
 async def test_what_a_program_writes_takes_no_room_once_it_is_read(rig, station):
@@ -526,15 +595,7 @@ async def _live(rig: ProcessRig) -> tuple[str, list[str], list[str]]:
 
 
 def test_in_a_control_group_not_even_a_child_that_hides_is_left(tmp_path, delegated):
-    processes = multiprocessing.get_context("forkserver")
-    ours, theirs = processes.Pipe()
-    living = processes.Process(target=live_in, args=(delegated, ProcessRig(tmp_path), theirs))
-    living.start()
-    group, inside, after = ours.recv()
-    living.join()
-    living.close()
-    ours.close()
-    theirs.close()
+    group, inside, after = answer_of(live_in, delegated, ProcessRig(tmp_path))
     assert Path(group).is_relative_to(delegated)
     assert len(inside) == 2
     assert after == []

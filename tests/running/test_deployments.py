@@ -207,6 +207,34 @@ async def test_a_build_that_never_ends_is_ended(make_world_with):
         assert "longer than 1 seconds" in (await world.get(f"/application/{app}/status"))["message"]
 
 
+async def test_only_the_last_few_builds_are_kept_and_there_is_no_going_back_to_the_others(make_world_with):
+    async with make_world_with(kept_artifacts=1) as world:
+        app = await deployed(world)
+        first = (await deployments(world, app))[0]["id"]
+        for change in ("second", "third"):
+            world.git.push(change)
+            await deploy(world, app)
+            await world.settle()
+        assert [key for _, key in world.builder.kept] == [order.key for order in world.builder.built[1:]]
+        await world.post(f"/application/{app}/rollback", {"deployment_id": first})
+        await world.settle()
+        assert "deploy its commit again" in (await world.get(f"/application/{app}/status"))["message"]
+        assert generations(world, app) == [3]
+
+
+async def test_tidying_up_takes_no_build_that_is_about_to_run(world: World):
+    world.engine.gate = asyncio.Event()
+    app = await world.application()
+    await deploy(world, app)
+    await under_way(world, lambda: world.engine.applied)
+    world.clock.turn(11)
+    await under_way(world, lambda: world.installation.worker.running == 1)
+    assert len(world.builder.kept) == 1
+    world.engine.gate.set()
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
 # Cancelled
 
 

@@ -1,7 +1,8 @@
-"""Answers that go on: server-sent events, until one of the two has enough or the server stops.
+"""Answers that go on, until one of the two has enough or the server stops: as server-sent events here, and as
+frames of a websocket in `sockets`.
 
-A stream ends as a whole, with the end of its chunked body, unless something went wrong: then the connection
-just ends, and the client knows that it has not seen everything.
+A stream of events ends as a whole, with the end of its chunked body, unless something went wrong: then the
+connection just ends, and the client knows that it has not seen everything.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 EVENTS: Final = (b"content-type", b"text/event-stream")
 STILL_HERE: Final = b": still here\n\n"
@@ -18,6 +22,14 @@ QUIET: Final = 15.0
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
+Allowed = Callable[[], Awaitable[bool]]
+
+
+class Ending(Enum):
+    OVER = "all is said"
+    REFUSED = "the reader may not read it any more"
+    STOPPED = "the server stops"
+    LEFT = "nobody reads any more"
 
 
 class Streams:
@@ -37,53 +49,73 @@ class Streams:
         for ending in self._open:
             ending.set()
 
+    async def events(
+        self, pieces: AsyncGenerator[bytes, None], receive: Receive, send: Send, allowed: Allowed
+    ) -> None:
+        """Sends the body of an answer whose head has been sent."""
+
+        async def put(piece: bytes) -> None:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+        left = _left(receive, "http.disconnect")
+        ending = await self.run(pieces, put, left, allowed, still_here=STILL_HERE)
+        if ending is not Ending.LEFT:
+            await send({"type": "http.response.body", "body": b""})
+
     async def run(
         self,
-        pieces: AsyncGenerator[bytes, None],
-        receive: Receive,
-        send: Send,
-        allowed: Callable[[], Awaitable[bool]],
-    ) -> None:
-        """Sends the body of an answer whose head has been sent; `allowed` is asked before each piece."""
-        ending = asyncio.Event()
-        self._open.add(ending)
+        pieces: AsyncGenerator[T, None],
+        put: Callable[[T], Awaitable[None]],
+        left: Awaitable[None],
+        allowed: Allowed,
+        *,
+        still_here: T | None = None,
+    ) -> Ending:
+        """Puts one piece after the other; `allowed` is asked before each, and `left` ends with its reader."""
+        stopping = asyncio.Event()
+        self._open.add(stopping)
         if self._stopping:
-            ending.set()
-        doing = [
-            asyncio.ensure_future(part)
-            for part in (_pump(pieces, self._quiet, send, allowed), _hung_up(receive), ending.wait())
-        ]
+            stopping.set()
+        pump = asyncio.ensure_future(_pump(pieces, self._quiet, put, allowed, still_here))
+        leaving = asyncio.ensure_future(left)
+        doing = (pump, leaving, asyncio.ensure_future(stopping.wait()))
         try:
             await asyncio.wait(doing, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._open.discard(ending)
+            self._open.discard(stopping)
             for task in doing:
                 task.cancel()
             await asyncio.wait(doing)
-        pump, hung_up, _ = doing
-        if not pump.cancelled():
-            pump.result()
-        if hung_up.cancelled():
-            await send({"type": "http.response.body", "body": b""})
+        if not leaving.cancelled():
+            return Ending.LEFT
+        return Ending.STOPPED if pump.cancelled() else pump.result()
 
 
 async def _pump(
-    pieces: AsyncGenerator[bytes, None], quiet: float, send: Send, allowed: Callable[[], Awaitable[bool]]
-) -> None:
-    async with aclosing(pieces), aclosing(_never_quiet(pieces, quiet)) as spoken:
+    pieces: AsyncGenerator[T, None],
+    quiet: float,
+    put: Callable[[T], Awaitable[None]],
+    allowed: Allowed,
+    still_here: T | None,
+) -> Ending:
+    async with aclosing(pieces), aclosing(_never_quiet(pieces, quiet, still_here)) as spoken:
         async for piece in spoken:
-            if piece is not STILL_HERE and not await allowed():
-                return
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            if piece is not still_here and not await allowed():
+                return Ending.REFUSED
+            await put(piece)
+    return Ending.OVER
 
 
-async def _never_quiet(pieces: AsyncIterator[bytes], quiet: float) -> AsyncGenerator[bytes, None]:
+async def _never_quiet(
+    pieces: AsyncIterator[T], quiet: float, still_here: T | None
+) -> AsyncGenerator[T, None]:
     following = asyncio.ensure_future(anext(pieces, None))
     try:
         while True:
-            done, _ = await asyncio.wait([following], timeout=quiet)
+            done, _ = await asyncio.wait([following], timeout=None if still_here is None else quiet)
             if not done:
-                yield STILL_HERE
+                assert still_here is not None
+                yield still_here
             elif (piece := following.result()) is None:
                 return
             else:
@@ -94,6 +126,6 @@ async def _never_quiet(pieces: AsyncIterator[bytes], quiet: float) -> AsyncGener
         await asyncio.wait([following])
 
 
-async def _hung_up(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
+async def _left(receive: Receive, word: str) -> None:
+    while (await receive())["type"] != word:
         continue

@@ -49,6 +49,10 @@ Say = Callable[[str], None]
 class Builder(Protocol):
     makes: Literal["native", "image"]
 
+    async def stop(self) -> None:
+        """Lets go of what it holds open; builds under way were cancelled before."""
+        ...
+
     async def find(self, service: str, key: str) -> Artifact | None:
         """What was built earlier under this key and is still there."""
         ...
@@ -61,6 +65,11 @@ class Builder(Protocol):
         """Nothing that was built for this service is left. Absent is fine."""
         ...
 
-    async def sweep(self, keep: Mapping[str, Collection[str]]) -> None:
-        """Of each service named, only the artifacts with these keys stay; of others, nothing."""
+    async def prune(self, service: str, keep: Collection[str]) -> None:
+        """Of this service only the artifacts with these keys stay. For whoever alone may build for it now:
+        what was just made for another deployment would go with the rest."""
+        ...
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        """Of no other services than these is anything left, and nothing half-made of any."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
@@ -63,6 +63,9 @@ class FakeBuilder:
         self.gate: asyncio.Event | None = None
         """If set, building waits for it."""
 
+    async def stop(self) -> None:
+        return None
+
     async def find(self, service: str, key: str) -> Artifact | None:
         return self.kept.get((service, key))
 
@@ -80,8 +83,11 @@ class FakeBuilder:
     async def discard(self, service: str) -> None:
         self.kept = {key: one for key, one in self.kept.items() if key[0] != service}
 
-    async def sweep(self, keep: Mapping[str, Collection[str]]) -> None:
-        self.kept = {key: one for key, one in self.kept.items() if key[1] in keep.get(key[0], ())}
+    async def prune(self, service: str, keep: Collection[str]) -> None:
+        self.kept = {key: one for key, one in self.kept.items() if key[0] != service or key[1] in keep}
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        self.kept = {key: one for key, one in self.kept.items() if key[0] in keep}
 
 
 class FakeServers:

@@ -5,20 +5,19 @@ Every step asks first what is there, so that a second call goes on where the fir
 
 from __future__ import annotations
 
-import itertools
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
 import msgspec
 
 from windlass.base.sections import Command, Option
-from windlass.base.show import FORM, plain, print_json, wants_json
+from windlass.base.show import FORM, print_json, wants_json
 from windlass.base.stopped import Stopped
 from windlass.cli.client import Api
 from windlass.cli.options import api_of, call_options
+from windlass.cli.waiting import Failed, Started, Waiting, say, under_way
 from windlass.demo import BRANCH, URL
 
 MADE: Final = "Made by `windlass demo`, and removed by `windlass demo --remove`."
@@ -41,9 +40,6 @@ APPLICATION: Final = {
         }
     },
 }
-_LINES: Final = 20
-_SOONEST, _LATEST = 0.2, 2.0
-"""Seconds between two looks at a state; there are only so many requests in an hour."""
 
 
 def demo_command() -> click.Command:
@@ -121,12 +117,12 @@ class Demo:
     def remove(self, *, sure: bool) -> None:
         project = self._own_project()
         if project is None:
-            _say("There is no demonstration here.")
+            say("There is no demonstration here.")
             return
         if not sure:
             click.confirm(f"Delete the project {project['name']}, with its data?", abort=True, err=True)
         self.api.call("DELETE", f"/project/{project['id']}")
-        _say(f"Deleted the project {project['name']}, with all that was in it.")
+        say(f"Deleted the project {project['name']}, with all that was in it.")
 
     # What is there
 
@@ -152,7 +148,7 @@ class Demo:
 
     def _made(self, path: str, body: Mapping[str, Any], by: str = "name") -> Any:
         made = self.api.call("POST", path, msgspec.json.encode(body)).json
-        _say(f"Made the {_spoken(path)} {body[by]}.")
+        say(f"Made the {_spoken(path)} {body[by]}.")
         return made
 
     def _named(self, path: str, name: str, by: str = "name") -> Any:
@@ -164,39 +160,20 @@ class Demo:
     def _brought_up(self, family: str, service: Mapping[str, Any]) -> None:
         path, name = f"/{family}/{service['id']}", service["name"]
         status = self.api.get(f"{path}/status")
-        if _runs(status) and status.get("service_deployment_status") != "OUT_OF_DATE":
-            _say(f"{name}: runs already")
-            return
-        if not _under_way(status):
-            self.api.call("POST", f"{path}/deploy")
-        for state, status in self._states(path, name):
-            _say(f"{name}: {state}")
-            if _runs(status):
-                return
-            if not _under_way(status):
-                raise self._failed(path, name, status)
-
-    def _states(self, path: str, name: str) -> Iterator[tuple[str, Any]]:
-        """Each state that it gets into."""
-        until, before = time.monotonic() + self._patience, ""
-        for pause in _pauses():
+        if under_way(status):
+            self._wait(path, name, status)
             status = self.api.get(f"{path}/status")
-            if status["state"] != before:
-                before = status["state"]
-                yield before, status
-            if time.monotonic() > until:
-                raise Stopped(
-                    f"{name} is still {before} after {self._patience} seconds. It goes on by itself: the "
-                    "same command waits for it again"
-                )
-            time.sleep(pause)
+        if str(status["state"]) == "RUNNING" and status.get("service_deployment_status") != "OUT_OF_DATE":
+            say(f"{name}: runs already")
+        else:
+            self._wait(path, name, self.api.call("POST", f"{path}/deploy").json)
 
-    def _failed(self, path: str, name: str, status: Mapping[str, Any]) -> Stopped:
-        lines = self.api.get(f"{path}/log", tail=_LINES)["results"]
-        if lines:
-            _say(f"The last lines of its log:\n{_indented(lines)}")
-        why = status.get("message") or f"it ended in {status['state']}, and nobody said why"
-        return Stopped(f"{name} does not run: {why}")
+    def _wait(self, path: str, name: str, begun: Mapping[str, Any]) -> None:
+        started = Started(path, name, begun["deployment_request_id"])
+        try:
+            Waiting(self.api, [started], patience=self._patience).until_done()
+        except Failed as failed:
+            raise Stopped(f"{name} does not run: {failed.why}") from failed
 
     def _address(self, application: str) -> str:
         links = self.api.get(f"/application/{application}/link")["results"]
@@ -206,27 +183,5 @@ class Demo:
         return str(default[0]["url"])
 
 
-def _runs(status: Mapping[str, Any]) -> bool:
-    return str(status["state"]) == "RUNNING"
-
-
-def _under_way(status: Mapping[str, Any]) -> bool:
-    state = str(status["state"])
-    return state != "RUNNING" and state.endswith(("ING", "QUEUED"))
-
-
-def _pauses() -> Iterator[float]:
-    return (min(_SOONEST * 1.15**step, _LATEST) for step in itertools.count())
-
-
 def _spoken(path: str) -> str:
     return {"environmentVariable": "variable"}.get(path.rpartition("/")[2], path.rpartition("/")[2])
-
-
-def _indented(lines: list[Mapping[str, Any]]) -> str:
-    return "\n".join(f"  {plain(line['message'])}" for line in lines)
-
-
-def _say(message: str) -> None:
-    """Beside the answer, which alone goes to the standard output."""
-    click.echo(message, err=True)

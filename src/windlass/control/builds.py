@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 
 from windlass.base.clock import stamp
 from windlass.base.group import aside
-from windlass.builders.builder import Order, Say
+from windlass.builders.builder import BuilderAway, Order, Say
 from windlass.builders.dockerfile import LONGEST, DockerfileError, declared
 from windlass.builders.git import Commit, GitError, Source
 from windlass.control.context import Context
@@ -23,7 +22,8 @@ from windlass.control.inputs import Inputs
 from windlass.control.resources import open_hidden
 from windlass.core.deployment import Made
 from windlass.core.document import Document
-from windlass.core.states import Do
+from windlass.core.runtime import Artifact
+from windlass.core.states import OPEN, Do, Progress
 from windlass.store.store import DeploymentRow, Reads, Row
 
 _REMEMBERED = 200
@@ -66,7 +66,9 @@ async def build(ctx: Context, service: Row, deployment: DeploymentRow, inputs: I
         return Built(*found, branch)
     async with _folder(ctx, deployment) as folder:
         say(f"Fetching commit {source.commit[:12]} of {source.url}")
+        await ctx.point("about to fetch")
         commit = await ctx.git.fetch(source, folder)
+        await ctx.point("fetched")
         say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
         base = _base(document, commit.id)
         made = await _made(ctx, service, deployment, document, commit, base, folder, inputs, say)
@@ -104,8 +106,17 @@ async def _made(
     )
     artifact = await ctx.builder.find(service.id, order.key)
     if artifact is None:
-        artifact = await ctx.builder.build(order, say)
+        await ctx.point("about to build")
+        artifact = await _built(ctx, order, say)
     return Made(artifact, base, tuple(sorted(names)), values)
+
+
+async def _built(ctx: Context, order: Order, say: Say) -> Artifact:
+    try:
+        return await ctx.builder.build(order, say)
+    except BuilderAway as error:
+        say(f"{error}. It is tried again")
+        raise
 
 
 def _arguments_of(path: Path) -> frozenset[str]:
@@ -134,6 +145,22 @@ async def _found(
             say(f"This commit was built for deployment {row.number}: nothing to build")
             return made, story.commit
     return None
+
+
+async def kept(ctx: Context, service: str) -> list[str]:
+    """Keys of the builds that may be needed: of what serves, what is under way, and the last few that ran."""
+    status = await ctx.store.reads.status(service)
+    needed: list[str] = []
+    good: dict[str, None] = {}
+    for row in await ctx.store.reads.deployments(service, 1000):
+        made = particulars(row).made
+        if made is None:
+            continue
+        if row.status in OPEN or (status and row.id == status.serving):
+            needed.append(made.artifact.key)
+        elif row.status == Progress.SUCCEEDED and len(good) < ctx.settings.kept_artifacts:
+            good[made.artifact.key] = None
+    return [*dict.fromkeys([*needed, *good])]
 
 
 def _base(document: Document, commit: str) -> str:
@@ -188,13 +215,14 @@ def _gone(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=False)
 
 
-async def sweep_work(ctx: Context, keep: Collection[str]) -> None:
+async def sweep_work(ctx: Context) -> None:
     """Working copies of builds that are no more."""
+    for left in await aside(_below, ctx.work):
+        # Asked after it was found there: a deployment is known before it makes its folder.
+        deployment = await ctx.store.reads.deployment(left.name)
+        if deployment is None or deployment.status not in OPEN:
+            await aside(shutil.rmtree, left, True)
 
-    def clear() -> None:
-        if ctx.work.is_dir():
-            for left in ctx.work.iterdir():
-                if left.name not in keep:
-                    shutil.rmtree(left, ignore_errors=True)
 
-    await aside(clear)
+def _below(folder: Path) -> list[Path]:
+    return [*folder.iterdir()] if folder.is_dir() else []

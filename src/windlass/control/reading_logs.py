@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TypeAlias
 
 from windlass.base.segments import LATEST, Gone, Sieve, id_of, instant, sieve
 from windlass.control.context import Call, Context, Reply, encode, reads, results
 from windlass.control.resources import target
+from windlass.core.states import OPEN
 from windlass.core.traits import Tail
 
+Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
+
+_SECOND = 1.0
 _GONE = b"event: gone\ndata: %b\n\n" % encode(
     {"message": "Lines that should come here are no longer kept: the log has grown too large or too old"}
 )
+_END = b"event: end\ndata: %b\n\n" % encode({"message": "Nothing more comes"})
 
 
 @reads("*.log")
@@ -28,7 +34,7 @@ async def log_reply(ctx: Context, call: Call, service: str, deployment: str | No
     wanted = _wanted(query)
     if query.follow:
         lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
-        return Reply(stream=_events(lines))
+        return Reply(stream=_events(lines if deployment is None else _of_a_build(ctx, deployment, lines)))
     if wanted.takes_all:
         return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment)))
     # To find a few lines, all may have to be looked at.
@@ -36,10 +42,38 @@ async def log_reply(ctx: Context, call: Call, service: str, deployment: str | No
     return Reply(results(found))
 
 
-async def _events(lines: AsyncGenerator[list[bytes] | Gone, None]) -> AsyncGenerator[bytes, None]:
+async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
     async with aclosing(lines):
         async for piece in lines:
             yield _GONE if isinstance(piece, Gone) else b"".join([_event(line) for line in piece])
+    yield _END
+
+
+async def _of_a_build(ctx: Context, deployment: str, lines: Lines) -> Lines:
+    """Until the deployment has ended, and what was said until then is said."""
+    over = False
+    async with aclosing(lines):
+        following = asyncio.ensure_future(anext(lines, None))
+        try:
+            while True:
+                done, _ = await asyncio.wait([following], timeout=_SECOND)
+                if not done:
+                    if over:
+                        return
+                    over = await _is_over(ctx, deployment)
+                elif (piece := following.result()) is None:
+                    return
+                else:
+                    yield piece
+                    following = asyncio.ensure_future(anext(lines, None))
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
+
+
+async def _is_over(ctx: Context, deployment: str) -> bool:
+    row = await ctx.store.reads.deployment(deployment)
+    return row is None or row.status not in OPEN
 
 
 def _event(line: bytes) -> bytes:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from windlass.builders.builder import BuildError
 from windlass.builders.git import GitError
 from windlass.control import release
-from windlass.control.builds import build
+from windlass.control.builds import build, kept
 from windlass.control.context import Context
 from windlass.control.databases import made_database
 from windlass.control.deployments import (
@@ -33,6 +33,7 @@ from windlass.control.deployments import (
 )
 from windlass.control.inputs import Inputs, digest_of, inputs_of
 from windlass.control.release import Failed
+from windlass.control.resources import DISCARD
 from windlass.control.routes import ROUTE, all_endpoints, named, refresh, reserve
 from windlass.control.wanted import open_wanted, seal_wanted, wanted_of
 from windlass.core.deployment import Made
@@ -75,7 +76,7 @@ async def reconcile(ctx: Context, claim: Claim) -> None:
     """Goes round until there is nothing left to do for this service."""
     while task := await _next(ctx, claim):
         await _cancellable(ctx, task, DEEDS[task.step])
-        if task.step is Step.KEEP:
+        if task.step in {Step.KEEP, Step.REST}:
             return
 
 
@@ -84,6 +85,8 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
         await _fence(tx, claim)
         service, status = await tx.get(claim.id), await tx.status(claim.id)
         if service is None or status is None:
+            # Deleted meanwhile; who was late may have begun something after all was taken away.
+            await tx.ask(DISCARD, f"{DISCARD}:{claim.id}")
             await tx.done(claim)
             return None
         waiting = await tx.open_deployments(claim.id)
@@ -97,9 +100,6 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
             head = await begin(tx, service, status, head)
             status = await status_of(tx, service)
             step = _plan(head, status)
-        if step is Step.REST:
-            await tx.done(claim)
-            return None
         return Task(step, claim, service, status, head)
 
     task = await ctx.store.write(change)
@@ -192,6 +192,7 @@ async def _build(ctx: Context, task: Task) -> None:
         for warning in inputs.warnings:
             say(warning)
         made, commit, branch = await _made(ctx, service, deployment, inputs, say)
+        wanted = await wanted_of(ctx, service, deployment, made.artifact, inputs)
         await ctx.point("built")
     except (BuildError, GitError, EngineError, Unusable) as error:
         say(f"Failed: {error}")
@@ -207,7 +208,8 @@ async def _build(ctx: Context, task: Task) -> None:
         current = await _current(tx, task)
         story = particulars(current)
         story.made, story.commit, story.branch, story.digest = made, commit, branch, inputs.digest
-        await move(tx, current, Progress.DEPLOYING, story)
+        await named(tx, service, wanted)
+        await move(tx, current, Progress.DEPLOYING, story, seal_wanted(ctx, wanted))
         await tx.change_status(
             replace(await status_of(tx, service), state=WORDS[Do(current.action)].under_way)
         )
@@ -229,7 +231,9 @@ async def _made(
     async with asyncio.timeout(ctx.settings.build_seconds):
         if service.family == "database":
             return await made_database(ctx, service, say), None, None
-        built = await build(ctx, service, deployment, inputs, say)
+        built = await release.patiently(
+            ctx, ctx.settings.ready_seconds, lambda: build(ctx, service, deployment, inputs, say)
+        )
         return built.made, built.commit, built.branch
 
 
@@ -242,23 +246,53 @@ async def _release(ctx: Context, task: Task) -> None:
     except (Unusable, EngineError, BuildError) as error:
         await _failed(ctx, task, WORDS[Do(task.doing.action)].failed, str(error))
         return
-    if old and old.generation >= new.generation:
-        old = None  # It is this very one: it was switched to before an interruption.
-    count = release.count_of(new, task.status.instances or new.instances)
-    try:
-        await release.bring_up(ctx, new, old, count)
-    except Failed as failure:
-        words = await release.take_back(ctx, new, old, count)
-        message = f"{failure}\nIts last lines were:\n{words}" if words else str(failure)
-        await _failed(ctx, task, WORDS[Do(task.doing.action)].failed, message)
-        return
-    if not await _switch(ctx, task, new, count):
-        return
-    await ctx.point("switched")
-    await refresh(ctx, service.id)
-    await ctx.point("routed")
-    await release.retire_others(ctx, new)
+    if _switched(task.doing, task.status):
+        # Before an interruption. What is wrong with it since, keeping says, which comes next.
+        with suppress(RouteError):
+            await reserve(ctx, new)
+            await refresh(ctx, service.id)
+    else:
+        count = release.count_of(new, task.status.instances or new.instances)
+        if not await _brought_up(ctx, task, new, old, count) or not await _switch(ctx, task, new, count):
+            return
+        await ctx.point("switched")
+        await refresh(ctx, service.id)
+        await ctx.point("routed")
+    await release.retire_others(ctx, new, new.generation)
     await _succeeded(ctx, task)
+    # Here and nowhere else: whoever holds the claim is the only one who builds for this service.
+    with suppress(BuildError):
+        await ctx.builder.prune(service.id, await kept(ctx, service.id))
+
+
+async def _brought_up(ctx: Context, task: Task, new: Wanted, old: Wanted | None, count: int) -> bool:
+    """Whether it is up and well. If not, it has failed, and what served before serves."""
+    failure = particulars(task.doing).message
+    if not failure:
+        try:
+            await release.bring_up(ctx, new, old, count)
+            return True
+        except Failed as failed:
+            failure = str(failed)
+            await _give_up(ctx, task, failure)
+    words = await release.take_back(ctx, new, old, count)
+    message = f"{failure}\nIts last lines were:\n{words}" if words else failure
+    await _failed(ctx, task, WORDS[Do(task.doing.action)].failed, message)
+    return False
+
+
+async def _give_up(ctx: Context, task: Task, failure: str) -> None:
+    """Decided before anything is taken away: who was paused past its lease must not take away what another
+    has made of it since, and who comes after an interruption goes on with that."""
+
+    async def change(tx: Tx) -> None:
+        current = await _current(tx, task)
+        story = particulars(current)
+        story.message = story.message or failure
+        await move(tx, current, Progress(current.status), story)
+
+    await ctx.store.write(change)
+    await ctx.point("given up")
 
 
 async def _frozen(ctx: Context, task: Task) -> Wanted:
@@ -352,8 +386,7 @@ async def _with_commit(tx: Tx, deployment: DeploymentRow) -> Row:
 async def _stop(ctx: Context, task: Task) -> None:
     """Nothing of it runs any more; what it stored stays."""
     try:
-        await _end_all(ctx, task)
-        await ctx.engine.remove(task.service.id, grace=ctx.settings.stop_seconds)
+        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
     except EngineError as error:
         await _failed(ctx, task, State.STOP_ERROR, str(error))
         return
@@ -364,8 +397,10 @@ async def _stop(ctx: Context, task: Task) -> None:
 async def _uninstall(ctx: Context, task: Task) -> None:
     """Nothing of it is left but its settings and its history."""
     try:
-        await _end_all(ctx, task)
-        await ctx.engine.discard(task.service.id)
+        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
+        await ctx.store.write(lambda tx: _fence(tx, task.claim))
+        await ctx.point("about to discard what it stored")
+        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: ctx.engine.discard(task.service.id))
     except EngineError as error:
         await _failed(ctx, task, State.DELETE_ERROR, str(error))
         return
@@ -374,7 +409,7 @@ async def _uninstall(ctx: Context, task: Task) -> None:
 
 
 async def _end_all(ctx: Context, task: Task) -> None:
-    """Nobody is sent there any more, and who is there may finish."""
+    """Nobody is sent there any more, who is there may finish, and then it ends."""
 
     async def change(tx: Tx) -> None:
         await _current(tx, task)
@@ -383,11 +418,16 @@ async def _end_all(ctx: Context, task: Task) -> None:
 
     wanted = await _wanted_of(ctx, ctx.store.reads, task.status.serving)
     await ctx.store.write(change)
+    ctx.watch.forget(task.service.id)
+    await ctx.point("about to route away")
     await refresh(ctx, task.service.id)
     if wanted:
+        await ctx.point("routed away")
         seen = await ctx.engine.observe(task.service.id)
         await ctx.router.drain(all_endpoints(wanted, seen), wanted.grace)
         await ctx.point("drained to stop")
+    grace = wanted.grace if wanted else ctx.settings.stop_seconds
+    await release.end_up_to(ctx, task.service.id, task.doing.number, grace)
 
 
 async def _ended(ctx: Context, task: Task, state: State) -> None:
@@ -432,9 +472,11 @@ async def _keep(ctx: Context, task: Task) -> None:
         return
     count = release.count_of(wanted, task.status.instances or wanted.instances)
     try:
+        await ctx.point("about to keep")
         await reserve(ctx, wanted)
         for index in range(count):
             await ctx.engine.run(wanted, index)
+        await ctx.point("kept")
     except EngineAway:
         raise
     except (EngineError, RouteError) as error:
@@ -442,22 +484,26 @@ async def _keep(ctx: Context, task: Task) -> None:
         await ctx.store.write(lambda tx: tx.again(task.claim, tx.now + TRY_AGAIN))
         return
     await refresh(ctx, task.service.id)
-    await release.retire_others(ctx, wanted)
-    await _retire_surplus(ctx, wanted, count)
+    # Nothing waits or is under way: of all that was ever asked for, only this is meant to run.
+    await release.retire_others(ctx, wanted, task.status.deployments)
+    await _retire_surplus(ctx, task, wanted, count)
     ctx.watch.keep(wanted)
     await _note_health(ctx, task, wanted)
     await _rest(ctx, task)
 
 
-async def _retire_surplus(ctx: Context, wanted: Wanted, count: int) -> None:
+async def _retire_surplus(ctx: Context, task: Task, wanted: Wanted, count: int) -> None:
     surplus = release.surplus(await ctx.engine.observe(wanted.service), wanted, count)
     if not surplus:
         return
     ctx.unwell.update(one.id for one in surplus)
     await refresh(ctx, wanted.service)
     await ctx.router.drain(all_endpoints(wanted, surplus), wanted.grace)
+    await ctx.store.write(lambda tx: _fence(tx, task.claim))
+    await ctx.point("about to remove what is too many")
     indexes = [one.index for one in surplus]
     await ctx.engine.remove(wanted.service, generation=wanted.generation, indexes=indexes, grace=wanted.grace)
+    await ctx.point("removed what was too many")
     ctx.unwell.difference_update(one.id for one in surplus)
 
 
@@ -495,6 +541,12 @@ async def _note(ctx: Context, task: Task, wanted: Wanted, state: State, message:
             announce(tx, kind, task.service, serving, particulars(serving), message)
 
     await ctx.store.write(change)
+
+
+async def _clear(ctx: Context, task: Task) -> None:
+    """It is not meant to run. If something of it does, somebody was late: he was paused past his lease."""
+    await release.end_up_to(ctx, task.service.id, task.status.deployments, ctx.settings.stop_seconds)
+    await _rest(ctx, task)
 
 
 async def _rest(ctx: Context, task: Task) -> None:
@@ -559,4 +611,5 @@ DEEDS: Final[Mapping[Step, Deed]] = {
     Step.UNINSTALL: _uninstall,
     Step.ABANDON: _abandon,
     Step.KEEP: _keep,
+    Step.REST: _clear,
 }

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from windlass.builders.builder import BuilderAway
 from windlass.control.context import Context
 from windlass.control.routes import all_endpoints, refresh, reserve
 from windlass.core.runtime import Instance, Phase, Wanted
@@ -21,7 +22,7 @@ from windlass.routers.router import RouteError
 
 T = TypeVar("T")
 
-FIRST_LOOK, LONGEST_LOOK = 0.02, 1.0
+FIRST_LOOK, LATER, LONGEST_LOOK = 0.005, 1.25, 1.0
 LAST_WORDS = 10
 """How many lines of what it wrote are shown when it fails."""
 
@@ -32,6 +33,7 @@ class Failed(Exception):
 
 async def bring_up(ctx: Context, new: Wanted, old: Wanted | None, count: int) -> None:
     """The new generation runs and is well; the old one still runs beside it, unless they cannot."""
+    await ctx.point("about to reserve")
     try:
         await reserve(ctx, new, old)
     except RouteError as error:
@@ -39,8 +41,9 @@ async def bring_up(ctx: Context, new: Wanted, old: Wanted | None, count: int) ->
     await ctx.point("reserved")
     try:
         if new.alone:
-            await retire_others(ctx, new)
+            await retire_others(ctx, new, new.generation)
         for index in range(count):
+            await ctx.point("about to start")
             await patiently(ctx, new.patience, lambda index=index: ctx.engine.run(new, index))  # type: ignore[misc]
             await ctx.point("started")
     except EngineError as error:
@@ -67,7 +70,7 @@ async def become_well(ctx: Context, wanted: Wanted, count: int) -> None:
             why = reasons[0] if reasons else f"{missing} of its instances never started"
             raise Failed(f"{wanted.name} was not well after {wanted.patience:.0f} seconds: {why}")
         await asyncio.sleep(pause)
-        pause = min(pause * 1.5, LONGEST_LOOK)
+        pause = min(pause * LATER, LONGEST_LOOK)
 
 
 async def _own(ctx: Context, wanted: Wanted) -> list[Instance]:
@@ -92,20 +95,38 @@ async def _trouble(ctx: Context, wanted: Wanted, instance: Instance, passed: dic
     return ""
 
 
-async def retire_others(ctx: Context, new: Wanted) -> None:
-    """Lets the other generations finish what is under way, then ends them."""
-    others = [one for one in await ctx.engine.observe(new.service) if one.generation != new.generation]
+async def retire_others(ctx: Context, new: Wanted, newest: int) -> None:
+    """Lets the other generations finish what is under way, then ends them.
+
+    None beyond `newest`: whoever was paused past its lease must not end what was begun since."""
+    others = [one for one in await _up_to(ctx, new.service, newest) if one.generation != new.generation]
     if not others:
         return
+    await ctx.point("about to drain")
     await ctx.router.drain(all_endpoints(new, others), new.grace)
     await ctx.point("drained")
-    for generation in sorted({one.generation for one in others}):
-        await ctx.engine.remove(new.service, generation=generation, grace=new.grace)
+    await _end(ctx, new.service, others, new.grace)
+
+
+async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> None:
+    """Nothing of these generations runs any more; of later ones, whoever asks may be too late to know."""
+    await _end(ctx, service, await _up_to(ctx, service, newest), grace)
+
+
+async def _up_to(ctx: Context, service: str, newest: int) -> list[Instance]:
+    return [one for one in await ctx.engine.observe(service) if one.generation <= newest]
+
+
+async def _end(ctx: Context, service: str, instances: Sequence[Instance], grace: float) -> None:
+    for generation in sorted({one.generation for one in instances}):
+        await ctx.point("about to retire")
+        await ctx.engine.remove(service, generation=generation, grace=grace)
         await ctx.point("retired")
 
 
 async def take_back(ctx: Context, new: Wanted, old: Wanted | None, count: int) -> str:
     """Nothing of the new generation stays, and the old one serves as before. Answers its last words."""
+    await ctx.point("about to take back")
     await ctx.engine.remove(new.service, generation=new.generation, grace=new.grace)
     await ctx.point("taken back")
     words = last_words(ctx, new)
@@ -117,7 +138,9 @@ async def take_back(ctx: Context, new: Wanted, old: Wanted | None, count: int) -
         await reserve(ctx, old)
         if new.alone:
             for index in range(count):
+                await ctx.point("about to bring back")
                 await ctx.engine.run(old, index)
+                await ctx.point("brought back")
     await refresh(ctx, new.service)
     return words
 
@@ -129,12 +152,12 @@ def last_words(ctx: Context, wanted: Wanted) -> str:
 
 
 async def patiently(ctx: Context, patience: float, deed: Callable[[], Awaitable[T]]) -> T:
-    """Again, while the engine is away."""
+    """Again, while what does it is away."""
     deadline, pause = time.monotonic() + patience, 0.1
     while True:
         try:
             return await deed()
-        except EngineAway:
+        except (EngineAway, BuilderAway):
             if time.monotonic() > deadline:
                 raise
         await asyncio.sleep(pause)

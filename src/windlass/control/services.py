@@ -233,9 +233,10 @@ async def read_commits(ctx: Context, call: Call) -> Reply:
 async def list_deployments(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service, status, fresh = await _seen_service(source, call)
-    rows, total, page, size = await _past(source, call, service, status)
+    page, size = paging(call)
+    rows = await source.deployments(service.id, size, (page - 1) * size)
     shown = [encode(shown_deployment(call, service, row, status, fresh)) for row in rows]
-    return Reply(results(shown, page, size, total))
+    return Reply(results(shown, page, size, status.deployments))
 
 
 @reads("deployment.read")
@@ -268,10 +269,13 @@ async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 @reads("*.deploymentHistory")
 async def history(ctx: Context, call: Call) -> Reply:
-    """As existing clients list it: what was deployed, and whether it went well."""
+    """As existing clients list it: what was deployed, and whether it went well, once it has ended."""
     source = ctx.store.reads
     service = await target(source, call)
-    rows, total, page, size = await _past(source, call, service, await status_of(source, service))
+    page, size = paging(call)
+    rows = await source.ended_deployments(service.id, size, (page - 1) * size)
+    status, going = await status_of(source, service), await source.open_deployments(service.id)
+    total = status.deployments - len(going)
     name = _name(service)
     shown = [encode(_history_entry(row, name)) for row in rows]
     body = results(shown, page, size, total)
@@ -287,13 +291,6 @@ def _history_entry(row: DeploymentRow, name: str) -> Document:
         "status": "SUCCESS" if row.status == Progress.SUCCEEDED else "FAILED",
         "commit": particulars(row).commit,
     }
-
-
-async def _past(
-    source: Reads, call: Call, service: Row, status: StatusRow
-) -> tuple[list[DeploymentRow], int, int, int]:
-    page, size = paging(call)
-    return await source.deployments(service.id, size, (page - 1) * size), status.deployments, page, size
 
 
 async def _seen_service(source: Reads, call: Call) -> tuple[Row, StatusRow, str]:

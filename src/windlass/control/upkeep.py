@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import groupby
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -12,13 +11,12 @@ from msgspec.structs import replace
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
 from windlass.control.builds import sweep_work
 from windlass.control.context import Context
-from windlass.control.deployments import RECONCILE, particulars
+from windlass.control.deployments import RECONCILE
 from windlass.control.release import count_of
 from windlass.control.resources import DISCARD
 from windlass.control.wanted import open_wanted
 from windlass.core.runtime import Instance, Phase, Usage, Wanted
 from windlass.core.scaling import scaled
-from windlass.core.states import OPEN, Progress
 from windlass.engines.engine import EngineAway
 from windlass.store.store import Claim, Tx
 
@@ -38,31 +36,19 @@ async def sweep(ctx: Context, claim: Claim) -> None:
 
 async def tidy(ctx: Context, claim: Claim) -> None:
     """Takes away what runs, was built or was written for services that are no more, and old builds."""
-    services = await ctx.store.reads.services()
+    # Each sweep may take long, and what was made for services that came meanwhile must stay: it asks anew.
+    services = ctx.store.reads.services
+    await ctx.point("about to sweep")
     with suppress(EngineAway):  # It is asked again next time.
-        await ctx.engine.sweep(services)
-    await ctx.builder.sweep({id: await _kept(ctx, id) for id in services})
-    await ctx.servers.sweep(services)
-    working = {one.id for id in services for one in await ctx.store.reads.open_deployments(id)}
-    await sweep_work(ctx, working)
-    ctx.logs.sweep(services)
+        await ctx.engine.sweep(await services())
+    await ctx.point("engine swept")
+    await ctx.builder.sweep(await services())
+    await ctx.servers.sweep(await services())
+    await ctx.point("builds swept")
+    await sweep_work(ctx)
+    ctx.logs.sweep(await services())
+    await ctx.point("swept")
     await ctx.store.write(lambda tx: tx.again(claim, tx.now + TIDY_EVERY))
-
-
-async def _kept(ctx: Context, service: str) -> list[str]:
-    """Keys of the builds that may be needed: of what serves, what is under way, and the last few that ran."""
-    status = await ctx.store.reads.status(service)
-    kept: list[str] = []
-    good: dict[str, None] = {}
-    for row in await ctx.store.reads.deployments(service, 1000):
-        made = particulars(row).made
-        if made is None:
-            continue
-        if row.status in OPEN or (status and row.id == status.serving):
-            kept.append(made.artifact.key)
-        elif row.status == Progress.SUCCEEDED and len(good) < ctx.settings.kept_artifacts:
-            good[made.artifact.key] = None
-    return [*dict.fromkeys([*kept, *good])]
 
 
 async def discard(ctx: Context, claim: Claim) -> None:
@@ -70,11 +56,14 @@ async def discard(ctx: Context, claim: Claim) -> None:
     service = claim.id.removeprefix(f"{DISCARD}:")
     ctx.watch.forget(service)
     await ctx.router.forget(service)
+    await ctx.point("about to discard")
     await ctx.engine.discard(service)
     await ctx.point("discarded")
     await ctx.builder.discard(service)
     await ctx.servers.discard(service)
+    await ctx.point("builds discarded")
     ctx.logs.forget(service)
+    await ctx.point("logs forgotten")
     await ctx.store.write(lambda tx: tx.done(claim))
 
 
@@ -100,26 +89,27 @@ class Scaler(Struct):
             await ctx.store.write(lambda tx: tx.again(claim, tx.now + SCALE_EVERY))
 
     async def _look(self, ctx: Context) -> None:
+        able = dict(await _scalable(ctx))
+        self.samples = {service: sample for service, sample in self.samples.items() if service in able}
+        if not able:
+            return
         now = ctx.clock.now()
         try:
             usage, everything = await ctx.engine.usage(), await ctx.engine.all()
         except EngineAway:
             return
-        ordered = sorted(everything, key=lambda one: one.service)
-        for service, instances in groupby(ordered, key=lambda one: one.service):
-            await self._judge(ctx, service, list(instances), usage, now)
+        for service, wanted in able.items():
+            instances = [one for one in everything if one.service == service]
+            await self._judge(ctx, wanted, instances, usage, now)
 
     async def _judge(
-        self, ctx: Context, service: str, instances: list[Instance], usage: Mapping[str, Usage], now: int
+        self, ctx: Context, wanted: Wanted, instances: list[Instance], usage: Mapping[str, Usage], now: int
     ) -> None:
-        before = self.samples.get(service)
+        service = wanted.service
+        before, status = self.samples.get(service), await ctx.store.reads.status(service)
         mine = {one.id: usage[one.id] for one in instances if one.id in usage}
-        sample = Sample(now, mine, before.changed if before else now)
-        self.samples[service] = sample
-        status = await ctx.store.reads.status(service)
-        serving = await ctx.store.reads.deployment(status.serving) if status and status.serving else None
-        wanted = open_wanted(ctx, serving) if serving else None
-        if before is None or wanted is None or status is None or wanted.most <= wanted.instances:
+        sample = self.samples[service] = Sample(now, mine, before.changed if before else now)
+        if before is None or status is None or status.serving != wanted.deployment:
             return
         load = _load(before, sample, wanted, instances)
         count = count_of(wanted, status.instances or wanted.instances)
@@ -138,6 +128,18 @@ class Scaler(Struct):
         ctx.logs.write(
             service, now, f"Scaled from {count} to {target} instances at {load:.0%} of the processor time"
         )
+
+
+async def _scalable(ctx: Context) -> list[tuple[str, Wanted]]:
+    """Services that may have more instances than the least."""
+    found = []
+    for service, _ in await ctx.store.reads.serving():
+        status = await ctx.store.reads.status(service)
+        serving = await ctx.store.reads.deployment(status.serving) if status and status.serving else None
+        wanted = open_wanted(ctx, serving) if serving else None
+        if wanted and wanted.most > wanted.instances and not wanted.alone:
+            found.append((service, wanted))
+    return found
 
 
 def _load(before: Sample, after: Sample, wanted: Wanted, instances: list[Instance]) -> float:

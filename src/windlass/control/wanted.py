@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from windlass.control.databases import database_wanted
 from windlass.control.inputs import Inputs
 from windlass.core.document import Document
 from windlass.core.runtime import Artifact, PortWanted, Probe, ProbeKind, Volume, Wanted
+from windlass.core.variables import Unusable
 from windlass.store.store import DeploymentRow, Row
 
 MANY = 1000
@@ -53,6 +55,10 @@ def application_wanted(document: Document, wanted: Wanted, settings: Settings) -
     checks = document.get("healthchecks") or {}
     readiness, liveness = checks.get("readiness_probe"), checks.get("liveness_probe")
     asked = probes(readiness, ports)
+    # Of an image, arguments replace the command and leave the entrypoint; without one, both are one.
+    image = wanted.artifact.kind == "image"
+    entrypoint = _words(document.get("entrypoint"))
+    arguments = tuple(document.get("arguments") or ())
     most = document["max_running_instances"]
     volumes = tuple(
         Volume(name=f"v{volume['id'][:8]}", mount=volume["mount_point"], size=volume["size"])
@@ -60,7 +66,8 @@ def application_wanted(document: Document, wanted: Wanted, settings: Settings) -
     )
     return replace(
         wanted,
-        command=_command(document),
+        entrypoint=entrypoint if image else (),
+        command=arguments if image else (*entrypoint, *arguments),
         ports=ports,
         volumes=volumes,
         alone=bool(volumes),
@@ -73,9 +80,11 @@ def application_wanted(document: Document, wanted: Wanted, settings: Settings) -
     )
 
 
-def _command(document: Document) -> tuple[str, ...]:
-    entrypoint, arguments = document.get("entrypoint"), document.get("arguments") or []
-    return (*([entrypoint] if entrypoint else []), *arguments)
+def _words(entrypoint: str | None) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(entrypoint or ""))
+    except ValueError as error:
+        raise Unusable(f"entrypoint: {error}") from error
 
 
 def _port(port: Document) -> PortWanted:

@@ -111,7 +111,11 @@ class Worker:
 
     async def settle(self) -> None:
         """Does all that is due now, to the end. For tests, where time stands still."""
-        while await self.start_due() or self.running:
+        while True:
+            # Who ends while it is looked for work leaves room for what was not started for want of it.
+            idle = not self.running
+            if await self.start_due() == 0 and idle:
+                return
             if self.running:
                 await asyncio.wait(self._all(), return_when=asyncio.FIRST_COMPLETED)
 
@@ -153,6 +157,10 @@ class Worker:
         except LostClaim:
             _log.warning("lost a claim", extra={"work": claim.id})
             await self._look_again(claim)
+        except asyncio.CancelledError:
+            if keeper.done():  # It was the keeper who ended it: the claim is lost.
+                await self._look_again(claim)
+            raise
         except Exception:  # noqa: BLE001 (whatever goes wrong with one piece of work, the others go on)
             _log.exception(
                 "work failed and will be tried again", extra={"work": claim.id, "kind": claim.kind}

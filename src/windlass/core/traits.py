@@ -159,7 +159,8 @@ class Tail(Spec):
     since: Annotated[Moment, Meta(description="Only lines from this time on")] = ""
     until: Annotated[Moment, Meta(description="Only lines from before this time")] = ""
     search: Annotated[
-        str, Meta(max_length=1024, description="Only lines whose message contains this text, letter by letter")
+        str,
+        Meta(max_length=1024, description="Only lines whose message contains this text, letter by letter"),
     ] = ""
     follow: Annotated[
         bool, Meta(description="Answer with a stream of server-sent events, which goes on with what comes")
@@ -240,7 +241,7 @@ def deployable(body: type[Spec] | None = None) -> Trait:
                 summary="List past deployments",
                 answer=HistoryEntry,
                 listing=True,
-                description="Newest first.",
+                description="Newest first; what waits or is under way is not among them.",
             ),
         ),
     )
@@ -300,7 +301,8 @@ has_logs = Trait(
                 "Exactly the last `tail` lines among those wanted, oldest first. With `follow=true` the answer is a "
                 "stream (text/event-stream): these lines, and then what comes, each as an event with the line as "
                 "`data` and its id as `id`. Who comes back with the header `Last-Event-ID` goes on after that line; "
-                "an event `gone` says that lines which should come here are no longer kept."
+                "an event `gone` says that lines which should come here are no longer kept, and `end` that nothing "
+                "more comes."
             ),
         ),
     ),

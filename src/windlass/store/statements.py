@@ -103,6 +103,10 @@ SELECT {_DEPLOYMENT} FROM deployment
 WHERE service = $1 AND status IN ('QUEUED', 'BUILDING', 'DEPLOYING') ORDER BY number"""
 DEPLOYMENTS: Final = f"""
 SELECT {_DEPLOYMENT} FROM deployment WHERE service = $1 ORDER BY number DESC LIMIT $2 OFFSET $3"""
+DEPLOYMENTS_ENDED: Final = f"""
+SELECT {_DEPLOYMENT} FROM deployment
+WHERE service = $1 AND status NOT IN ('QUEUED', 'BUILDING', 'DEPLOYING')
+ORDER BY number DESC LIMIT $2 OFFSET $3"""
 DEPLOYMENT_ADD: Final = (
     f"INSERT INTO deployment ({_DEPLOYMENT}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 )

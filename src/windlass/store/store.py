@@ -198,6 +198,10 @@ class Reads:
         """The newest first."""
         return [DeploymentRow(*row) for row in await self._all(sql.DEPLOYMENTS, service, most, skip)]
 
+    async def ended_deployments(self, service: str, most: int, skip: int = 0) -> list[DeploymentRow]:
+        """The newest first, without those that wait or are under way."""
+        return [DeploymentRow(*row) for row in await self._all(sql.DEPLOYMENTS_ENDED, service, most, skip)]
+
     async def statuses_below(self, parent: str) -> list[StatusRow]:
         return [StatusRow(*row) for row in await self._all(sql.STATUS_BELOW, parent)]
 

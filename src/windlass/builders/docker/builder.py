@@ -70,7 +70,13 @@ class DockerBuilder:
             for each in await self._images(f"{SERVICE}={service}"):
                 await self._forget(each, force=True)
 
-    async def sweep(self, keep: Mapping[str, Collection[str]]) -> None:
+    async def prune(self, service: str, keep: Collection[str]) -> None:
+        with _translated():
+            for each in await self._images(f"{SERVICE}={service}"):
+                if each["Labels"].get(KEY, "") not in keep:
+                    await self._forget(each)
+
+    async def sweep(self, keep: Collection[str]) -> None:
         with _translated():
             left, self._left = self._left, []
             for progress in left:
@@ -80,7 +86,7 @@ class DockerBuilder:
                 if (service, key) in self._building:
                     continue
                 # One that was built twice under a key has lost its name to the later.
-                if key not in keep.get(service, ()) or not _names(each):
+                if service not in keep or not _names(each):
                     await self._forget(each)
 
     async def _built(self, order: Order, say: Say) -> Artifact:

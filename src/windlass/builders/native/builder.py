@@ -44,6 +44,9 @@ class NativeBuilder:
         self._with_pip: set[str] = set()
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
+    async def stop(self) -> None:
+        """It holds nothing open."""
+
     async def find(self, service: str, key: str) -> Artifact | None:
         return await group.aside(Shelf(self._folder, service).find, key)
 
@@ -59,14 +62,14 @@ class NativeBuilder:
     async def discard(self, service: str) -> None:
         await group.aside(Shelf(self._folder, service).discard)
 
-    async def sweep(self, keep: Mapping[str, Collection[str]]) -> None:
-        kept = {name_of(service): keys for service, keys in keep.items()}
+    async def prune(self, service: str, keep: Collection[str]) -> None:
+        await group.aside(Shelf(self._folder, service).sweep, keep)
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        kept = {name_of(service) for service in keep}
         for found in await group.aside(lambda: list(services(self._folder))):
             shelf = Shelf(self._folder, found)
-            if found in kept:
-                await group.aside(shelf.sweep, kept[found])
-            else:
-                await group.aside(shelf.discard)
+            await group.aside(shelf.sweep if found in kept else shelf.discard)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
         shelf = Shelf(self._folder, order.service)

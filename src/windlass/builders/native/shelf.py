@@ -114,16 +114,17 @@ class Shelf:
             _end_programs(left)
         self._away(self.folder, self.folder.parent)
 
-    def sweep(self, keep: Collection[str]) -> None:
+    def sweep(self, keep: Collection[str] | None = None) -> None:
+        """Leftovers go, and artifacts with other keys than these; without keys, all artifacts stay."""
         if not self.folder.is_dir():
             return
-        kept = {name_of(key) for key in keep}
+        kept = None if keep is None else {name_of(key) for key in keep}
         for left in sorted(self.folder.iterdir()):
             if left.name.startswith(GONE):
                 _gone(left)
             elif left.name.startswith(NEW):
                 self._sweep_leftover(left)
-            elif left.name != DEPS and left.name not in kept:
+            elif left.name != DEPS and kept is not None and left.name not in kept:
                 self._away(left)
         for deps in sorted((self.folder / DEPS).glob("*")):
             self._sweep_deps(deps)

@@ -38,7 +38,14 @@ LEAVING: Final = 60.0
 """Seconds that the engine may take to stop a container beyond its grace."""
 
 # What may change between the making of a container and its start, and is put right by making it anew.
-PASSING: Final = ("network", "address already in use", "port is already allocated", "marked for removal")
+# "already exists": an engine that was killed while it started a container finds a trace of that.
+PASSING: Final = (
+    "network",
+    "address already in use",
+    "port is already allocated",
+    "marked for removal",
+    "already exists",
+)
 
 _log = log("engines.docker")
 
@@ -241,7 +248,7 @@ class DockerEngine:
         return sorted(found, key=lambda each: (each.service, each.generation, each.index))
 
     async def _containers(self, **labels: str) -> list[dict[str, Any]]:
-        filters = words.filters(installation=self._installation, **labels)
+        filters = words.instances(installation=self._installation, **labels)
         found = await self._docker.json("GET", "/containers/json", params={"all": True, "filters": filters})
         return list(found)
 

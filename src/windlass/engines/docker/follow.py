@@ -76,8 +76,10 @@ class Follower:
             self._woken.clear()
             try:
                 await self._turn.come()
-                await self._read()
+                await self._read(follow=True)
                 runs = await self._runs()
+                if not runs:  # an engine may end the following before the last line
+                    await self._read(follow=False)
                 pause = FIRST_PAUSE
             except Away:
                 pause = await _paused(pause)
@@ -109,9 +111,15 @@ class Follower:
         said = await self._docker.json("GET", f"/containers/{self._source.container}/json")
         return said["State"]["Status"] in ("running", "paused")
 
-    async def _read(self) -> None:
+    async def _read(self, *, follow: bool) -> None:
         reading = Reading(self._positions.load(self._source.container))
-        params = {"follow": True, "stdout": True, "stderr": True, "timestamps": True, "since": reading.since}
+        params = {
+            "follow": follow,
+            "stdout": True,
+            "stderr": True,
+            "timestamps": True,
+            "since": reading.since,
+        }
         path = f"/containers/{self._source.container}/logs"
         async with self._docker.stream("GET", path, params=params, patience=None) as answer:
             async for found in pieces(answer.chunks()):
@@ -167,8 +175,6 @@ class Reading:
 
     def _count(self, stamp: str) -> None:
         position = self.position
-        if not position.anchor:
-            position.anchor = stamp
         position.count += stamp >= position.anchor
         if stamp > position.latest:
             position.latest = stamp

@@ -107,7 +107,7 @@ class Place:
         return [network for network in found if words.ENVIRONMENT in network["Labels"]]
 
     async def _containers(self, **labels: str) -> list[dict[str, Any]]:
-        filters = words.filters(installation=self._installation, **labels)
+        filters = words.instances(installation=self._installation, **labels)
         found = await self._docker.json("GET", "/containers/json", params={"all": True, "filters": filters})
         return list(found)
 

@@ -23,6 +23,7 @@ SLACK: Final = 2_000
 
 class Position(Struct):
     anchor: str = ""
+    """Empty is the beginning."""
     count: int = 0
     latest: str = ""
 

@@ -116,12 +116,12 @@ class Watch:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _wanted(self) -> dict[str, Any]:
-        ours = words.filters(installation=self._installation)
+        ours = words.instances(installation=self._installation)
         return {"filters": {**ours, "type": ["container"], "event": list(KINDS)}, "since": self._since}
 
     async def _adopt(self) -> None:
         """Listen to what is there, and have everybody look who has something there: events may be lost."""
-        filters = words.filters(installation=self._installation)
+        filters = words.instances(installation=self._installation)
         there = await self._docker.json("GET", "/containers/json", params={"all": True, "filters": filters})
         for container in there:
             self.listen(container["Id"], container["Labels"])

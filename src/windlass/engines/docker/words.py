@@ -75,6 +75,13 @@ def labels(installation: str, wanted: Wanted, index: int) -> dict[str, str]:
     }
 
 
+def instances(**labels: str) -> dict[str, list[str]]:
+    """What finds containers that are instances, and not those that somebody made of an image of ours by hand:
+    containers inherit the labels of their image."""
+    found = filters(**labels)
+    return {**found, "label": [*found["label"], POD]}
+
+
 def filters(**labels: str) -> dict[str, list[str]]:
     """Of what bears all these labels; `service` stands for `windlass.service`."""
     return {"label": [f"windlass.{name}={value}" for name, value in labels.items()]}

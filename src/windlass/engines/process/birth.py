@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -74,9 +75,9 @@ def start(birth: Birth, record: Callable[[Process], None]) -> Process:
     ours, theirs = os.pipe()
     try:
         process = _waiting(birth, ours)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the latter of a variable with a NUL in it
         os.close(theirs)
-        raise EngineError(f"no process can be started: {error.strerror}") from error
+        raise EngineError(f"no process can be started: {getattr(error, 'strerror', error)}") from error
     finally:
         os.close(ours)
     try:
@@ -84,6 +85,10 @@ def start(birth: Birth, record: Callable[[Process], None]) -> Process:
         record(process)
         with suppress(BrokenPipeError):  # killed already; whoever watches will see
             os.write(theirs, b"go\n")
+    except BaseException:
+        os.kill(process.pid, signal.SIGKILL)
+        os.waitpid(process.pid, 0)
+        raise
     finally:
         os.close(theirs)
     return process

@@ -60,6 +60,8 @@ def enter(group: str, pid: int) -> None:
 
 def find(proc: Path = Path("/proc/self")) -> Path | None:
     """The group that we may divide further."""
+    if not (proc / "cgroup").exists():
+        return None
     top = mount(proc)
     inner = next(
         (

@@ -174,6 +174,8 @@ class ProcessEngine:
     def _prepare(self) -> None:
         if self._prepared:
             return
+        if not kernel.suits():
+            raise EngineAway("the process engine needs Linux 5.4 or later, with /proc: use the docker engine")
         try:
             self._shelf.prepare()
             self._claims.prepare()

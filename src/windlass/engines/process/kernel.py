@@ -77,6 +77,15 @@ def identify(pid: int) -> Process | None:
     return Process(pid, found.start, boot()) if found else None
 
 
+def myself() -> Process:
+    return identify(os.getpid()) or Process(os.getpid(), 0, "")
+
+
+def suits() -> bool:
+    """Whether this is a Linux that can tell one process from another."""
+    return hasattr(os, "pidfd_open") and Path("/proc/self/stat").exists()
+
+
 def lives(process: Process | None) -> bool:
     if process is None or process.boot != boot():
         return False

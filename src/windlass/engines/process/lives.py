@@ -74,9 +74,7 @@ class Lives:
         self._lives: dict[Key, Life] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
-        own = kernel.identify(os.getpid())
-        assert own is not None
-        self.own = own
+        self.own = kernel.myself()
 
     def watched(self) -> list[Key]:
         return [key for key, life in self._lives.items() if life.handle is not None]
