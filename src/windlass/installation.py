@@ -37,7 +37,6 @@ from windlass.families import registry
 from windlass.families.organization import Organization
 from windlass.key import FACT, check_key, found_seal
 from windlass.parts import Parts, real_parts
-from windlass.routers.router import RouteError
 from windlass.store.store import Store, Tx
 
 _log = log("main")
@@ -141,10 +140,6 @@ class Installation:
             for service in changed:
                 try:
                     await refresh(self.ctx, service)
-                except RouteError as error:
-                    # Its ports are not listened on here: not yet, and then keeping does that and comes back
-                    # to the routes; or another replica of this machine has them.
-                    _log.info("routes are left out", extra={"service": service, "why": str(error)})
                 except (EngineError, Unavailable) as error:
                     _log.warning("routes wait", extra={"service": service, "why": str(error)})
                     self._routed.add(service)

@@ -243,6 +243,25 @@ class Conformance:
         await station.engine.run(old, 1)
         assert sorted(await rig.copies(old.service)) == [(4, 0), (4, 1)]
 
+    async def test_what_made_room_for_a_release_that_failed_comes_back_and_stays(self, rig, station):
+        """As when both write to the same storage, and cannot stand side by side."""
+        art = await rig.artifact(programs.SLEEPS)
+        old, new = wanted(art, generation=4), wanted(art, generation=5)
+        await station.engine.run(old, 0)
+        await station.engine.remove(old.service, generation=4)
+        await station.engine.run(new, 0)
+        with pytest.raises(EngineError):
+            await station.engine.run(old, 0)
+        await station.engine.remove(old.service, generation=5)
+        await station.engine.run(old, 0)
+        with pytest.raises(EngineError):
+            await station.engine.run(new, 0)
+        assert await rig.copies(old.service) == [(4, 0)]
+        if "adopt" not in rig.cannot:
+            async with Station(rig) as after:
+                await after.engine.run(old, 0)
+                assert await rig.copies(old.service) == [(4, 0)]
+
     async def test_run_and_remove_at_once_end_in_one_or_none(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         deeds: list[Any] = []

@@ -100,14 +100,7 @@ async def build(docker: Docker, ref: str, files: Mapping[str, str]) -> None:
             assert "error" not in said, said
 
 
-def _box(busybox: Path) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
-        _tools(tar, busybox)
-    return made.getvalue()
-
-
-def _tools(tar: tarfile.TarFile, busybox: Path) -> None:
+def add_tools(tar: tarfile.TarFile, busybox: Path) -> None:
     names = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
     for folder in ("bin", "tmp", "etc", "proc", "var"):
         _folder(tar, folder, 0o1777 if folder == "tmp" else 0o755)
@@ -120,16 +113,29 @@ def _tools(tar: tarfile.TarFile, busybox: Path) -> None:
             tar.addfile(link)
 
 
+def add_libraries(tar: tarfile.TarFile, programs: Sequence[Path], but: Path | None = None) -> None:
+    """What the programs load, at its own place; `but` what is in this folder."""
+    for needed in sorted(_libraries(programs)):
+        if but is None or but not in needed.parents:
+            tar.add(needed.resolve(), str(needed).lstrip("/"))
+
+
+def _box(busybox: Path) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        add_tools(tar, busybox)
+    return made.getvalue()
+
+
 def _python(busybox: Path) -> bytes:
     interpreter = Path(sys.base_exec_prefix, "bin", f"python{VERSION}")
     library = Path(sysconfig.get_path("stdlib"))
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
-        _tools(tar, busybox)
+        add_tools(tar, busybox)
         tar.add(interpreter.resolve(), "usr/bin/python3")
         tar.add(library, f"usr/lib/python{VERSION}", filter=_needed)
-        for needed in sorted(_libraries([interpreter, *library.glob("lib-dynload/*.so")])):
-            tar.add(needed.resolve(), str(needed).lstrip("/"))
+        add_libraries(tar, [interpreter, *library.glob("lib-dynload/*.so")])
     return made.getvalue()
 
 
@@ -138,7 +144,7 @@ def _needed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if USELESS & set(parts) or any(part.startswith("config-") for part in parts) else entry
 
 
-def _libraries(programs: list[Path]) -> set[Path]:
+def _libraries(programs: Sequence[Path]) -> set[Path]:
     said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
     return {Path(found) for found in re.findall(r"(?:=> |^\t)(/\S+) \(0x", said, re.MULTILINE)}
 

@@ -484,7 +484,7 @@ async def test_a_removal_that_was_interrupted_is_finished(rig):
         await before.engine.run(it, 0)
         await before.engine.run(it, 1)
     shelf = Shelf(rig.folder)
-    shelf.note_removed(SERVICE, [1])  # as far as it came
+    shelf.removed.note(SERVICE, [1])  # as far as it came
     async with Station(rig) as after:
         await until(lambda: _nothing(after))
         assert await rig.copies(SERVICE) == []

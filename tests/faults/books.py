@@ -1,4 +1,4 @@
-"""What is recorded, read past any Windlass: from the database itself, while one lives or after it was killed."""
+"""What is recorded, read past any Windlass: from the database itself, also while nobody lives."""
 
 from __future__ import annotations
 

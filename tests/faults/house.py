@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -99,14 +99,15 @@ class House:
         self.pid = 0
         self._http: aiohttp.ClientSession | None = None
         self._url = ""
-        self._names = 0
+        self._names = self._dooms = 0
         self.doom("")
 
     # Life and death
 
     def doom(self, point: str, count: int = 1) -> None:
         """Where the victim dies, at the count-th time that it comes there from now on."""
-        (self.folder / "doom.new").write_text(f"{count} {point}")
+        self._dooms += 1
+        (self.folder / "doom.new").write_text(f"{self._dooms} {count} {point}")
         (self.folder / "doom.new").rename(self.folder / "doom")
 
     @property
@@ -218,14 +219,25 @@ class House:
 
     # Looked up
 
-    async def converges(self, patience: float = CONVERGED) -> None:
-        over = time.monotonic() + patience
-        while why := await self.amiss():
+    async def converges(self) -> None:
+        await self._until(self.amiss)
+
+    async def comes_to(self, point: str, since: int) -> None:
+        """After so many points."""
+
+        async def missing() -> str:
+            return "" if point in self.points[since:] else f"nobody came to {point!r}"
+
+        await self._until(missing)
+
+    async def _until(self, amiss: Callable[[], Awaitable[str]]) -> None:
+        over = time.monotonic() + CONVERGED
+        while why := await amiss():
             if self.is_dead:
                 await self._buried()
                 raise Died
             assert time.monotonic() < over, f"{why}\n{self.log}"
-            await asyncio.sleep(0.03)
+            await asyncio.sleep(0.02)
 
     async def amiss(self) -> str:
         """What is not yet as its record says it should be."""
@@ -272,12 +284,9 @@ class House:
         for _ in range(2):
             await self.kill()
             await self.books.ask_to_tidy()
-            before = self.points.count("swept")
+            before = len(self.points)
             await self.start()
-            over = time.monotonic() + CONVERGED
-            while self.points.count("swept") == before:
-                assert time.monotonic() < over, self.log
-                await asyncio.sleep(0.02)
+            await self.comes_to("swept", before)
 
     async def leaves_nothing(self) -> None:
         assert await self.left() == []

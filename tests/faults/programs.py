@@ -52,12 +52,12 @@ class Code:
         self.url = self._repository.url
         for name, program in {"serves": SERVES, "sleeps": SLEEPS, "deaf": SLEEPS}.items():
             self._put(name, program)
-        self._put("frail", SLEEPS)
+        self._put("frail", SERVES)
         self._repository.write(**{"nothing/README": "Nothing that could be started.\n"})
         self.good = self.push()
         self._put("frail", EXITS)
         self.broken = self.push()
-        self._put("frail", SLEEPS)
+        self._put("frail", SERVES)
         self.newest = self.push()
 
     def push(self) -> str:

@@ -1,4 +1,4 @@
-"""What people ask of a Windlass while it is killed. Together the scenes lead to every failpoint that there is."""
+"""What people ask of a Windlass while it is killed. Together the scenes lead to every failpoint."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Street:
 
     def __init__(self, house: House) -> None:
         self.house = house
+        self.seen = 0
 
     async def settle(self) -> None:
         """One service of each kind, all of which run but the one that never can."""
@@ -24,7 +25,7 @@ class Street:
         await house.make_environment()
         self.web = await house.application("serves", ports=[HTTP])
         self.pair = await house.application("sleeps", min_running_instances=2, max_running_instances=3)
-        self.store = await house.application("frail", storage=[STORAGE])
+        self.store = await house.application("frail", ports=[HTTP], storage=[STORAGE])
         self.deaf = await house.application("deaf", ports=[HTTP])
         self.empty = await house.application("nothing")
         for app in (self.web, self.pair, self.store):
@@ -73,6 +74,12 @@ class Street:
     async def nothing(self) -> None:
         """What was prepared comes of itself."""
 
+    async def swept(self) -> None:
+        await self.house.comes_to("swept", self.seen)
+
+    async def forgotten(self) -> None:
+        await self.house.comes_to("logs forgotten", self.seen)
+
     async def runs(self) -> None:
         """As before the first scene, whatever the last one was cut short of."""
         for app in (self.web, self.pair, self.store):
@@ -93,10 +100,12 @@ class Street:
         await self.house.books.scale(self.pair, 2)
 
     async def tidy(self) -> None:
+        self.seen = len(self.house.points)
         await self.house.books.ask_to_tidy()
 
     async def haunt(self) -> None:
         """Work for a service that is no more, as who lost it may have asked for."""
+        self.seen = len(self.house.points)
         await self.house.books.ask_to_reconcile("33333333-aaaa-4aaa-8aaa-000000000003")
 
 
@@ -118,7 +127,7 @@ SCENES = {
     "begin": Scene(Street.begin),
     "uninstall": Scene(Street.uninstall),
     "begin again": Scene(Street.begin),
-    "tidy": Scene(Street.nothing, Street.tidy),
-    "haunt": Scene(Street.nothing, Street.haunt),
+    "tidy": Scene(Street.swept, Street.tidy),
+    "haunt": Scene(Street.forgotten, Street.haunt),
 }
 """In an order in which each finds what it needs."""

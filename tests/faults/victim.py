@@ -5,12 +5,12 @@ As a program it reads orders, one JSON line each, and answers each with one line
 `{"reap": id}` waits for its end and answers its exit status.
 
 A victim writes the names of the points that it comes to into the file `points` of the folder, and where it
-listens into `port`. The file `doom`, which may be written at any time, says where it dies: a count and a name.
+listens into `port`. The file `doom`, which may be written at any time, says where it dies:
+a number that is always another, a count and a name.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -36,14 +36,15 @@ class Fate:
     def __init__(self, folder: Path) -> None:
         self._points = os.open(folder / "points", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._doom = folder / "doom"
-        self._passed = 0
+        self._known, self._passed = "", 0
 
     async def point(self, name: str) -> None:
         os.write(self._points, f"{name}\n".encode())
-        count, _, doomed = self._doom.read_text().partition(" ")
-        if name != doomed:
-            return
-        self._passed += 1
+        said = self._doom.read_text()
+        if said != self._known:
+            self._known, self._passed = said, 0
+        _, count, doomed = said.split(" ", 2)
+        self._passed += name == doomed
         if self._passed >= int(count):
             os.kill(os.getpid(), signal.SIGKILL)
 

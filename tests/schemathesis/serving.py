@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 
 from tests.world import World
-from windlass.server import Protocol, Server, listen
+from windlass.server import Server, listen, protocols
 
 
 @contextlib.asynccontextmanager
@@ -20,8 +20,7 @@ async def served(world: World, app: Any = None) -> AsyncIterator[str]:
     ready = asyncio.Event()
     config = uvicorn.Config(
         app or world.installation.app,
-        http=type("BoundProtocol", (Protocol,), {"installation": world.installation}),
-        ws="none",
+        **protocols(world.installation),
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -57,8 +57,8 @@ class Streams:
         async def put(piece: bytes) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
-        left = _left(receive, "http.disconnect")
-        ending = await self.run(pieces, put, left, allowed, still_here=STILL_HERE)
+        leaving = left(receive, "http.disconnect")
+        ending = await self.run(pieces, put, leaving, allowed, still_here=STILL_HERE)
         if ending is not Ending.LEFT:
             await send({"type": "http.response.body", "body": b""})
 
@@ -66,19 +66,19 @@ class Streams:
         self,
         pieces: AsyncGenerator[T, None],
         put: Callable[[T], Awaitable[None]],
-        left: Awaitable[None],
+        leaving: Awaitable[None],
         allowed: Allowed,
         *,
         still_here: T | None = None,
     ) -> Ending:
-        """Puts one piece after the other; `allowed` is asked before each, and `left` ends with its reader."""
+        """Puts one piece after the other; `allowed` is asked before each, and `leaving` ends with its reader."""
         stopping = asyncio.Event()
         self._open.add(stopping)
         if self._stopping:
             stopping.set()
         pump = asyncio.ensure_future(_pump(pieces, self._quiet, put, allowed, still_here))
-        leaving = asyncio.ensure_future(left)
-        doing = (pump, leaving, asyncio.ensure_future(stopping.wait()))
+        gone = asyncio.ensure_future(leaving)
+        doing = (pump, gone, asyncio.ensure_future(stopping.wait()))
         try:
             await asyncio.wait(doing, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -86,9 +86,8 @@ class Streams:
             for task in doing:
                 task.cancel()
             await asyncio.wait(doing)
-        if not leaving.cancelled():
-            return Ending.LEFT
-        return Ending.STOPPED if pump.cancelled() else pump.result()
+        ending = Ending.STOPPED if pump.cancelled() else pump.result()
+        return ending if gone.cancelled() else Ending.LEFT
 
 
 async def _pump(
@@ -102,7 +101,10 @@ async def _pump(
         async for piece in spoken:
             if piece is not still_here and not await allowed():
                 return Ending.REFUSED
-            await put(piece)
+            try:
+                await put(piece)
+            except OSError:  # so ASGI says that there is nobody any more
+                return Ending.LEFT
     return Ending.OVER
 
 
@@ -126,6 +128,6 @@ async def _never_quiet(
         await asyncio.wait([following])
 
 
-async def _left(receive: Receive, word: str) -> None:
+async def left(receive: Receive, word: str) -> None:
     while (await receive())["type"] != word:
         continue

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing, suppress
 from typing import TypeAlias
 
+import msgspec
+
+from windlass.base.errors import Missing
 from windlass.base.segments import LATEST, Gone, Sieve, id_of, instant, sieve
-from windlass.control.context import Call, Context, Reply, encode, reads, results
-from windlass.control.resources import target
+from windlass.control.context import Call, Context, Dialect, Reply, encode, reads, results
+from windlass.control.resources import seen, target
+from windlass.core.access import Actor
 from windlass.core.states import OPEN
-from windlass.core.traits import Tail
+from windlass.core.traits import Tail, has_logs
+from windlass.families.environment import environment
+from windlass.store.store import Row
 
 Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
 
@@ -40,6 +46,31 @@ async def log_reply(ctx: Context, call: Call, service: str, deployment: str | No
     # To find a few lines, all may have to be looked at.
     found = await asyncio.to_thread(ctx.logs.tail, service, query.tail, wanted, deployment=deployment)
     return Reply(results(found))
+
+
+async def followed(
+    ctx: Context, actor: Actor, dialect: Dialect, service: str, within: Collection[str], last: int
+) -> Lines:
+    """What a service of any family says while it runs: its last lines, and what comes. `within` are ids of what
+    it has to lie in."""
+    for operation in ctx.registry.operations:
+        family = operation.family
+        if family is None or has_logs not in family.traits or operation.handler != f"{family.name}.log":
+            continue
+        call = Call(operation=operation, actor=actor, ids=(service,), dialect=dialect)
+        with suppress(Missing):
+            row = await seen(ctx.store.reads, call, family, service)
+            if await _lies_in(ctx, row, within):
+                return ctx.logs.follow(service, last)
+    raise Missing("No service with this id was found there")
+
+
+async def _lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
+    above = await ctx.store.reads.above(row.id)
+    clusters = {
+        str(msgspec.json.decode(one.body)["cluster_id"]) for one in above if one.family == environment.name
+    }
+    return {one.id for one in above} | clusters >= set(within)
 
 
 async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:

@@ -248,9 +248,7 @@ async def _release(ctx: Context, task: Task) -> None:
         return
     if _switched(task.doing, task.status):
         # Before an interruption. What is wrong with it since, keeping says, which comes next.
-        with suppress(RouteError):
-            await reserve(ctx, new)
-            await refresh(ctx, service.id)
+        await refresh(ctx, service.id)
     else:
         count = release.count_of(new, task.status.instances or new.instances)
         if not await _brought_up(ctx, task, new, old, count) or not await _switch(ctx, task, new, count):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
+from windlass.base.log import log
 from windlass.control.context import Context
 from windlass.control.deployments import status_of
 from windlass.control.ports import PORT
@@ -13,8 +15,10 @@ from windlass.control.wanted import open_wanted
 from windlass.core.document import Document
 from windlass.core.hosts import by_name, host, listens, names
 from windlass.core.runtime import Instance, Phase, PortWanted, Wanted
-from windlass.routers.router import Endpoint, Listen, Route
+from windlass.routers.router import Endpoint, Listen, Route, RouteError
 from windlass.store.store import Reads, Row, Tx
+
+_log = log("routes")
 
 ROUTE = "route:"
 """Followed by the id of a service: its routes changed, on whichever replica."""
@@ -76,8 +80,22 @@ async def refresh(ctx: Context, service: str) -> list[Endpoint]:
         if one.generation == wanted.generation and one.phase is Phase.RUNNING and one.id not in ctx.unwell
     ]
     routes = await _routes(ctx, wanted, _names(await source.hosts(service)), well)
-    await ctx.router.set(service, routes)
+    try:
+        await ctx.router.set(service, routes)
+    except RouteError:
+        await ctx.router.set(service, await _as_far_as_can_be(ctx, wanted, routes))
     return [endpoint for route in routes for endpoint in route.endpoints]
+
+
+async def _as_far_as_can_be(ctx: Context, wanted: Wanted, routes: Sequence[Route]) -> Sequence[Route]:
+    """Nobody has listened on its ports in this process yet. If that cannot be done now, because another
+    replica of this machine does or another program, it is reached by name all the same."""
+    try:
+        await reserve(ctx, wanted)
+    except RouteError as error:
+        _log.warning("routes are left out", extra={"service": wanted.service, "why": str(error)})
+        return [replace(route, external=None) for route in routes if route.kind == "http"]
+    return routes
 
 
 async def _last(ctx: Context, service: str) -> Wanted | None:

@@ -10,6 +10,8 @@ from windlass.core.runtime import Instance, Probe, ProbeKind
 from windlass.engines.engine import Engine, EngineError
 
 _HEAD = 4096
+_NOTICED = 0.2
+"""Seconds in which a go-between finds out that nobody listens behind it."""
 
 
 async def probe(engine: Engine, instance: Instance, probe: Probe) -> str:
@@ -22,7 +24,7 @@ async def probe(engine: Engine, instance: Instance, probe: Probe) -> str:
                 case ProbeKind.HTTP:
                     return await _request(instance, probe)
                 case ProbeKind.TCP:
-                    return await _connection(instance, probe)
+                    return await _connection(engine, instance, probe)
     except TimeoutError:
         return f"it did not answer {_where(probe)} within {probe.timeout:g} seconds"
     except OSError as error:
@@ -37,15 +39,26 @@ def _where(probe: Probe) -> str:
     }[probe.kind]
 
 
-async def _connection(instance: Instance, probe: Probe) -> str:
+async def _connection(engine: Engine, instance: Instance, probe: Probe) -> str:
     port = instance.ports.get(probe.port)
     if port is None:
         return f"nothing listens on port {probe.port}"
-    _, writer = await asyncio.open_connection(instance.address, port)
-    writer.close()
-    with suppress(OSError):
-        await writer.wait_closed()
-    return ""
+    reader, writer = await asyncio.open_connection(instance.address, port)
+    try:
+        # Docker's proxy takes every connection, and hangs up if then nobody listens in the container.
+        deaf = engine.takes == "image" and await _hangs_up(reader)
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+    return f"it does not answer {_where(probe)} (the connection is closed at once)" if deaf else ""
+
+
+async def _hangs_up(reader: asyncio.StreamReader) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_NOTICED):
+            return not await reader.read(1)
+    return False
 
 
 async def _request(instance: Instance, probe: Probe) -> str:
@@ -64,6 +77,8 @@ async def _request(instance: Instance, probe: Probe) -> str:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
+    if not line:
+        return f"it hung up on {_where(probe)} without an answer"
     words = line[:_HEAD].split()
     if len(words) < 2 or not words[1].isdigit():
         return f"what it answered {_where(probe)} is not HTTP"

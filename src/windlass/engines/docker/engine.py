@@ -23,11 +23,11 @@ from windlass.engines.docker.execute import execute
 from windlass.engines.docker.files import packed
 from windlass.engines.docker.locks import Locks
 from windlass.engines.docker.place import Place
-from windlass.engines.docker.removed import Removed
 from windlass.engines.docker.seen import instance
 from windlass.engines.docker.usage import used
 from windlass.engines.docker.watch import Watch
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
+from windlass.engines.removed import Removed
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class DockerEngine:
         self._installation = installation
         self._place = Place(self._docker, installation)
         self._watch = Watch(self._docker, installation, folder / "read")
-        self._removed = Removed(folder / "removed")
+        self._removed = Removed(folder / "removed", durable=True)
         self._locks = Locks()
 
     async def start(self, notice: Notice, sink: Sink) -> None:
@@ -75,6 +75,7 @@ class DockerEngine:
         name = words.container(self._installation, wanted.service, wanted.generation, index)
         with _translated():
             async with self._locks[name]:
+                await self._take_leave_of_removal(wanted)
                 for attempt in range(1, TRIES + 1):
                     self._refuse_removed(wanted)
                     try:
@@ -83,7 +84,7 @@ class DockerEngine:
                     except Refused as refused:
                         if attempt == TRIES or not _passes(refused):
                             raise
-                if self._removed.refuses(wanted.service, wanted.generation):  # meanwhile, by another
+                if wanted.generation in self._removed.of(wanted.service):  # meanwhile, by another
                     await self._gone(name)
                 self._refuse_removed(wanted)
                 return self._instance(await self._inspect(name) or _vanished(wanted))
@@ -234,8 +235,15 @@ class DockerEngine:
             path = f"/containers/{container}/wait"
             await self._docker.raw("POST", path, params={"condition": "removed"}, patience=LEAVING)
 
+    async def _take_leave_of_removal(self, wanted: Wanted) -> None:
+        """One that was removed as a whole may be needed again, in the place of a later one that failed."""
+        if wanted.generation in self._removed.of(wanted.service):
+            there = await self._containers(service=wanted.service)
+            later = any(_generation(each) > wanted.generation for each in there)
+            self._removed.returns(wanted.service, wanted.generation, later=later)
+
     def _refuse_removed(self, wanted: Wanted) -> None:
-        if self._removed.refuses(wanted.service, wanted.generation):
+        if wanted.generation in self._removed.of(wanted.service):
             raise EngineError(
                 f"Deployment {wanted.generation} of {wanted.name} was removed, and is not started again"
             )

@@ -27,7 +27,7 @@ from windlass.engines.process.keeper import Keeper
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.lives import Lives
 from windlass.engines.process.output import BACKLOG
-from windlass.engines.process.shelf import Key, Shelf, names
+from windlass.engines.process.shelf import Key, Shelf, names, safe
 from windlass.engines.process.surroundings import Surroundings
 
 _log = log("engines.process")
@@ -35,8 +35,6 @@ T = TypeVar("T")
 
 _TOUR: Final = 1.0
 """Between two looks at what other engines over the same folder have done, in seconds."""
-_LATE: Final = 24 * 3600.0
-"""After which no call for a removed generation can still be on its way."""
 _GRACE: Final = 10.0
 
 
@@ -149,7 +147,7 @@ class ProcessEngine:
             await self.discard(service)
         await self._end_strays(await self._counting.now())
         self._claims.tidy()
-        self._shelf.forget_removed(keep, time.time() - _LATE)
+        self._shelf.removed.forget_others(keep)
         await self._keeper.finish_all()
 
     async def trouble(self) -> str:
@@ -218,7 +216,7 @@ class ProcessEngine:
             # Written down first: who comes later with a call for one of these reads it, and who came earlier
             # is among the instances that are looked for next.
             there = {key.generation for key in self._shelf.find(service)}
-            self._shelf.note_removed(service, there if generation is None else [generation])
+            self._shelf.removed.note(safe(service), there if generation is None else [generation])
         meant = [
             key
             for key in self._shelf.find(service)

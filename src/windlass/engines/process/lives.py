@@ -141,7 +141,7 @@ class Lives:
             async with self._shelf.held(key, make=True) as home:
                 assert home is not None
                 record = self._shelf.read(key)
-                if key.generation in self._shelf.removed(key.service):
+                if not self._shelf.may_run(key):
                     await self._take_away(key, record)
                     raise EngineError(f"deployment {key.generation} of {wanted.name} was removed meanwhile")
                 if record is not None and record.removing:
@@ -237,7 +237,7 @@ class Lives:
 
     def forsaken(self, key: Key) -> bool:
         """Of a generation whose removal was interrupted before it came to this one: it is finished."""
-        if key.generation not in self._shelf.removed(key.service):
+        if key.generation not in self._shelf.removed.of(key.service):
             return False
         self.go(self.remove(key, 0))
         return True

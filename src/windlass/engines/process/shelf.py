@@ -15,7 +15,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,7 @@ from msgspec import Struct, field
 
 from windlass.engines.engine import EngineError
 from windlass.engines.process.kernel import Process
+from windlass.engines.removed import Removed
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _PRIVATE: Final = 0o700
@@ -81,14 +82,14 @@ class Shelf:
         self.services = folder / "services"
         self.volumes = folder / "volumes"
         self.ended = folder / "ended"
-        self._removed = folder / "removed"
+        self.removed = Removed(folder / "removed", durable=False)
         self._bell = folder / "bell"
         self._decoder = msgspec.json.Decoder(Record)
 
     def prepare(self) -> None:
         self.folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         self.folder.chmod(_PRIVATE)
-        for each in (self.services, self.volumes, self.ended, self._removed):
+        for each in (self.services, self.volumes, self.ended):
             each.mkdir(mode=_PRIVATE, exist_ok=True)
         self._bell.touch()
 
@@ -158,24 +159,10 @@ class Shelf:
             self.home(key).parent.rmdir()
         return aside
 
-    def removed(self, service: str) -> set[int]:
-        """The generations that were removed as a whole, and must not come back by a call that was late."""
-        with suppress(FileNotFoundError):
-            return {int(line) for line in (self._removed / safe(service)).read_text().split()}
-        return set()
-
-    def note_removed(self, service: str, generations: Iterable[int]) -> None:
-        new = sorted(set(generations) - self.removed(service))
-        if new:
-            with (self._removed / safe(service)).open("a") as file:
-                file.write("".join(f"{generation}\n" for generation in new))
-
-    def forget_removed(self, keep: Iterable[str], before: float) -> None:
-        """Of services that are gone for so long that no call can still be on its way."""
-        for name in set(names(self._removed)) - set(keep):
-            with suppress(FileNotFoundError):
-                if (self._removed / name).stat().st_mtime < before:
-                    (self._removed / name).unlink()
+    def may_run(self, key: Key) -> bool:
+        """Unless its generation was removed as a whole, and is not needed again."""
+        later = any(each.generation > key.generation for each in self.find(key.service))
+        return self.removed.returns(safe(key.service), key.generation, later=later)
 
     def ring(self) -> None:
         """Tells the other engines over this folder that there is something new."""
