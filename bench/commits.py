@@ -1,7 +1,7 @@
 """The least that a durable create can be: a loop that commits the statements of such creates, in groups.
 
 The statements, the connection's settings and the file system are those of the server. The time it takes to
-make up rows is not counted.
+make up rows is not counted. A process of its own on the core of servers, which is told when to go on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from bench.fill import template
-from bench.machine import SERVER_CORE, run_module
+from bench.load import Loaded
+from bench.machine import SERVER_CORE, Asked
 from windlass.base import ids
 from windlass.installation import DATABASE
 from windlass.store import statements as sql
@@ -25,34 +26,43 @@ from windlass.store.sqlite import connect
 from windlass.store.store import Row
 
 
-class Committing(Struct, frozen=True):
-    folder: str
+class Turn(Struct, frozen=True):
     group: float
-    """Mean size: 2.5 is two and three in turn."""
+    """How many creates are committed at a time. 2.5 is two and three in turn."""
     seconds: float
 
 
-def committed(given: Committing) -> float:
-    """Creates per second, of a loop in a process of its own on the core of servers."""
-    return float(run_module("bench.commits", msgspec.json.encode(given), SERVER_CORE))
+class Looping:
+    """The loop in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = Asked("bench.commits", str(folder), SERVER_CORE)
+        self.close = self._process.close
+
+    def turn(self, group: float, seconds: float) -> Loaded:
+        return self._process.ask(Turn(group, seconds), Loaded)
 
 
-def loop(given: Committing) -> float:
-    connection = connect(Path(given.folder) / DATABASE)
-    project = template(connection)
-    org, kind, body = _event(connection, project)
-    taken, made, number = 0.0, 0, 0
-    while taken < given.seconds:
-        number += 1
-        size = int(given.group * number) - int(given.group * (number - 1))
-        now = time.time_ns() // 1_000_000
-        rows = [_copy(project) for _ in range(size)]
-        events = [(ids.new_id(), org, kind, row.id, now, body) for row in rows]
-        began = time.perf_counter()
-        _commit(connection, rows, events, now)
-        taken += time.perf_counter() - began
-        made += size
-    return made / taken
+class Loop:
+    def __init__(self, folder: Path) -> None:
+        self._connection = connect(folder / DATABASE)
+        self._project = template(self._connection)
+        self._event = _event(self._connection, self._project)
+
+    def run(self, turn: Turn) -> Loaded:
+        taken, made, number = 0.0, 0, 0
+        while taken < turn.seconds:
+            number += 1
+            size = int(turn.group * number) - int(turn.group * (number - 1))
+            now = time.time_ns() // 1_000_000
+            rows = [_copy(self._project) for _ in range(size)]
+            org, kind, body = self._event
+            events = [(ids.new_id(), org, kind, row.id, now, body) for row in rows]
+            began = time.perf_counter()
+            _commit(self._connection, rows, events, now)
+            taken += time.perf_counter() - began
+            made += size
+        return Loaded(made, taken)
 
 
 def _commit(
@@ -83,4 +93,8 @@ def _event(connection: apsw.Connection, project: Row) -> tuple[str, str, bytes]:
 
 
 if __name__ == "__main__":
-    print(loop(msgspec.json.decode(sys.stdin.buffer.read(), type=Committing)))
+    loop = Loop(Path(msgspec.json.decode(sys.stdin.buffer.readline(), type=str)))
+    for line in sys.stdin.buffer:
+        answer = loop.run(msgspec.json.decode(line, type=Turn))
+        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+        sys.stdout.buffer.flush()

@@ -10,8 +10,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import apsw
+import msgspec
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).parent.parent
 _CORES = sorted(os.sched_getaffinity(0))
@@ -19,6 +23,10 @@ SERVER_CORE = _CORES[0]
 LOAD_CORE = _CORES[min(1, len(_CORES) - 1)]
 # A third core is for PostgreSQL; where there is none, the load has to share its own.
 DATABASE_CORE = _CORES[min(2, len(_CORES) - 1)]
+
+
+class Failed(Exception):
+    """A program that is measured, or measures, does not do what it should."""
 
 
 def stay_on(core: int) -> None:
@@ -52,6 +60,38 @@ def run_module(module: str, given: bytes, core: int) -> bytes:
         check=True,
         preexec_fn=lambda: stay_on(core),
     ).stdout
+
+
+class Asked:
+    """A module of ours in a process of its own on one core: told once what it is about, then asked line by
+    line. JSON in, JSON out."""
+
+    def __init__(self, module: str, given: Any, core: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            cwd=ROOT,
+            env=_clean(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            preexec_fn=lambda: stay_on(core),
+        )
+        self._write(given)
+
+    def ask(self, question: Any, answer: type[T]) -> T:
+        self._write(question)
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        if not line:
+            raise Failed("a process of the benchmark has ended; it has said why")
+        return msgspec.json.decode(line, type=answer)
+
+    def _write(self, given: Any) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(msgspec.json.encode(given) + b"\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        self._process.communicate()
 
 
 def _clean() -> dict[str, str]:

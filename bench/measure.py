@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from bench.load import Load, Loaded, measured
+from bench.load import Load, Loaded, Loading, together
 from bench.servers import Server
+
+Side = Callable[[float], Loaded]
+"""Goes on for that many seconds."""
+
+_WARM_UP = 0.3
 
 
 class Effort(Struct, frozen=True, kw_only=True):
     """How much of everything."""
 
     rounds: int
+    turns: int
+    """Of each side, in each round."""
     seconds: float
+    """Of each turn."""
     many: int
     """Projects in the long list."""
     starts: int
@@ -25,10 +35,32 @@ class Effort(Struct, frozen=True, kw_only=True):
     idle: float
     log: int
     """Bytes of the long log."""
+    services: int
+    """How many are deployed at once."""
 
 
-FULL = Effort(rounds=7, seconds=2.0, many=1_000_000, starts=10, calls=100_000, idle=10.0, log=1 << 30)
-QUICK = Effort(rounds=3, seconds=0.7, many=100_000, starts=3, calls=20_000, idle=3.0, log=100 << 20)
+FULL = Effort(
+    rounds=7,
+    turns=10,
+    seconds=0.2,
+    many=1_000_000,
+    starts=10,
+    calls=100_000,
+    idle=10.0,
+    log=1 << 30,
+    services=100,
+)
+QUICK = Effort(
+    rounds=3,
+    turns=4,
+    seconds=0.2,
+    many=100_000,
+    starts=3,
+    calls=20_000,
+    idle=3.0,
+    log=100 << 20,
+    services=20,
+)
 
 
 class Target(Struct, frozen=True):
@@ -77,32 +109,53 @@ class Bench:
         self.served: list[float] = []
         """Which part of the time the server was computing, of each load that let it wait for nothing."""
 
-    def turns(self, subjects: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
-        """A, B, A, B, …"""
-        found: dict[str, list[float]] = {name: [] for name in subjects}
-        for _ in range(self.effort.rounds):
-            for name, measure in subjects.items():
-                found[name].append(measure())
+    def turns(self, sides: Mapping[str, Side]) -> dict[str, list[Loaded]]:
+        """A, B, A, B, … What came of each side, round by round."""
+        for side in sides.values():
+            side(_WARM_UP)
+        return _by_side([self._round(sides) for _ in range(self.effort.rounds)])
+
+    def timed(self, deeds: Mapping[str, Callable[[], float]], rounds: int = 0) -> dict[str, list[float]]:
+        """The same for what takes as long as it takes: each deed answers its seconds."""
+        found: dict[str, list[float]] = {name: [] for name in deeds}
+        for _ in range(rounds or self.effort.rounds):
+            for name, deed in deeds.items():
+                found[name].append(deed())
         return found
 
-    def rate(self, server: Server, requests: Sequence[str]) -> float:
-        """Answers per second of a server that has nothing to wait for."""
-        return self._saturated(server, requests).rate
-
-    def cost(self, server: Server, requests: Sequence[str]) -> float:
-        """What an answer costs such a server, in µs of its core."""
-        return self._saturated(server, requests).cost
-
-    def _saturated(self, server: Server, requests: Sequence[str]) -> Loaded:
-        found = self.loaded(server, requests)
-        self.served.append(found.served)
-        return found
-
-    def loaded(self, server: Server, requests: Sequence[str], first: int = 0) -> Loaded:
-        """A load on a server, which may wait for a disk or a database."""
-        seconds = self.effort.seconds
-        found = measured(
-            Load(port=server.port, pid=server.pid, requests=requests, seconds=seconds, first=first)
+    def _round(self, sides: Mapping[str, Side]) -> dict[str, Loaded]:
+        found = _by_side(
+            [
+                {name: side(self.effort.seconds) for name, side in sides.items()}
+                for _ in range(self.effort.turns)
+            ]
         )
-        self.busy.append(found.busy)
+        return {name: together(parts) for name, parts in found.items()}
+
+    def loaded(self, sides: Mapping[str, tuple[Server, Sequence[str]]]) -> dict[str, list[Loaded]]:
+        """Each server with the requests that are put on it."""
+        with contextlib.ExitStack() as stack:
+            loads = {
+                name: stack.enter_context(contextlib.closing(loading(*side))) for name, side in sides.items()
+            }
+            found = self.turns({name: load.turn for name, load in loads.items()})
+        self.busy += [one.busy for one in itertools.chain(*found.values())]
         return found
+
+    def saturated(self, sides: Mapping[str, tuple[Server, Sequence[str]]]) -> dict[str, list[Loaded]]:
+        """The same with servers that have nothing to wait for."""
+        found = self.loaded(sides)
+        self.served += [one.held for one in itertools.chain(*found.values())]
+        return found
+
+
+def loading(server: Server, requests: Sequence[str]) -> Loading:
+    return Loading(Load(port=server.port, pid=server.pid, requests=requests))
+
+
+def _by_side(found: Sequence[Mapping[str, Loaded]]) -> dict[str, list[Loaded]]:
+    return {name: [one[name] for one in found] for name in found[0]}
+
+
+def rates(found: Sequence[Loaded]) -> list[float]:
+    return [one.rate for one in found]

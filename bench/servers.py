@@ -15,15 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.machine import SERVER_CORE, start
+from bench.machine import SERVER_CORE, Failed, start
 
 ADMIN = "admin-token-of-the-benchmarks-0123456789abcdef"
 _NO_LIMIT = "1000000000"  # no load could be put on a server that stops after a thousand requests
 _PATIENCE = 30.0
-
-
-class Failed(Exception):
-    """A server that does not come up; with the end of what it said."""
 
 
 class Server:

@@ -1,7 +1,7 @@
 """A whole Windlass with all its real parts, behind a real socket, and what there is of it on its machine.
 
-    async with place("docker", host) as there, there.windlass() as windlass:
-        answer = await windlass.call("GET", "/organization")
+async with place("docker", host) as there, there.windlass() as windlass:
+    answer = await windlass.call("GET", "/organization")
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from tests.cli.conftest import Said, say
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World
 from windlass.base.docker import Docker
+from windlass.builders.native.shelf import CACHE
 from windlass.config import Settings
 from windlass.installation import install
 from windlass.key import found_seal
 
-PATIENCE = 8.0
+PATIENCE = 30.0
 
 
 class Page(NamedTuple):
@@ -185,7 +186,7 @@ class Processes:
         return {f"{number} {_began(number)}" for number in self._numbers()}
 
     async def traces(self) -> Collection[str]:
-        return [*map(str, self._numbers()), *map(str, self._built())]
+        return [*map(str, self._numbers()), *map(str, self._kept())]
 
     async def clear(self) -> None:
         for number in self._numbers():
@@ -202,8 +203,11 @@ class Processes:
                     found.append(int(process.name))
         return found
 
-    def _built(self) -> list[Path]:
-        return [path for name in ("run", "builds") for path in (self._folder / name).rglob("*")]
+    def _kept(self) -> list[Path]:
+        """Of single services, and not for all that may come."""
+        places = ("run/services", "run/volumes", "run/ports", "builds")
+        found = [path for place in places for path in (self._folder / place).glob("*")]
+        return [path for path in found if path != self._folder / "builds" / CACHE]
 
 
 def _began(process: int) -> str:
@@ -240,7 +244,7 @@ class Place:
 
 
 @contextlib.asynccontextmanager
-async def place(engine: str, docker_host: str = "") -> AsyncIterator[Place]:
+async def place(engine: str, docker_host: str = "", **given: Any) -> AsyncIterator[Place]:
     with tempfile.TemporaryDirectory(prefix="windlass-") as name:
         folder = Path(name).resolve()
         settings = Settings(
@@ -249,8 +253,8 @@ async def place(engine: str, docker_host: str = "") -> AsyncIterator[Place]:
             engine=engine,
             docker_host=docker_host,
             gateway_port=0,
-            git_allow_local=True,
             rate_limit=1_000_000,
+            **given,
         )
         machine = Containers(docker_host, folder) if engine == "docker" else Processes(folder)
         try:

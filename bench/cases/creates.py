@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import shutil
 import statistics
 from pathlib import Path
 
-from bench.commits import Committing, committed
+from bench.commits import Looping
 from bench.fill import seed
-from bench.load import CONNECTIONS, NUMBER
-from bench.measure import Bench, Line, Target
+from bench.load import CONNECTIONS, NUMBER, Loaded
+from bench.measure import Bench, Line, Target, loading, rates
 from bench.servers import Windlass, windlass
 
 
@@ -18,13 +18,15 @@ def run(bench: Bench) -> list[Line]:
     folder = bench.folder / "creates"
     seed(folder)
     loops = [Path(shutil.copytree(folder, bench.folder / name)) for name in ("same", "full")]
-    with windlass(folder) as server:
-        creating = Creating(bench, server)
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(windlass(folder))
+        creating = stack.enter_context(contextlib.closing(Creating(bench, server)))
+        same, full = (stack.enter_context(contextlib.closing(Looping(loop))) for loop in loops)
         found = bench.turns(
             {
-                "ours": creating.rate,
-                "same": lambda: _bare(bench, loops[0], creating.groups[-1]),
-                "full": lambda: _bare(bench, loops[1], CONNECTIONS),
+                "ours": creating.turn,
+                "same": lambda seconds: same.turn(creating.groups[-1], seconds),
+                "full": lambda seconds: full.turn(CONNECTIONS, seconds),
             }
         )
     group = statistics.median(creating.groups)
@@ -32,40 +34,37 @@ def run(bench: Bench) -> list[Line]:
         Line(
             what=f"create a project, {CONNECTIONS} clients, against bare commits of {group:.1f} at a time",
             unit="/s",
-            ours=found["ours"],
-            limit=found["same"],
+            ours=rates(found["ours"]),
+            limit=rates(found["same"]),
             target=Target(0.5, "≥"),
         ),
         Line(
             what=f"the same, against bare commits of {CONNECTIONS} at a time",
             unit="/s",
-            ours=found["ours"],
-            limit=found["full"],
+            ours=rates(found["ours"]),
+            limit=rates(found["full"]),
         ),
     ]
-
-
-def _bare(bench: Bench, folder: Path, group: float) -> float:
-    return committed(Committing(str(folder), group, bench.effort.seconds))
 
 
 class Creating:
     """Creates under ever new names, and how many the server committed at a time."""
 
     def __init__(self, bench: Bench, server: Windlass) -> None:
+        body = {"name": f"project {NUMBER}", "description": "One of the many that a long list is made of."}
         self._bench = bench
         self._server = server
-        self._starts = itertools.count(10_000_000, 10_000_000)
-        body = {"name": f"project {NUMBER}", "description": "One of the many that a long list is made of."}
-        self._request = server.post(f"/organization/{server.org}/project", body)
+        self._load = loading(server, [server.post(f"/organization/{server.org}/project", body)])
+        self.close = self._load.close
         self.groups: list[float] = []
 
-    def rate(self) -> float:
+    def turn(self, seconds: float) -> Loaded:
         groups, writes = self._counted()
-        found = self._bench.loaded(self._server, [self._request], next(self._starts))
+        found = self._load.turn(seconds)
         more_groups, more_writes = self._counted()
         self.groups.append((more_writes - writes) / (more_groups - groups))
-        return found.rate
+        self._bench.busy.append(found.busy)
+        return found
 
     def _counted(self) -> tuple[float, float]:
         return self._server.metric("write_groups"), self._server.metric("writes")

@@ -15,7 +15,7 @@ from bench.machine import ROOT, SERVER_CORE, computed
 from bench.measure import Bench, Line, Target
 from bench.servers import Windlass, windlass
 
-MANY, AT_ONCE = 20, 4
+AT_ONCE = 4
 _PATIENCE = 300.0
 _SETTLING = 15.0
 _DOCKER = "/var/run/docker.sock"
@@ -47,25 +47,26 @@ def _engine(bench: Bench, engine: str, most: float) -> list[Line]:
     settings["WINDLASS_PARALLEL_DEPLOYMENTS"] = str(AT_ONCE)
     with windlass(folder / "data", settings=settings) as server:
         environment = _environment(server)
-        apps = [_application(server, environment, repository, number) for number in range(MANY)]
+        apps = [
+            _application(server, environment, repository, number) for number in range(bench.effort.services)
+        ]
         first = apps[0]
         _deploy(server, first, commit)
         image = _image(server, first) if engine == "docker" else "-"
         bare = _Bare(folder, repository, commit, image)
         try:
-            one = bench.turns(
+            one = bench.timed(
                 {"ours": lambda: _again(server, first, commit), "limit": lambda: bare.one(engine)}
             )
             _act(server, first, "stop")
             _all_once(server, apps, commit)  # Builds: from now on every commit is a prebuilt one.
-            _act_all(server, apps, "stop")
-            rounds = range(2)
-            many = {"ours": [], "limit": []}  # type: dict[str, list[float]]
-            for _ in rounds:
-                many["ours"].append(_all_once(server, apps, commit))
-                _act_all(server, apps, "stop")
-                many["limit"].append(bare.many(engine, MANY, AT_ONCE))
-            _all_once(server, apps, commit)
+            many = bench.timed(
+                {
+                    "ours": lambda: _all_from_rest(server, apps, commit),
+                    "limit": lambda: bare.many(engine, len(apps), AT_ONCE),
+                },
+                rounds=2,
+            )
             idle = _idle(server, bench.effort.idle)
         finally:
             bare.stop()
@@ -81,14 +82,14 @@ def _engine(bench: Bench, engine: str, most: float) -> list[Line]:
             target=Target(most, "≤"),
         ),
         Line(
-            what=f"{engine}: {MANY} deployments queued at once, {AT_ONCE} at a time, likewise",
+            what=f"{engine}: {len(apps)} deployments queued at once, {AT_ONCE} at a time, likewise",
             unit="s",
             ours=many["ours"],
             limit=many["limit"],
             target=Target(1.2, "≤"),
         ),
         Line(
-            what=f"{engine}: a server that looks after {MANY} services and has no requests",
+            what=f"{engine}: a server that looks after {len(apps)} services and has no requests",
             unit="% of a core",
             ours=[idle],
             target=Target(1.0, "≤", "% of a core"),
@@ -200,6 +201,11 @@ def _all_once(server: Windlass, apps: Sequence[str], commit: str) -> float:
         server.ask("POST", f"/application/{app}/deploy", {"git_commit_id": commit})
     _await(server, apps, "RUNNING")
     return time.perf_counter() - began
+
+
+def _all_from_rest(server: Windlass, apps: Sequence[str], commit: str) -> float:
+    _act_all(server, apps, "stop")
+    return _all_once(server, apps, commit)
 
 
 def _act(server: Windlass, app: str, action: str) -> None:

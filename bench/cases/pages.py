@@ -21,22 +21,16 @@ def run(bench: Bench) -> list[Line]:
 def _compared(bench: Bench, said: str) -> list[Line]:
     with windlass(bench.folder / "few") as few, windlass(bench.folder / "many") as many:
         of_few, of_many = _places(few), _places(many)
-        found = bench.turns(
-            {
-                f"few {name}": lambda path=path: bench.cost(few, [few.get(path)])
-                for name, path in of_few.items()
-            }
-            | {
-                f"many {name}": lambda path=path: bench.cost(many, [many.get(path)])
-                for name, path in of_many.items()
-            }
-        )
+        sides = {f"few {name}": (few, [few.get(path)]) for name, path in of_few.items()} | {
+            f"many {name}": (many, [many.get(path)]) for name, path in of_many.items()
+        }
+        found = bench.saturated(sides)
     return [
         Line(
             what=f"{name} page of 20 {said}, against {FEW:,}",
             unit="µs",
-            ours=found[f"many {name}"],
-            limit=found[f"few {name}"],
+            ours=[one.cost for one in found[f"many {name}"]],
+            limit=[one.cost for one in found[f"few {name}"]],
             target=Target(1.3, "≤"),
         )
         for name in of_many

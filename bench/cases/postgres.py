@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.cases.creates import Creating
 from bench.load import CONNECTIONS
-from bench.measure import Bench, Line, Target
+from bench.measure import Bench, Line, Target, rates
 from bench.postgres import running_postgres
 from bench.servers import Server, bare_server, windlass
 
@@ -22,22 +22,18 @@ def run(bench: Bench) -> list[Line]:
             ours.ask("POST", f"/organization/{ours.org}/project", {"name": f"some {number:08}"})
         projects = ours.project_requests(_SOME)
         with _looking_up(folder, url, projects[0]) as limit:
-            found = bench.turns(
-                {
-                    "ours": lambda: bench.loaded(ours, projects).rate,
-                    "limit": lambda: bench.loaded(limit, projects).rate,
-                }
-            )
-        creating = bench.turns({"ours": Creating(bench, ours).rate})
+            found = bench.loaded({"ours": (ours, projects), "limit": (limit, projects)})
+        with contextlib.closing(Creating(bench, ours)) as creating:
+            created = bench.turns({"ours": creating.turn})
     return [
         Line(
             what="one project, against a bare `fetchrow` behind the same server",
             unit="/s",
-            ours=found["ours"],
-            limit=found["limit"],
+            ours=rates(found["ours"]),
+            limit=rates(found["limit"]),
             target=Target(0.5, "≥"),
         ),
-        Line(what=f"create a project, {CONNECTIONS} clients", unit="/s", ours=creating["ours"]),
+        Line(what=f"create a project, {CONNECTIONS} clients", unit="/s", ours=rates(created["ours"])),
     ]
 
 

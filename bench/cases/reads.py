@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.fill import fill
-from bench.measure import Bench, Line, Target
+from bench.measure import Bench, Line, Target, rates
 from bench.servers import Windlass, bare, windlass
 
 
@@ -27,25 +27,20 @@ def _compared(
 ) -> list[Line]:
     body = ours.raw("GET", requests[0].split()[1])
     with bare(folder, body) as limit, bare(folder, body, "--unmodified") as unmodified:
-        found = bench.turns(
-            {
-                "ours": lambda: bench.rate(ours, requests),
-                "limit": lambda: bench.rate(limit, requests),
-                "unmodified": lambda: bench.rate(unmodified, requests),
-            }
-        )
+        sides = {"ours": ours, "limit": limit, "unmodified": unmodified}
+        found = bench.saturated({name: (server, requests) for name, server in sides.items()})
     return [
         Line(
             what=f"{what} ({len(body):,} bytes), against a bare answer",
             unit="/s",
-            ours=found["ours"],
-            limit=found["limit"],
+            ours=rates(found["ours"]),
+            limit=rates(found["limit"]),
             target=target,
         ),
         Line(
             what=f"{what}, against the bare answer of an unmodified uvicorn",
             unit="/s",
-            ours=found["ours"],
-            limit=found["unmodified"],
+            ours=rates(found["ours"]),
+            limit=rates(found["unmodified"]),
         ),
     ]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from bench.load import CONNECTIONS, NUMBER, Load, Loaded, measured
+from bench.load import CONNECTIONS, NUMBER, Load, Loaded
 from bench.measure import Bench, Line, Target
 from bench.servers import ANY_REQUEST, Server, free_port
 
@@ -52,18 +52,19 @@ def _turns(
     bench: Bench, servers: Mapping[str, Server], connections: int, request: str
 ) -> dict[str, list[Loaded]]:
     """A, B, C, A, B, C, …"""
-    found: dict[str, list[Loaded]] = {name: [] for name in servers}
-    for _ in range(bench.effort.rounds):
-        for name, server in servers.items():
-            load = Load(
-                port=server.port,
-                pid=server.pid,
-                requests=[request],
-                seconds=bench.effort.seconds,
-                connections=connections,
+    with contextlib.ExitStack() as stack:
+        loads = {
+            name: stack.enter_context(
+                contextlib.closing(
+                    Loading(
+                        Load(port=server.port, pid=server.pid, requests=[request], connections=connections)
+                    )
+                )
             )
-            found[name].append(measured(load))
-            bench.busy.append(found[name][-1].busy)
+            for name, server in servers.items()
+        }
+        found = bench.turns({name: load.turn for name, load in loads.items()})
+    bench.busy += [one.busy for rounds in found.values() for one in rounds]
     return found
 
 

@@ -7,11 +7,11 @@ import base64
 import binascii
 import signal
 import socket
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from windlass.api.app import failure_response
 from windlass.api.limits import stranger_at
@@ -22,6 +22,8 @@ PING_SECONDS, PONG_SECONDS = 20.0, 60.0
 """How often a websocket is asked whether somebody is there, and how long the answer may take."""
 MOST_IN_A_FRAME = 4096
 """Bytes that a client may say in a websocket, where nobody listens to it."""
+# Answers with a body whose length is announced.
+_USUAL = {200: b"HTTP/1.1 200 OK", 201: b"HTTP/1.1 201 Created"}
 
 
 class Corked:
@@ -47,10 +49,65 @@ class Corked:
     def _flush(self) -> None:
         parts, self._parts = self._parts, []
         if parts and not self._transport.is_closing():
-            self._transport.writelines(parts)
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+class Whole:
+    """The application, for one request: what it answers in one piece is put together here, in one step.
+
+    uvicorn looks at each header by itself, which takes longer than the rest of sending it. What is not the
+    usual answer, to a client that stays, is left to uvicorn."""
+
+    __slots__ = ("_app", "_cycle", "_start")
+
+    def __init__(self, app: Any, cycle: RequestResponseCycle) -> None:
+        self._app = app
+        self._cycle = cycle
+        self._start: Any = None
+
+    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        return cast(Awaitable[None], self._app(scope, receive, self._send))
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        start, self._start = self._start, None
+        if start is not None:
+            if answer := self._put_together(start, message):
+                await self._answer(answer)
+                return
+            await self._cycle.send(start)
+        await self._cycle.send(message)
+
+    def _put_together(self, start: Any, message: Any) -> bytes | None:
+        """The usual answer, or none: it is whole, says how long it is, and closes nothing."""
+        cycle, line = self._cycle, _USUAL.get(start["status"])
+        if not line or message.get("more_body") or not cycle.keep_alive or cycle.scope["method"] == "HEAD":
+            return None
+        body: bytes = message["body"]
+        headers = [*cycle.default_headers, *start["headers"]]
+        head = b"\r\n".join((line, *map(b": ".join, headers), b"\r\n"))
+        if head.count(b"\n") != len(headers) + 2:
+            raise ValueError("a header with a line break in it would be two")
+        if b"\r\ncontent-length: %d\r\n" % len(body) not in head or b"\r\nconnection:" in head:
+            return None
+        return head + body
+
+    async def _answer(self, answer: bytes) -> None:
+        """As uvicorn's own, which keeps in these fields how far an answer is."""
+        cycle = self._cycle
+        if cycle.flow.write_paused and not cycle.disconnected:
+            await cycle.flow.drain()
+        if cycle.disconnected:
+            return
+        cycle.response_started = cycle.response_complete = True
+        cycle.transport.write(answer)
+        cycle.message_event.set()
+        cycle.on_response()
 
 
 class Protocol(HttpToolsProtocol):
@@ -67,6 +124,9 @@ class Protocol(HttpToolsProtocol):
 
     def _unsupported_upgrade_warning(self) -> None:
         """Whoever asks for another protocol goes on with this one, as HTTP has it."""
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        super()._start_asgi_task(cycle, Whole(app, cycle))
 
     def send_400_response(self, msg: str) -> None:
         address = stranger_at(str(self.client[0] if self.client else "unknown"))

@@ -48,7 +48,7 @@ async def there(request):
         docker = Docker(host)
         await give_python(docker)
         await docker.close()
-    async with place(request.param, host) as made:
+    async with place(request.param, host, git_allow_local=True) as made:
         yield made
 
 

@@ -222,6 +222,13 @@ class House:
     async def converges(self) -> None:
         await self._until(self.amiss)
 
+    async def rests(self) -> None:
+        """Nobody has come to any point for a while."""
+        seen = -1
+        while seen != len(self.points) and not self.is_dead:
+            seen = len(self.points)
+            await asyncio.sleep(0.15)
+
     async def comes_to(self, point: str, since: int) -> None:
         """After so many points."""
 

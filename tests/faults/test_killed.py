@@ -115,6 +115,7 @@ class Story:
                 await self.house.start()
             await scene.play(self.street)
             await self.house.converges()
+            await self.house.rests()
         if self.house.pid and self.house.is_dead:
             await self.house.dies()
 

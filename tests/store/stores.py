@@ -60,6 +60,7 @@ class Place:
     async def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Asks the database itself, over a connection of its own."""
         if not self.url:
+            await asyncio.sleep(0)  # as long as it takes any other process to get a word in
             with contextlib.closing(apsw.Connection(str(self.file))) as file:
                 file.set_busy_timeout(5_000)
                 return [tuple(row) for row in file.execute(statement, values)]

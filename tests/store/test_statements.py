@@ -91,3 +91,29 @@ def test_it_is_used(name: str) -> None:
 def placeholders(text: str) -> list[str]:
     """Each once, in the order of appearance."""
     return list(dict.fromkeys(re.findall(r"\$(\d+)", text)))
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_sqlite_plans_a_statement_once(tmp_path: Path, ours: bool) -> None:
+    with contextlib.closing(connect(tmp_path / "a.db")) as connection:
+        migrate(connection, migrations())
+        if not ours:
+            connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 0)
+        assert (planned_anew(connection) == 0) is ours
+
+
+def planned_anew(connection: apsw.Connection) -> int:
+    """How often one has to be allowed again, which is so whenever it is planned."""
+    asked = []
+
+    def allow(*what: object) -> int:
+        asked.append(what)
+        return apsw.SQLITE_OK
+
+    connection.authorizer = allow
+    for most in range(1, 10):
+        connection.execute(statements.PAGE, ("parent", "project", 1, most)).fetchall()
+        if most == 1:
+            assert asked
+            asked.clear()
+    return len(asked)

@@ -91,19 +91,55 @@ class SqliteSession:
 
 
 class ReadingSession(SqliteSession):
-    """Reads outside a transaction: a file that cannot be read now is the caller's `Unavailable`."""
+    """Reads outside a change: a file that cannot be read now is the caller's `Unavailable`.
+
+    To look whether there is something new in the file takes longer than most reads. So all reads of one turn
+    of the event loop are of one moment. Not while a commit is on its way: the log of a file that somebody
+    looks at cannot begin anew, and would grow."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(connection)
+        self._connection = connection
+        self._moment: asyncio.Handle | None = None
+        """What will end it."""
+        self._paused = False
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
         try:
+            if self._moment is None:
+                self._hold()
             return cast("Sequence[Any] | None", self._execute(statement, values).fetchone())
         except _AWAY as error:
             raise _unreadable() from error
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
+            if self._moment is None:
+                self._hold()
             return cast("Sequence[Sequence[Any]]", self._execute(statement, values).fetchall())
         except _AWAY as error:
             raise _unreadable() from error
+
+    def pause(self) -> None:
+        """From now on each read is of the moment when it is made."""
+        self._paused = True
+        self._let_go()
+
+    def resume(self) -> None:
+        self._paused = False
+
+    def _hold(self) -> None:
+        """Until all that is ready to run now has run. Whatever is told of a later commit runs after that."""
+        if not self._paused:
+            self._execute("BEGIN")
+            self._moment = asyncio.get_running_loop().call_soon(self._let_go)
+
+    def _let_go(self) -> None:
+        moment, self._moment = self._moment, None
+        if moment is not None:
+            moment.cancel()
+            if self._connection.in_transaction:
+                self._execute("COMMIT")
 
 
 Done = tuple[Tx, Any, Exception | None]
@@ -124,7 +160,8 @@ class SqliteStore(GroupCommit):
         self._writer = connect(path)
         self._reader = connect(path)
         self._session = SqliteSession(self._writer)
-        self.reads = Reads(ReadingSession(self._reader))
+        self._reading = ReadingSession(self._reader)
+        self.reads = Reads(self._reading)
         self._thread = ThreadPoolExecutor(1, "windlass-commit")
 
     @classmethod
@@ -148,6 +185,7 @@ class SqliteStore(GroupCommit):
     async def close(self) -> None:
         await self._wind_up()
         self._thread.shutdown()
+        self._reading.pause()
         self._reader.close()
         self._writer.close()
         self._lock.close()
@@ -158,6 +196,7 @@ class SqliteStore(GroupCommit):
             done = self._run_all(changes)
             events = [event for tx, _, _ in done for event in tx.emitted]
             _finish(Tx(self._session, self._clock.now()).number_events(events))
+            self._reading.pause()
             await asyncio.get_running_loop().run_in_executor(self._thread, execute, "COMMIT")
         except apsw.Error as error:
             self._roll_back()
@@ -167,6 +206,8 @@ class SqliteStore(GroupCommit):
         except Exception:
             self._roll_back()
             raise
+        finally:
+            self._reading.resume()
         nudges = dict.fromkeys(word for tx, _, _ in done for word in tx.nudges)
         return [(answer, failure) for _, answer, failure in done], nudges
 
@@ -222,6 +263,8 @@ class SqliteStore(GroupCommit):
 def connect(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(5_000)
+    # A statement is planned once. Else each new value of a LIMIT takes a new plan: half the cost of a page.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
     connection.pragma("cache_size", -16_000)

@@ -1,0 +1,91 @@
+"""What is read beside the changes: it is fresh, it is of one moment, and it is in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tests.store.stores import ORG, Place, add, names
+from tests.world import HandClock
+from windlass.config import Settings
+from windlass.installation import open_store
+from windlass.store.store import Store
+
+BULKY = b"x" * 100_000
+CHANGES = 150
+LOG = 4096 * 1000
+"""From this size on, SQLite brings what is in its log into the file, and begins the log anew."""
+
+
+@pytest.fixture
+async def embedded(tmp_path: Path) -> AsyncIterator[Store]:
+    store = await open_store(Settings(data_dir=str(tmp_path)), HandClock())
+    yield store
+    await store.close()
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+
+
+async def test_whoever_is_told_of_a_change_reads_it(store: Store):
+    async def change_and_read(number: int) -> None:
+        await store.reads.page(ORG, "project", 0, 1)
+        row = await store.write(lambda tx: add(tx, f"n{number}"))
+        assert await store.reads.get(row.id) == row
+
+    await asyncio.gather(*(change_and_read(number) for number in range(50)))
+
+
+async def test_what_is_read_in_one_turn_is_of_one_moment(embedded: Store, tmp_path: Path):
+    with contextlib.closing(apsw.Connection(str(tmp_path / "windlass.db"))) as other:
+        assert await embedded.reads.fact("colour") is None
+        other.execute("INSERT INTO fact (name, value) VALUES ('colour', 'red')")
+        assert await embedded.reads.fact("colour") is None
+        await turn()
+        assert await embedded.reads.fact("colour") is not None
+
+
+async def test_the_log_does_not_grow_because_somebody_always_reads(embedded: Store, tmp_path: Path):
+    reading = [asyncio.create_task(read_for_ever(embedded)) for _ in range(8)]
+    await change(embedded)
+    for one in reading:
+        one.cancel()
+    await asyncio.gather(*reading, return_exceptions=True)
+    assert len(await names(embedded)) == CHANGES
+    assert log_of(tmp_path) < 2 * LOG
+
+
+async def test_it_would_grow_if_somebody_held_on_to_a_moment(embedded: Store, tmp_path: Path):
+    with contextlib.closing(apsw.Connection(str(tmp_path / "windlass.db"))) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM resource").fetchall()
+        await change(embedded)
+    assert log_of(tmp_path) > CHANGES * len(BULKY)
+
+
+async def change(store: Store) -> None:
+    for number in range(CHANGES):
+        await store.write(partial(add, name=f"n{number}", body=BULKY))
+
+
+async def read_for_ever(store: Store) -> None:
+    while True:
+        await store.reads.page(ORG, "project", 0, 3)
+        await turn()
+
+
+def log_of(folder: Path) -> int:
+    return (folder / "windlass.db-wal").stat().st_size
+
+
+async def test_a_store_is_closed_in_the_turn_of_a_read(place: Place):
+    async with place.opened() as store:
+        await store.reads.fact("colour")
+    await turn()
