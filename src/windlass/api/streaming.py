@@ -71,7 +71,7 @@ class Streams:
         *,
         still_here: T | None = None,
     ) -> Ending:
-        """Puts one piece after the other; `allowed` is asked before each, and `leaving` ends with its reader."""
+        """Puts one piece after the other; `allowed` is asked before each. `leaving` ends with its reader."""
         stopping = asyncio.Event()
         self._open.add(stopping)
         if self._stopping:

@@ -51,8 +51,8 @@ async def log_reply(ctx: Context, call: Call, service: str, deployment: str | No
 async def followed(
     ctx: Context, actor: Actor, dialect: Dialect, service: str, within: Collection[str], last: int
 ) -> Lines:
-    """What a service of any family says while it runs: its last lines, and what comes. `within` are ids of what
-    it has to lie in."""
+    """What a service of any family says while it runs: its last lines, and what comes. It has to lie in all
+    that `within` names."""
     for operation in ctx.registry.operations:
         family = operation.family
         if family is None or has_logs not in family.traits or operation.handler != f"{family.name}.log":

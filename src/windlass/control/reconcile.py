@@ -259,8 +259,10 @@ async def _release(ctx: Context, task: Task) -> None:
     await release.retire_others(ctx, new, new.generation)
     await _succeeded(ctx, task)
     # Here and nowhere else: whoever holds the claim is the only one who builds for this service.
+    await ctx.point("about to prune")
     with suppress(BuildError):
         await ctx.builder.prune(service.id, await kept(ctx, service.id))
+    await ctx.point("pruned")
 
 
 async def _brought_up(ctx: Context, task: Task, new: Wanted, old: Wanted | None, count: int) -> bool:
