@@ -206,6 +206,17 @@ class World:
         return [row for row in rows if kind is None or row.kind == kind]
 
 
+def fake_parts(engine: FakeEngine) -> Parts:
+    return Parts(
+        engine=engine,
+        builder=FakeBuilder(engine.takes),
+        router=FakeRouter(),
+        git=FakeRepositories(),
+        servers=FakeServers(),
+        probe=FakeProbes(),
+    )
+
+
 @contextlib.asynccontextmanager
 async def make_world(
     database_url: str = "",
@@ -228,16 +239,8 @@ async def make_world(
             "settle_seconds": 0,
         } | settings
         chosen = Settings(data_dir=str(where), **given)
-        parts = Parts(
-            engine=engine,
-            builder=FakeBuilder(engine.takes),
-            router=FakeRouter(),
-            git=FakeRepositories(),
-            servers=FakeServers(),
-            probe=FakeProbes(),
-        )
         installation = await install(
-            chosen, clock=clock, parts=parts, fetcher=fetcher or _no_way_out, families=families
+            chosen, clock=clock, parts=fake_parts(engine), fetcher=fetcher or _no_way_out, families=families
         )
         await engine.start(installation.noticed, installation.ctx.logs.take)
         world = World(installation, clock, engine, where)

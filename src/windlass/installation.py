@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -41,6 +42,8 @@ from windlass.store.store import Store, Tx
 
 _log = log("main")
 _STORM = 0.05
+_PATIENCE = 5.0
+"""Seconds that the start waits for an engine that does not answer."""
 
 
 class Installation:
@@ -77,7 +80,8 @@ class Installation:
         await ctx.router.start()
         await ctx.engine.start(self.noticed, ctx.logs.take)
         ctx.store.listen(self._heard)
-        await ctx.store.write(self._ask_to_keep)
+        self._routed |= await ctx.store.write(self._ask_to_keep)
+        await self._find_routes()
         loops = (self.worker.run(), self._note_uses(), self._note_changes(), self._route())
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
@@ -98,10 +102,20 @@ class Installation:
         self.ctx.logs.close()
         await self.ctx.store.close()
 
-    async def _ask_to_keep(self, tx: Tx) -> None:
+    async def _ask_to_keep(self, tx: Tx) -> set[str]:
         """Whatever is meant to run is looked after from now on."""
-        for service, org in await tx.serving():
+        serving = await tx.serving()
+        for service, org in serving:
             await tx.ask(RECONCILE, service, org=org)
+        return {service for service, _ in serving}
+
+    async def _find_routes(self) -> None:
+        """What runs is reached as before, unless the engine makes us wait; what does not, says so soon."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self._route_changed()
+        self._routed.update(await self.ctx.store.reads.services())
+        self._must_route.set()
 
     def noticed(self, service: str) -> None:
         """The engine saw something begin or end."""
@@ -136,18 +150,21 @@ class Installation:
         while True:
             await self._must_route.wait()
             self._must_route.clear()
-            changed, self._routed = self._routed, set()
-            for service in changed:
-                try:
-                    await refresh(self.ctx, service)
-                except (EngineError, Unavailable) as error:
-                    _log.warning("routes wait", extra={"service": service, "why": str(error)})
-                    self._routed.add(service)
-                except Exception:  # noqa: BLE001 (the loop must outlive one service)
-                    _log.exception("routes could not be set", extra={"service": service})
+            await self._route_changed()
             if self._routed:
                 await asyncio.sleep(1)
                 self._must_route.set()
+
+    async def _route_changed(self) -> None:
+        changed, self._routed = self._routed, set()
+        for service in changed:
+            try:
+                await refresh(self.ctx, service)
+            except (EngineError, Unavailable) as error:
+                _log.warning("routes wait", extra={"service": service, "why": str(error)})
+                self._routed.add(service)
+            except Exception:  # noqa: BLE001 (the loop must outlive one service)
+                _log.exception("routes could not be set", extra={"service": service})
 
     async def _note_uses(self) -> None:
         while True:

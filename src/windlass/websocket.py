@@ -6,6 +6,8 @@ Loaded with the first of them, because few installations ever see one, and it ta
 from __future__ import annotations
 
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+from wsproto.connection import ConnectionState
+from wsproto.events import CloseConnection
 
 
 class WebSocket(WSProtocol):
@@ -20,6 +22,12 @@ class WebSocket(WSProtocol):
         super().resume_writing()
         if not self.read_paused:
             self.transport.resume_reading()
+
+    def handle_close(self, event: CloseConnection) -> None:
+        """Who has broken the rules of the protocol hears which one."""
+        if self.conn.state is ConnectionState.OPEN and not self.close_sent:
+            self.transport.write(self.conn.send(CloseConnection(event.code, event.reason)))
+        super().handle_close(event)
 
     def keepalive_timeout(self) -> None:
         """What is still to be sent to it would wait for ever, and so would the connection."""

@@ -224,7 +224,9 @@ def test_every_list_is_paged_or_says_why_not():
             assert operation.query.__struct_fields__[:2] == Paging.__struct_fields__
         elif operation.listing:
             # A tail has a length of its own; the others are short by what they are.
-            short = operation.path.endswith(("/region", "/link", "/commit", "/databaseConfiguration", "/version"))
+            short = operation.path.endswith(
+                ("/region", "/link", "/commit", "/databaseConfiguration", "/version")
+            )
             assert operation.query is Tail or short, operation.id
 
 

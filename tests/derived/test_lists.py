@@ -108,7 +108,9 @@ async def test_the_pages_of_every_list_make_up_the_whole(stage: Stage, operation
             pagination(page, size, len(whole)) for page in range(1, pages + 2)
         ]
     if newest_first(operation):
-        assert [one["created_at"] for one in whole] == sorted((one["created_at"] for one in whole), reverse=True)
+        assert [one["created_at"] for one in whole] == sorted(
+            (one["created_at"] for one in whole), reverse=True
+        )
         numbers = [one["number"] for one in whole if "number" in one]
         assert numbers == sorted(set(numbers), reverse=True)
     elif "created_at" in whole[0] and operation.family and operation.family.parent is not has_variables:

@@ -51,7 +51,7 @@ async def test_fifty_twins_make_one_thing_and_get_one_answer(stage: Stage, opera
 
 @every_post
 async def test_without_a_key_twins_are_two(stage: Stage, operation: Operation):
-    """The control: it is the key that makes one of them. Where nothing is answered, it shows in what is there."""
+    """The control: it is the key that makes one of them. Where nothing is answered, what is there tells."""
     alone = await made_by(stage, [await stage.plot.subject(operation)], keyed=False)
     subject = await stage.plot.subject(operation)
     both = await made_by(stage, [subject] * 2, keyed=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -56,12 +57,12 @@ class Shop:
     """The contract's example of an application, with a repository to push to."""
 
     def __init__(self, windlass: Windlass, repository: Repository) -> None:
-        self._windlass = windlass
+        self.windlass = windlass
         self._repository = repository
         self._path = ""
 
     async def make(self) -> None:
-        org = (await self._windlass.call("GET", "/organization"))["id"]
+        org = (await self.windlass.call("GET", "/organization"))["id"]
         project = await self._made(f"/organization/{org}/project", name="acme")
         environment = await self._made(f"/project/{project}/environment", name="production")
         application = await self._made(
@@ -90,27 +91,27 @@ class Shop:
 
     async def do(self, deed: str, state: str = "RUNNING") -> None:
         """It is done, and the state is then as it should be."""
-        await self._windlass.call("POST", f"{self._path}/{deed}")
+        await self.windlass.call("POST", f"{self._path}/{deed}")
 
         async def over() -> bool:
-            self.status = await self._windlass.call("GET", f"{self._path}/status")
+            self.status = await self.windlass.call("GET", f"{self._path}/status")
             return self.status["state"] in {"RUNNING", "STOPPED", "ERROR"}
 
         await until(over)
         assert self.status["state"] == state, self.status
 
     async def edit(self, **fields: Any) -> None:
-        await self._windlass.call("PUT", self._path, fields)
+        await self.windlass.call("PUT", self._path, fields)
 
     async def delete(self) -> None:
-        await self._windlass.call("DELETE", self._path)
+        await self.windlass.call("DELETE", self._path)
 
     async def url(self) -> str:
-        (link,) = (await self._windlass.call("GET", f"{self._path}/link"))["results"]
+        (link,) = (await self.windlass.call("GET", f"{self._path}/link"))["results"]
         return str(link["url"])
 
     async def _made(self, path: str, **body: Any) -> str:
-        return str((await self._windlass.call("POST", path, body))["id"])
+        return str((await self.windlass.call("POST", path, body))["id"])
 
 
 async def test_an_application_lives_from_the_first_commit_to_its_end_without_a_request_that_fails(there):
@@ -135,9 +136,18 @@ async def test_an_application_lives_from_the_first_commit_to_its_end_without_a_r
             assert changes(seen) == ["first", "second", "first"]
         await shop.do("stop", "STOPPED")
         assert (await page(url)).status == 503
+    async with there.windlass() as shop.windlass:
+        url = await shop.url()
+        await until(partial(answers, url, 503))
+        await shop.do("deploy")
+        assert release(await page(url)) == "second"
         await shop.delete()
         await there.is_empty()
         assert (await page(url)).status == 404
+
+
+async def answers(url: str, status: int) -> bool:
+    return (await page(url)).status == status
 
 
 def release(page: Page) -> str:

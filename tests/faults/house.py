@@ -154,6 +154,17 @@ class House:
             await asyncio.sleep(0.005)
         return await self._buried()
 
+    @asynccontextmanager
+    async def mortal(self) -> AsyncIterator[None]:
+        """It may die in here, and is buried afterwards if it did."""
+        try:
+            yield
+        except Died:
+            if self.pid:  # Its sockets are closed before it is dead.
+                await self.dies()
+        if self.pid and self.is_dead:
+            await self.dies()
+
     async def _buried(self) -> int:
         status = self._breeder.ordered({"reap": self.pid})
         self.pid = 0
@@ -180,7 +191,7 @@ class House:
             async with self._http.request(method, self._url + path, json=body or {}) as answer:
                 text = await answer.read()
         except (aiohttp.ClientError, ConnectionError) as error:
-            raise Died from error
+            raise Died(f"{self.points[-5:]} {(self.folder / 'doom').read_text()}\n{self.log}") from error
         document = json.loads(text) if text else {}
         assert answer.status < 500, (method, path, document)
         if isinstance(document, dict) and answer.status == 202 and "service_id" in document:
@@ -221,13 +232,6 @@ class House:
 
     async def converges(self) -> None:
         await self._until(self.amiss)
-
-    async def rests(self) -> None:
-        """Nobody has come to any point for a while."""
-        seen = -1
-        while seen != len(self.points) and not self.is_dead:
-            seen = len(self.points)
-            await asyncio.sleep(0.15)
 
     async def comes_to(self, point: str, since: int) -> None:
         """After so many points."""

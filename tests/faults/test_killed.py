@@ -8,12 +8,11 @@ import random
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.faults.house import Breeder, Died, House, breeding, house_for
+from tests.faults.house import Breeder, House, breeding, house_for
 from tests.faults.programs import Code
 from tests.faults.scenes import SCENES, Scene, Street
 from windlass import control
@@ -22,6 +21,9 @@ from windlass.control.reconcile import DEEDS
 FULL = bool(os.environ.get("WINDLASS_TEST_FAULTS"))
 """Every point as often as is promised, which takes minutes; else every point once, in one of the two."""
 HITS = 5 if FULL else 1
+COUNTS = [1, 1, 2] if FULL else [1]
+"""At which time that it comes there it dies, if it does come so often."""
+SOON = 2.0
 PATIENCE = 5
 """What was asked for may be superseded before it begins: then a scene is played again."""
 AT_RANDOM = 25 if FULL else 4
@@ -63,14 +65,14 @@ class Story:
 
     async def die_at(self, point: str) -> None:
         """And at the same point again while it recovers, if it comes there."""
-        for count in (self.dice.choice([1, 1, 2]), *[1] * PATIENCE):
+        for count in (self.dice.choice(COUNTS), *[1] * PATIENCE):
             scene = SCENES[self.dice.choice(self.leads[point])]
             await self._ready()
             await self._lives(scene, point, count)
             if not self.house.pid:
                 break
         assert not self.house.pid, f"nobody came to {point!r} any more"
-        with suppress(Died):
+        async with self.house.mortal():
             await self.house.start()
             await self.house.converges()
         await self._recovered()
@@ -79,7 +81,7 @@ class Story:
         await self._ready()
         scenes = [scene for scene in SCENES.values() if scene.before is None]
         dying = asyncio.create_task(self._killed_within(self.dice.random() * 0.6))
-        with suppress(Died):
+        async with self.house.mortal():
             for scene in self.dice.sample(scenes, 3):
                 await scene.play(self.street)
         await dying
@@ -93,9 +95,16 @@ class Story:
 
     async def _ready(self) -> None:
         self.house.doom("")
+        async with self.house.mortal():  # It may have been about to.
+            await self._again()
+            await self.street.runs()
+        if not self.house.pid:
+            await self._again()
+            await self.street.runs()
+
+    async def _again(self) -> None:
         if not self.house.pid:
             await self.house.start()
-        await self.street.runs()
 
     async def _played(self, scene: Scene) -> None:
         if scene.before is not None:
@@ -110,14 +119,12 @@ class Story:
             await self.house.kill()
             await scene.before(self.street)
         self.house.doom(point, count)
-        with suppress(Died):
+        async with self.house.mortal():
             if not self.house.pid:
                 await self.house.start()
             await scene.play(self.street)
             await self.house.converges()
-            await self.house.rests()
-        if self.house.pid and self.house.is_dead:
-            await self.house.dies()
+            await self.house.dies(SOON)
 
     async def _killed_within(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -125,10 +132,7 @@ class Story:
 
     async def _recovered(self) -> None:
         self.house.doom("")
-        if self.house.pid and self.house.is_dead:
-            await self.house.dies()
-        if not self.house.pid:
-            await self.house.start()
+        await self._again()
         await self.house.converges()
         await self.house.check_promises()
 

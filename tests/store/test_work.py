@@ -290,7 +290,7 @@ async def test_who_lost_a_claim_to_itself_begins_anew_and_does_not_do_it_twice_a
         app = await begun(world)
         world.clock.ms += LEASE
         await world.installation.worker.start_due()
-        await until(lambda: len(engine.applied) == 2)
+        await until(lambda: engine.begun == 2)
         assert engine.gate
         engine.gate.set()
         await world.settle()
@@ -393,7 +393,7 @@ async def test_failed_work_comes_back_later_and_later(
             (wait * SECOND, 0)
         ]
         world.clock.turn(wait)
-    assert len(world.engine.applied) == 5
+    assert world.engine.begun == 5
     assert "broken beyond words" in caplog.text
     world.engine.crash = None
     await world.settle()
@@ -472,7 +472,7 @@ async def test_a_stop_in_the_middle_leaves_work_that_the_next_process_does_at_on
         await world.settle()
         assert await world.state(f"/application/{app}") == "RUNNING"
         assert (await kinds(world))["DEPLOYMENT_STARTED"] == 1
-        assert len(engine.applied) == 2
+        assert engine.begun == 2
 
 
 async def test_a_stop_that_comes_while_work_is_being_claimed_leaves_none_behind(world: World, place: Place):
@@ -501,7 +501,7 @@ async def test_a_replica_that_died_is_replaced_when_its_lease_has_ended(served: 
             assert await other.installation.worker.start_due() == 0
             clock.ms += 1
             assert await other.installation.worker.start_due() == 1
-            await until(lambda: len(other.engine.applied) == 2)
+            await until(lambda: other.engine.begun == 2)
             assert other.engine.gate
             other.engine.gate.set()
             await other.settle()
@@ -529,7 +529,7 @@ async def test_two_replicas_never_do_one_piece_at_once_and_share_the_work(served
         assert {app: engine.at_once[app] for app in apps} == dict.fromkeys(apps, 1)
         assert {await one.state(f"/application/{app}") for app in apps} == {"RUNNING"}
         started, ended = (await kinds(one))["DEPLOYMENT_STARTED"], (await kinds(one))["DEPLOYMENT_SUCCEEDED"]
-        assert started == ended == len(engine.applied)
+        assert started == ended == engine.begun
         assert all(by[number] for number in range(2))
 
 

@@ -173,6 +173,8 @@ class App:
         request.operation = "followServiceLogs"
         asked, _ = queried(request.scope["query_string"], sockets.Wanted)
         assert isinstance(asked, sockets.Wanted)
+        if not asked.service:
+            raise Invalid("service: must be the id of a service")
         lines = await followed(self._ctx, actor, request.dialect, asked.service, asked.within, sockets.LAST)
         return Answer(101, b"", lines=lines)
 

@@ -38,7 +38,7 @@ _CLOSED: Final = {
 class Wanted(Spec):
     """Whose log. The other ids say where the service lies; what is said must be true."""
 
-    service: Id
+    service: Id = ""
     environment: str = ""
     project: str = ""
     organization: str = ""

@@ -84,7 +84,7 @@ class Action(Struct, frozen=True, kw_only=True):
     paged: bool = True
     status: int = 200
     also: tuple[int, ...] = ()
-    """Other statuses with which it may answer: a good one has no body, a refusal is beyond those of its kind."""
+    """Other statuses that it may answer: a good one has no body, a refusal is beyond those of its kind."""
     on_collection: bool = False
     description: str = ""
 

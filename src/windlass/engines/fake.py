@@ -24,6 +24,8 @@ class FakeEngine:
         """By service: what was started last and not removed since."""
         self.applied: list[Wanted] = []
         """Every generation that was asked for, in order."""
+        self.begun = 0
+        """How often something was to be started that did not run yet."""
         self.discarded: list[str] = []
         self.load: dict[str, Usage] = {}
         self.broken = ""
@@ -50,6 +52,7 @@ class FakeEngine:
         key = (wanted.service, wanted.generation, index)
         if known := self.instances.get(key):
             return known
+        self.begun += 1
         if not self.applied or self.applied[-1] != wanted:
             self.applied.append(wanted)
         if self.gate is not None:

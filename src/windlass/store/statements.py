@@ -132,8 +132,8 @@ SELECT seq, id, org, kind, target, at, body FROM event WHERE org = $1 AND seq > 
 WORK_ASK: Final = """
 INSERT INTO work (id, kind, due, lease, epoch, attempts, org) VALUES ($1, $2, $3, 0, $4, 0, $5)
 ON CONFLICT (id) DO UPDATE SET due = CASE WHEN excluded.due < work.due THEN excluded.due ELSE work.due END"""
-# Organizations take turns: whoever has less under way comes first. What is slow has a lane of its own, so that
-# what is quick never waits behind it.
+# Organizations take turns: whoever has less under way comes first. What is slow has a lane of its own, so
+# that what is quick never waits behind it.
 WORK_CLAIM: Final = """
 UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
 WHERE id IN (

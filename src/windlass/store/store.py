@@ -147,7 +147,7 @@ class Reads:
         return [Row(*row) for row in await self._all(sql.ABOVE, id)]
 
     async def marks(self, id: str) -> list[tuple[str, str, str, str | None]]:
-        """Id, family, tag and name of all variables, secrets and databases of the levels from `id` upwards."""
+        """Id, family, tag and name of all variables, secrets and databases at the levels from `id` up."""
         return [(row[0], row[1], row[2], row[3]) for row in await self._all(sql.MARKS, id)]
 
     async def page(self, parent: str, family: str, skip: int, most: int) -> tuple[list[bytes], int]:
