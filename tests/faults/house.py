@@ -247,7 +247,10 @@ class House:
             if self.is_dead:
                 await self._buried()
                 raise Died
-            assert time.monotonic() < over, f"{why}\n{self.log}"
+            if time.monotonic() > over:
+                os.kill(self.pid, signal.SIGUSR1)
+                await asyncio.sleep(0.5)
+                raise AssertionError(f"{why}\n{self.log}")
             await asyncio.sleep(0.02)
 
     async def amiss(self) -> str:

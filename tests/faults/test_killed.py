@@ -60,6 +60,7 @@ class Story:
             seen = len(self.house.points)
             await self._played(scene)
             await self.house.converges()
+            await asyncio.sleep(0.2)  # The last points are reached after all that can be seen.
             for point in dict.fromkeys(self.house.points[seen:]):
                 self.leads.setdefault(point, []).append(name)
 

@@ -11,6 +11,7 @@ a number that is always another, a count and a name.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -60,7 +61,15 @@ async def live(order: dict[str, Any]) -> None:
         (folder / "port.new").write_text(str(port))
         (folder / "port.new").rename(folder / "port")
 
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, tell)
     await serve(installation, listening, announce)
+
+
+def tell() -> None:
+    """What everything waits for, for who wants to know why nothing moves."""
+    for task in asyncio.all_tasks():
+        task.print_stack(file=sys.stderr)
+    sys.stderr.flush()
 
 
 def be(order: dict[str, Any]) -> NoReturn:

@@ -268,9 +268,13 @@ async def test_a_worker_that_was_paused_past_its_lease_changes_nothing(world: Wo
     world.engine.gate.set()
     await until(lambda: not world.installation.worker.running)
     after = await place.everything()
-    assert {table for table in after if after[table] != before[table]} == set()
+    # It asks for another look, for whoever holds the work now may not know of what it did last; that is all.
+    assert {table for table in after if after[table] != before[table]} == {"work"}
+    assert await held(world.installation.ctx.store, second)
+    assert await claim(world.installation.ctx.store) == []
     assert await world.state(f"/application/{app}") == "DEPLOYING"
     await reconcile(world.installation.ctx, second)
+    await world.settle()
     assert await world.state(f"/application/{app}") == "RUNNING"
     assert (await kinds(world))["DEPLOYMENT_SUCCEEDED"] == 1
 
@@ -498,9 +502,9 @@ async def test_a_replica_that_died_is_replaced_when_its_lease_has_ended(served: 
         app = await begun(world)
         async with beside(world, served) as other:
             clock.ms += LEASE - 1
-            assert await other.installation.worker.start_due() == 0
+            assert await claim(other.installation.ctx.store) == []
             clock.ms += 1
-            assert await other.installation.worker.start_due() == 1
+            await other.installation.worker.start_due()
             await until(lambda: other.engine.begun == 2)
             assert other.engine.gate
             other.engine.gate.set()

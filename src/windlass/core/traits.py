@@ -298,11 +298,11 @@ has_logs = Trait(
             listing=True,
             paged=False,
             description=(
-                "Exactly the last `tail` lines among those wanted, oldest first. With `follow=true` the answer "
-                "is a stream (text/event-stream): these lines, and then what comes, each as an event with the "
-                "line as `data` and its id as `id`. Who comes back with the header `Last-Event-ID` goes on after "
-                "that line; an event `gone` says that lines which should come here are no longer kept, and `end` "
-                "that nothing more comes."
+                "Exactly the last `tail` lines among those wanted, oldest first. With `follow=true` the "
+                "answer is a stream (text/event-stream): these lines, and then what comes, each as an event "
+                "with the line as `data` and its id as `id`. Who comes back with the header `Last-Event-ID` "
+                "goes on after that line; an event `gone` says that lines which should come here are no longer "
+                "kept, and `end` that nothing more comes."
             ),
         ),
     ),
