@@ -76,8 +76,8 @@ class Installation:
     async def start(self) -> None:
         """What runs already is found again; then loops in the background: work, and small notes."""
         ctx = self.ctx
+        await ctx.router.start()  # first, so that a port in use is said before anything is begun
         await ctx.git.sweep()
-        await ctx.router.start()
         await ctx.engine.start(self.noticed, ctx.logs.take)
         ctx.store.listen(self._heard)
         self._routed |= await ctx.store.write(self._ask_to_keep)

@@ -183,11 +183,11 @@ async def serve(
         backlog=2048,
     )
     server = Server(config, lambda: announce(listening.getsockname()[1]), installation.app.stop_streams)
-    await installation.start()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _stop, installation, server)
     try:
+        await installation.start()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, _stop, installation, server)
         await server.serve(sockets=[listening])
     finally:
         await installation.stop()

@@ -303,9 +303,9 @@ class House:
             await self.comes_to("swept", before)
 
     async def leaves_nothing(self) -> None:
-        assert await self.left() == []
+        await self._until(self.left)
 
-    async def left(self) -> list[str]:
+    async def left(self) -> str:
         """Everything that there should not be after the last service was deleted."""
         run, found = self.data / "run", [f"process {pid} of {key}" for key, pid in instances(self.data)]
         for folder in ("services", "volumes", "ended", "ports"):
@@ -315,7 +315,9 @@ class House:
         found += [str(path) for path in (self.data / "git").glob("*")]
         found += [str(path) for path in (self.data / "logs").glob("*")]
         places = run / "whereabouts.json"
-        return found + (["a lasting port"] if places.exists() and places.read_text() != "{}" else [])
+        if places.exists() and places.read_text() != "{}":
+            found.append("lasting ports")
+        return f"these are left: {found}" if found else ""
 
 
 def instances(data: Path) -> list[tuple[Key, int]]:

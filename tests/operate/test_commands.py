@@ -136,6 +136,13 @@ def test_a_port_in_use_is_said_with_the_way_out(tmp_path):
     check_plain(ended, 1, port, "--port")
 
 
+def test_a_gateway_port_in_use_is_said_with_the_way_out(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = start("serve", "--port", "0", "--data-dir", str(tmp_path), WINDLASS_GATEWAY_PORT=port)
+    check_plain(ended, 1, port, "gateway_port")
+
+
 def test_an_address_of_another_machine_is_said_with_the_way_out(tmp_path):
     check_plain(start("serve", "--host", "192.0.2.1", "--data-dir", str(tmp_path)), 1, "192.0.2.1", "--host")
 

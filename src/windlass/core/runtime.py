@@ -134,6 +134,8 @@ class Instance(Struct, frozen=True, kw_only=True):
     address: str = "127.0.0.1"
     ports: Mapping[int, int] = field(default_factory=dict)
     """The port inside to the port that reaches it at `address`, as far as known."""
+    inside: str = ""
+    """An address of its own, where it may be reached without a go-between; empty if it has none."""
     exit_code: int | None = None
     reason: str = ""
     """Why it ended the last time, for people: `exited with code 1`, `was killed: out of memory`."""

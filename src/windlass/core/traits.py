@@ -301,7 +301,7 @@ has_logs = Trait(
                 "Exactly the last `tail` lines among those wanted, oldest first. With `follow=true` the "
                 "answer is a stream (text/event-stream): these lines, and then what comes, each as an event "
                 "with the line as `data` and its id as `id`. Who comes back with the header `Last-Event-ID` "
-                "goes on after that line; an event `gone` says that lines which should come here are no longer "
+                "goes on after that line; an event `gone` says that lines which should come are no longer "
                 "kept, and `end` that nothing more comes."
             ),
         ),

@@ -43,6 +43,8 @@ async def _connection(engine: Engine, instance: Instance, probe: Probe) -> str:
     port = instance.ports.get(probe.port)
     if port is None:
         return f"nothing listens on port {probe.port}"
+    if instance.inside and (said := await _directly(instance.inside, probe)) is not None:
+        return said
     reader, writer = await asyncio.open_connection(instance.address, port)
     try:
         # Docker's proxy takes every connection, and hangs up if then nobody listens in the container.
@@ -52,6 +54,21 @@ async def _connection(engine: Engine, instance: Instance, probe: Probe) -> str:
         with suppress(OSError):
             await writer.wait_closed()
     return f"it does not answer {_where(probe)} (the connection is closed at once)" if deaf else ""
+
+
+async def _directly(address: str, probe: Probe) -> str | None:
+    """What its own address says: taken and refused are both answers. None where there is no way to it."""
+    try:
+        async with asyncio.timeout(_NOTICED):
+            _, writer = await asyncio.open_connection(address, probe.port)
+    except ConnectionRefusedError:
+        return f"it does not answer {_where(probe)} (connection refused)"
+    except (TimeoutError, OSError):
+        return None
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return ""
 
 
 async def _hangs_up(reader: asyncio.StreamReader) -> bool:

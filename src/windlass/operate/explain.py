@@ -10,6 +10,7 @@ import apsw
 from windlass.base.errors import Unavailable
 from windlass.key import WrongKey
 from windlass.operate.refused import Refused
+from windlass.routers.router import RouteError
 from windlass.store.migrate import Changed
 from windlass.store.sqlite import InUse, TooOld
 
@@ -21,6 +22,8 @@ def explain(error: Exception) -> str | None:
     match error:
         case _ if isinstance(error, _PLAIN):
             return str(error)
+        case RouteError():
+            return f"services could not be reached from outside: {error}"
         case apsw.NotADBError() | apsw.CorruptError():
             return f"the database is damaged ({error}): restore a backup with `windlass restore FILE --force`"
         case apsw.FullError():

@@ -52,6 +52,7 @@ def instance(said: Mapping[str, Any], address: str, last: End | None) -> Instanc
         phase=phase,
         address=address,
         ports=_ports(said) if phase is Phase.RUNNING else {},
+        inside=_inside(said) if phase is Phase.RUNNING else "",
         exit_code=end.exit_code if end else None,
         reason=_reason(end, said["HostConfig"]["Memory"]) if end else "",
         restarts=restarts,
@@ -90,6 +91,11 @@ def _reason(end: End, memory: int) -> str:
         with suppress(ValueError):
             return f"was killed by {signal.Signals(end.exit_code - 128).name}"
     return f"exited with code {end.exit_code}{_SHELL.get(end.exit_code, '')}"
+
+
+def _inside(said: Mapping[str, Any]) -> str:
+    networks = said["NetworkSettings"].get("Networks") or {}
+    return next((str(one["IPAddress"]) for one in networks.values() if one.get("IPAddress")), "")
 
 
 def _ports(said: Mapping[str, Any]) -> dict[int, int]:
