@@ -43,7 +43,9 @@ async def _connection(engine: Engine, instance: Instance, probe: Probe) -> str:
     port = instance.ports.get(probe.port)
     if port is None:
         return f"nothing listens on port {probe.port}"
-    if instance.inside and (said := await _directly(instance.inside, probe)) is not None:
+    # An address of another machine could be one of somebody else here.
+    local = instance.inside and instance.address == "127.0.0.1"
+    if local and (said := await _directly(instance.inside, probe)) is not None:
         return said
     reader, writer = await asyncio.open_connection(instance.address, port)
     try:
