@@ -68,10 +68,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str) -> Par
 async def _engine(
     settings: Settings, folder: Path, clock: Clock, installation: str
 ) -> tuple[Engine, Builder]:
-    host = settings.docker_host or USUAL_DOCKER
-    chosen = settings.engine
-    if chosen == "auto":
-        chosen = "docker" if await _docker_answers(host) else "process"
+    chosen, host = await chosen_engine(settings), docker_at(settings)
     if chosen == "process":
         return ProcessEngine(folder / "run", clock), NativeBuilder(folder / "builds")
     if chosen == "docker":
@@ -84,7 +81,18 @@ async def _engine(
     raise BadSetting(f"engine: there is no engine {chosen}; it is one of auto, process and docker")
 
 
-async def _docker_answers(host: str) -> bool:
+def docker_at(settings: Settings) -> str:
+    return settings.docker_host or USUAL_DOCKER
+
+
+async def chosen_engine(settings: Settings) -> str:
+    """What `auto` means here and now."""
+    if settings.engine != "auto":
+        return settings.engine
+    return "docker" if await docker_answers(docker_at(settings)) else "process"
+
+
+async def docker_answers(host: str) -> bool:
     """Asked without loading all that it takes to use it."""
     kind, _, place = host.partition("://")
     with suppress(OSError, TimeoutError):

@@ -30,6 +30,26 @@ while True:
         caller.recv(65536)
         caller.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nhi")
 """
+ANSWERS = """
+import asyncio, signal
+what = name.split("-", 5)[5].encode()  # after the id of the service: generation and index
+
+async def answer(reader, writer):
+    try:
+        while head := await reader.readuntil(b"\\r\\n\\r\\n"):
+            if b"POST" in head[:4]:
+                await reader.readexactly(1000)
+            await asyncio.sleep(0.005)
+            writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%b" % (len(what), what))
+    except (EOFError, ConnectionError):
+        writer.close()
+
+async def serve():
+    await asyncio.start_server(answer, "127.0.0.1", int(os.environ["PORT"]), backlog=512)
+    await asyncio.Event().wait()
+
+asyncio.run(serve())
+"""
 SLEEPS = """
 print("here", flush=True)
 time.sleep(100000)
@@ -50,7 +70,8 @@ class Code:
         self.witness.mkdir(parents=True)
         self._repository = Repository(folder / "code.git")
         self.url = self._repository.url
-        for name, program in {"serves": SERVES, "sleeps": SLEEPS, "deaf": SLEEPS}.items():
+        programs = {"serves": SERVES, "answers": ANSWERS, "sleeps": SLEEPS, "deaf": SLEEPS}
+        for name, program in programs.items():
             self._put(name, program)
         self._put("frail", SERVES)
         self._repository.write(**{"nothing/README": "Nothing that could be started.\n"})

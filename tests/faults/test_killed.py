@@ -19,7 +19,7 @@ from windlass import control
 from windlass.control.reconcile import DEEDS
 
 FULL = bool(os.environ.get("WINDLASS_TEST_FAULTS"))
-"""Every point as often as is promised, on each database, which takes minutes; else once, on one of the two."""
+"""Every point as often as is promised, on each database, which takes minutes; else once, on one of them."""
 HITS = 5 if FULL else 1
 COUNTS = [1, 1, 2] if FULL else [1]
 """At which time that it comes there it dies, if it does come so often."""

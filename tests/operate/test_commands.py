@@ -181,8 +181,12 @@ def test_a_file_that_is_no_database_is_said_with_the_way_out(tmp_path):
 # doctor
 
 
+FREE = {"WINDLASS_PORT": "0", "WINDLASS_GATEWAY_PORT": "0"}
+"""Who listens on the usual ports of the machine that runs the tests is nobody's concern here."""
+
+
 def findings(*words: str, **environment: str) -> dict[str, tuple[str, str]]:
-    ended = run("doctor", "--json", *words, **environment)
+    ended = run("doctor", "--json", *words, **(FREE | environment))
     found = json.loads(ended.stdout)
     assert ended.exit_code == any(one["level"] == "fail" for one in found)
     assert all(one["advice"] for one in found if one["level"] != "ok")
@@ -295,7 +299,12 @@ def test_a_server_starts_without_what_only_some_need(tmp_path):
         "main()\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", program, str(tmp_path)],
+        env=os.environ | {"WINDLASS_ENGINE": "process", "WINDLASS_GATEWAY_PORT": "0"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
     )
     loaded = set(ended.stdout.partition("LOADED ")[2].split())
     assert {"uvicorn", "windlass.api.app"} <= loaded

@@ -17,6 +17,8 @@ from tests.store.stores import Place
 from tests.world import ADMIN
 
 ROOT = Path(__file__).parents[2]
+ALONE = {"WINDLASS_ENGINE": "process", "WINDLASS_GATEWAY_PORT": "0"}
+"""Needs nothing that this machine may have or lack, and is in the way of no other server."""
 LISTENS = re.compile(r"listens on (http://\S+)")
 
 
@@ -56,6 +58,7 @@ class Server:
             "WINDLASS_ADMIN_TOKEN": ADMIN,
             "WINDLASS_RATE_LIMIT": "1000000000",
             "WINDLASS_DATABASE_URL": place.url,
+            **ALONE,
         }
         argv = ["serve", "--port", "0", "--data-dir", str(place.folder)]
         self._id = zygote.ordered({"argv": argv, "env": environment, "log": str(self._log)})

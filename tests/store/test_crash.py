@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from tests.store.processes import LISTENS, Server, Zygote
+from tests.store.processes import ALONE, LISTENS, Server, Zygote
 from tests.store.stores import Place, execute
 from tests.world import ADMIN
 
@@ -294,7 +294,12 @@ class Command:
     def __init__(self, folder: Path, *, port: int = 0, database_url: str = "") -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "windlass", "serve", "--port", str(port), "--data-dir", str(folder)],
-            env={**os.environ, "WINDLASS_ADMIN_TOKEN": ADMIN, "WINDLASS_DATABASE_URL": database_url},
+            env={
+                **os.environ,
+                **ALONE,
+                "WINDLASS_ADMIN_TOKEN": ADMIN,
+                "WINDLASS_DATABASE_URL": database_url,
+            },
             stderr=subprocess.PIPE,
             text=True,
         )

@@ -80,12 +80,13 @@ def pairs(rows: Iterable[tuple[str, str, str]]) -> None:
     wide = max(len(plain(name)) for name, _, _ in known) + GAP
     for name, value, remark in known:
         label = click.style(plain(name), bold=True) + " " * (wide - len(plain(name)))
-        click.echo(label + _indented(value, wide))
+        click.echo(label + indented(value, wide))
         if remark:
-            click.echo(" " * wide + click.style(_indented(remark, wide), dim=True))
+            click.echo(" " * wide + click.style(indented(remark, wide), dim=True))
 
 
-def _indented(text: str, by: int) -> str:
+def indented(text: str, by: int) -> str:
+    """Text that wraps into what is left of the terminal beside so many columns."""
     left = max(20, room() - by)
     lines = [
         wrapped

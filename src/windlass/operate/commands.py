@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from windlass.base.sections import Command
-from windlass.base.show import FORM, pairs, plain, print_json, wants_json
+from windlass.base.show import FORM, indented, pairs, print_json, wants_json
 from windlass.config import Described, describe
 from windlass.key import key_file
 from windlass.operate.plain import plainly
@@ -20,7 +20,7 @@ from windlass.operate.settings import example, flags, given, written
 
 if TYPE_CHECKING:
     from windlass.operate.archive import Manifest
-    from windlass.operate.doctor import Finding
+    from windlass.operate.findings import Finding
 
 _AS = click.option("--json/--text", FORM, default=None, help="JSON, as also when piped, or text.")
 
@@ -73,7 +73,8 @@ def doctor(as_json: bool | None, **options: Any) -> None:
     """Look what works on this machine, and say what to do about what does not."""
     with plainly():
         settings, _ = given(options)
-        from windlass.operate.doctor import Level, examined  # noqa: PLC0415 (both databases)
+        from windlass.operate.doctor import examined  # noqa: PLC0415 (both databases)
+        from windlass.operate.findings import Level  # noqa: PLC0415 (with the doctor)
 
         found = asyncio.run(examined(settings))
     if wants_json(as_json):
@@ -89,9 +90,9 @@ def _print_findings(found: Sequence[Finding]) -> None:
     wide = max(len(one.what) for one in found)
     for one in found:
         mark = click.style(f"{one.level:<4}", fg=colours[one.level], bold=True)
-        click.echo(f"{mark}  {one.what:<{wide}}  {plain(one.found)}")
+        click.echo(f"{mark}  {one.what:<{wide}}  {indented(one.found, wide + 8)}")
         if one.advice:
-            click.echo(f"{'':<{wide + 8}}{plain(one.advice)}")
+            click.echo(f"{'':<{wide + 8}}{click.style(indented(one.advice, wide + 8), dim=True)}")
 
 
 @click.command("backup", cls=Command, params=flags("data_dir"))

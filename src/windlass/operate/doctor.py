@@ -1,24 +1,22 @@
-"""What works on this machine and what does not, and what to do about it. Changes nothing."""
+"""What works on this machine and what does not, and what to do about it. Changes nothing.
+
+Here is the installation; what it can run on this machine is found in `machine`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import http.client
 import os
 import platform
 import shutil
-import socket
 import stat
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 import apsw
-from msgspec import Struct
 
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
@@ -26,6 +24,8 @@ from windlass.config import BadSetting, Settings, strangers
 from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
 from windlass.operate.database import file_of, looking
 from windlass.operate.explain import explain
+from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
+from windlass.operate.machine import ports, runs
 from windlass.operate.refused import Refused
 from windlass.store.archive import Moment
 from windlass.store.migrate import migrations, missing
@@ -33,35 +33,8 @@ from windlass.store.sqlite import TooOld, check_version
 
 GIB: Final = 1 << 30
 _ENOUGH, _SCANT = 2 * GIB, GIB // 4
-_DOCKER = "/var/run/docker.sock"
-_SECONDS = 5
 _BUILT = 1_780_000_000_000
 """A clock that shows a time before this was written is wrong."""
-
-
-class Level(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-class Finding(Struct, frozen=True):
-    level: Level
-    what: str
-    found: str
-    advice: str = ""
-
-
-def ok(what: str, found: str) -> Finding:
-    return Finding(Level.OK, what, found)
-
-
-def warn(what: str, found: str, advice: str) -> Finding:
-    return Finding(Level.WARN, what, found, advice)
-
-
-def fail(what: str, found: str, advice: str) -> Finding:
-    return Finding(Level.FAIL, what, found, advice)
 
 
 async def examined(settings: Settings) -> list[Finding]:
@@ -72,9 +45,8 @@ async def examined(settings: Settings) -> list[Finding]:
         *_folder(settings),
         _key(settings),
         *[finding async for finding in _database(settings)],
-        _git(),
-        _docker(settings),
-        _node(),
+        *await asyncio.to_thread(ports, settings),
+        *[finding async for finding in runs(settings)],
     ]
 
 
@@ -141,7 +113,7 @@ def _sound_key(settings: Settings, where: str) -> Finding:
 async def _database(settings: Settings) -> AsyncIterator[Finding]:
     """What only a database can say: whether it answers, and fits this version, this key and this clock."""
     try:
-        async with asyncio.timeout(_SECONDS * 2), looking(settings) as line:
+        async with asyncio.timeout(SECONDS * 2), looking(settings) as line:
             moment = Moment(line)
             yield await _form(moment)
             if await moment.applied():
@@ -191,56 +163,3 @@ def _clock(newest: int | None) -> Finding:
         behind = f"{(newest - now) // SECOND} seconds behind what was recorded last"
         return warn("Clock", f"{stamp(now)}, {behind}", "set the clock, by NTP if you can")
     return ok("Clock", stamp(now))
-
-
-def _git() -> Finding:
-    version = _said("git", "--version").removeprefix("git version ")
-    if not version:
-        return warn("git", "not found", "install git: without it no application can be fetched")
-    return ok("git", version)
-
-
-def _node() -> Finding:
-    version = _said("node", "--version")
-    return ok("Node.js", version or "not found; only Node.js applications without a container engine need it")
-
-
-def _said(*command: str) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip().partition("\n")[0]
-
-
-def _docker(settings: Settings) -> Finding:
-    version = _docker_version(_DOCKER)
-    if version:
-        return ok("Container engine", f"Docker answers ({version})")
-    if settings.engine == "docker":
-        return fail(
-            "Container engine",
-            f"nothing answers at {_DOCKER}",
-            "start Docker, or choose another with --engine",
-        )
-    return warn(
-        "Container engine",
-        f"nothing answers at {_DOCKER}",
-        "to run services in containers, install and start Docker",
-    )
-
-
-def _docker_version(path: str) -> str:
-    connection = http.client.HTTPConnection("localhost", timeout=_SECONDS)
-    connection.sock = socket.socket(socket.AF_UNIX)
-    try:
-        connection.sock.settimeout(_SECONDS)
-        connection.sock.connect(path)
-        connection.request("GET", "/_ping")
-        answer = connection.getresponse()
-        answer.read()
-        return answer.getheader("Server", "") or answer.getheader("Api-Version", "") or "unknown version"
-    except (OSError, http.client.HTTPException):
-        return ""
-    finally:
-        connection.close()

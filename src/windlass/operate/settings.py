@@ -37,7 +37,7 @@ def _flag(setting: Described) -> click.Option:
     declared = [setting.name, f"{name}/--no-{name[2:]}" if isinstance(setting.default, bool) else name]
     return Option(
         declared,
-        type=int if type(setting.default) is int else None,
+        type=type(setting.default) if type(setting.default) in {int, float} else None,
         multiple=isinstance(setting.default, tuple),
         default=None,
         help=f"{setting.meaning}.{_default(setting.default)}",
@@ -80,7 +80,7 @@ def _toml(value: Any) -> str:
     match value:
         case bool():
             return "true" if value else "false"
-        case int():
+        case int() | float():
             return str(value)
         case list() | tuple():
             return "[" + ", ".join(_toml(one) for one in value) + "]"

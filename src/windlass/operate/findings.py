@@ -1,0 +1,46 @@
+"""What was found on a machine: whether it is well, what it is, and what to do about it."""
+
+from __future__ import annotations
+
+import subprocess
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+SECONDS: Final = 5
+"""How long whoever is asked may take to answer."""
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(Struct, frozen=True):
+    level: Level
+    what: str
+    found: str
+    advice: str = ""
+
+
+def ok(what: str, found: str) -> Finding:
+    return Finding(Level.OK, what, found)
+
+
+def warn(what: str, found: str, advice: str) -> Finding:
+    return Finding(Level.WARN, what, found, advice)
+
+
+def fail(what: str, found: str, advice: str) -> Finding:
+    return Finding(Level.FAIL, what, found, advice)
+
+
+def said_by(*command: str) -> str:
+    """The first line of what a program says; nothing, if it is not there or does not work."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip().partition("\n")[0]

@@ -1,0 +1,180 @@
+"""What Windlass can run on this machine: on which engine, with which limits, databases, tools and ports."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import http.client
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+from windlass.base.docker.client import Away, Docker, Refused
+from windlass.builders.databases.machine import Places, Server, servers
+from windlass.builders.databases.native import KINDS, Kind
+from windlass.config import Settings
+from windlass.engines.process import cgroups, kernel
+from windlass.operate.findings import SECONDS, Finding, fail, ok, said_by, warn
+from windlass.parts import chosen_engine, docker_at
+from windlass.server import listen
+
+_QUICKLY = 1.0
+"""Seconds that a Windlass of this machine may take to answer."""
+_CONTAINERS = "to run services in containers, install and start Docker, or say where it is with docker_host"
+
+
+async def runs(settings: Settings) -> AsyncIterator[Finding]:
+    chosen = await chosen_engine(settings)
+    docker = await _docker_version(docker_at(settings))
+    yield _engine(settings, chosen, docker)
+    yield _docker(settings, chosen, docker)
+    if chosen == "process":
+        yield _limits()
+        async for finding in _native_databases():
+            yield finding
+    else:
+        yield ok("Databases", "PostgreSQL, MySQL, MongoDB and Redis run from their images, in any version")
+    yield _git()
+    yield _node(chosen)
+
+
+# Engines
+
+
+def _engine(settings: Settings, chosen: str, docker: str | Exception) -> Finding:
+    if chosen not in {"process", "docker"}:
+        return fail("Engine", f"there is no engine {chosen}", "choose auto, process or docker with --engine")
+    if chosen == "process" and not kernel.suits():
+        advice = "run it on Linux 5.4 or later, or start Docker"
+        return fail("Engine", "process, which cannot work on this system", advice)
+    if settings.engine != "auto":
+        return ok("Engine", f"{chosen}, as the settings say")
+    if chosen == "docker":
+        return ok("Engine", f"docker: `auto` takes it because Docker answers at {docker_at(settings)}")
+    return ok("Engine", f"process: `auto` takes it because no Docker answers at {docker_at(settings)}")
+
+
+def _docker(settings: Settings, chosen: str, docker: str | Exception) -> Finding:
+    if isinstance(docker, str):
+        return ok("Docker", f"{docker} at {docker_at(settings)}")
+    if chosen == "docker":
+        return fail("Docker", str(docker), "or choose another engine with --engine")
+    if isinstance(docker, Refused):
+        return warn("Docker", str(docker), _CONTAINERS)
+    return ok("Docker", f"nothing answers at {docker_at(settings)}; only the engine docker needs it")
+
+
+async def _docker_version(host: str) -> str | Exception:
+    docker = Docker(host)
+    try:
+        async with asyncio.timeout(SECONDS):
+            said = await docker.json("GET", "/version")
+    except (Away, Refused) as error:
+        return error
+    except TimeoutError:
+        return Away(f"The Docker engine at {host} does not answer in time: look at it, or start it anew")
+    finally:
+        await docker.close()
+    return f"{said.get('Version', 'of an unknown version')} (API {said.get('ApiVersion', 'unknown')})"
+
+
+def _limits() -> Finding:
+    """Of the engine process. Looks at the same group that it would take, and leaves it as it is."""
+    base = cgroups.find()
+    try:
+        offered = (
+            {"cpu", "memory"} & set((base / "cgroup.controllers").read_text().split()) if base else set()
+        )
+    except OSError:
+        offered = set()
+    if offered == {"cpu", "memory"}:
+        return ok("Limits", f"the kernel holds each instance to its CPU and memory (below {base})")
+    found = ["CPU is not limited"] if "cpu" not in offered else ["the kernel holds each instance to its CPU"]
+    if "memory" not in offered:
+        found.append("memory is looked at every few seconds, and who uses too much is ended")
+    advice = (
+        "give Windlass a control group of its own: Delegate=yes in its systemd unit, or a container with "
+        "a cgroup namespace"
+    )
+    return warn("Limits", "; ".join(found), advice)
+
+
+# Databases, and what builds
+
+
+async def _native_databases() -> AsyncIterator[Finding]:
+    there = await asyncio.gather(*(servers(type, Places()) for type in KINDS))
+    for kind, found in zip(KINDS.values(), there, strict=True):
+        yield _native(kind, found)
+    yield ok("MongoDB", "runs only on the engine docker")
+
+
+def _native(kind: Kind, found: list[Server]) -> Finding:
+    if not found:
+        return warn(kind.name, "not found: databases of this type cannot run here", f"install {kind.advice}")
+    return ok(kind.name, ", ".join(f"{_called(kind, one)} ({_short(one.program)})" for one in found))
+
+
+def _called(kind: Kind, server: Server) -> str:
+    return server.version if server.product == kind.name else f"{server.product} {server.version}"
+
+
+def _short(program: Path) -> str:
+    return "from a wheel" if "site-packages" in program.parts else str(program)
+
+
+def _git() -> Finding:
+    version = said_by("git", "--version").removeprefix("git version ")
+    if not version:
+        return warn("git", "not found", "install git: without it no application can be fetched")
+    return ok("git", version)
+
+
+def _node(chosen: str) -> Finding:
+    version = said_by("node", "--version").removeprefix("v")
+    if version or chosen != "process":
+        return ok("Node.js", version or "not found; images bring their own")
+    return ok(
+        "Node.js", "not found; only applications in JavaScript need it: install nodejs and npm for them"
+    )
+
+
+# Ports
+
+
+def ports(settings: Settings) -> Iterator[Finding]:
+    yield _port("API", settings.host, settings.port, "", settings)
+    yield _port("Gateway", settings.gateway_host, settings.gateway_port, "gateway-", settings)
+
+
+def _port(what: str, host: str, port: int, prefix: str, settings: Settings) -> Finding:
+    if port == 0:
+        return ok(what, f"takes a free port on {host} at each start")
+    try:
+        listen(host, port).close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE and _is_windlass(settings.host, settings.port):
+            return ok(what, f"{host}, port {port}: a Windlass runs there")
+        flags = f"--{prefix}port, or another address with --{prefix}host"
+        why = (
+            "is taken by another program"
+            if error.errno == errno.EADDRINUSE
+            else f": {error.strerror or error}"
+        )
+        return fail(what, f"{host}, port {port} {why}", f"free it, or choose another with {flags}")
+    return ok(what, f"{host}, port {port} is free")
+
+
+def _is_windlass(host: str, port: int) -> bool:
+    """Whether it is one of ours that listens there."""
+    anywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (asked, not listened on)
+    connection = http.client.HTTPConnection(anywhere.get(host, host), port, timeout=_QUICKLY)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        said = json.loads(answer.read(1000))
+        return said == {"status": "ok"} and answer.getheader("x-ratelimit-limit") is not None
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,149 @@
+"""Requests see nothing of releases, of the way back, and of growing and shrinking: none fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
+from msgspec.structs import replace
+
+from tests.faults.inside import HTTP, Inside, Service, inside, until
+from tests.world import HandClock
+from windlass.control.upkeep import Scaler
+from windlass.core.scaling import DOWN_AFTER, UP_AFTER
+from windlass.parts import Parts
+from windlass.routers.builtin import BuiltinRouter
+from windlass.routers.router import Endpoint
+from windlass.store.store import Claim
+
+IN_EACH = 200
+"""Requests at least, while one thing is done."""
+CLIENTS = 3
+"""Of each kind: those who keep their connections, and those who come with new ones."""
+
+
+class Crowd:
+    """Asks on and on, and counts what was not answered well."""
+
+    def __init__(self, port: int, host: str) -> None:
+        self._url, self._host = f"http://127.0.0.1:{port}/", host
+        self.answers: Counter[str] = Counter()
+        self.failed: list[str] = []
+        self._over = False
+
+    async def __aenter__(self) -> Crowd:
+        self._asking = [asyncio.create_task(self._ask(close)) for close in (False, True) * CLIENTS]
+        await self.goes_on()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._over = True
+        await asyncio.gather(*self._asking)
+
+    async def goes_on(self) -> None:
+        enough = self.answers.total() + IN_EACH
+
+        async def asked() -> bool:
+            return self.answers.total() >= enough or bool(self.failed)
+
+        await until(asked)
+
+    async def _ask(self, close: bool) -> None:
+        connector = aiohttp.TCPConnector(force_close=close)
+        async with aiohttp.ClientSession(connector=connector, headers={"Host": self._host}) as session:
+            turn = 0
+            while not self._over:
+                turn += 1
+                method, body = ("POST", b"x" * 1000) if turn % 3 == 0 else ("GET", None)
+                try:
+                    # aiohttp itself would repeat what is safe to repeat, and hide that it had to.
+                    async with session.request(method, self._url, data=body) as answer:
+                        await self._note(answer)
+                except (aiohttp.ClientError, OSError) as error:
+                    self.failed.append(f"{method}: {error!r}")
+
+    async def _note(self, answer: aiohttp.ClientResponse) -> None:
+        text = await answer.text()
+        if answer.status == 200:
+            self.answers[text] += 1
+        else:
+            self.failed.append(f"{answer.status} {text[:200]}")
+
+
+async def crowd_of(service: Service) -> Crowd:
+    return Crowd(service.inside.ctx.gateway(), await service.address())
+
+
+async def test_a_thousand_requests_see_nothing_of_a_release_the_way_back_and_a_change_of_number(
+    tmp_path: Path,
+):
+    async with inside(tmp_path) as there:
+        shop = await there.application("answers", ports=[HTTP])
+        assert (await shop.do("deploy"))["status"] == "SUCCEEDED"
+        async with await crowd_of(shop) as crowd:
+            there.code.push()
+            assert (await shop.do("deploy"))["status"] == "SUCCEEDED"
+            await crowd.goes_on()
+            assert (await shop.do("rollback"))["status"] == "SUCCEEDED"
+            await crowd.goes_on()
+            for count in (3, 1):
+                await shop.edit(min_running_instances=count, max_running_instances=count)
+                assert (await shop.do("redeploy"))["status"] == "SUCCEEDED"
+                await shop.runs(count)
+                await crowd.goes_on()
+        assert crowd.failed == []
+        assert crowd.answers.total() >= 5 * IN_EACH
+        assert set(crowd.answers) >= {"1-0", "2-0", "3-0", "4-0", "4-1", "4-2", "5-0"}
+
+
+async def test_requests_see_nothing_of_what_the_scaler_does(tmp_path: Path):
+    async with inside(tmp_path) as there:
+        shop = await there.application("answers", ports=[HTTP], max_running_instances=2, cpu=100)
+        await shop.do("deploy")
+        scaler, clock = Scaler(), HandClock()
+        async with await crowd_of(shop) as crowd:
+            await look(there, scaler, clock)
+            clock.ms += UP_AFTER
+            await look(there, scaler, clock)
+            await crowd.goes_on()
+            clock.turn(0.05)  # as if all those requests had come in so short a time
+            await look(there, scaler, clock)
+            await shop.runs(2)
+            await crowd.goes_on()
+            clock.ms += DOWN_AFTER
+            await look(there, scaler, clock)
+            clock.ms += DOWN_AFTER * 100
+            await look(there, scaler, clock)
+            await shop.runs(1)
+            await crowd.goes_on()
+        assert crowd.failed == []
+        assert set(crowd.answers) == {"1-0", "1-1"}
+
+
+async def look(there: Inside, scaler: Scaler, clock: HandClock) -> None:
+    await scaler.scale(replace(there.ctx, clock=clock), Claim("nobody's", "scale", 0, 0))
+
+
+class Careless(BuiltinRouter):
+    """Waits for nobody who is under way."""
+
+    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        return None
+
+
+async def test_where_nobody_is_waited_for_requests_fail(tmp_path: Path):
+    """Otherwise the tests above would show nothing."""
+
+    def careless(parts: Parts) -> Parts:
+        return replace(parts, router=Careless("127.0.0.1", 0))
+
+    async with inside(tmp_path, change=careless) as there:
+        shop = await there.application("answers", ports=[HTTP])
+        await shop.do("deploy")
+        async with await crowd_of(shop) as crowd:
+            for _ in range(5):
+                await shop.do("redeploy")
+        assert crowd.failed

@@ -1,0 +1,144 @@
+"""`windlass doctor` on what can be run here: engines, limits, databases, tools, ports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.operate.test_commands import FREE, findings, run
+from tests.schemathesis.serving import served
+from tests.world import make_world
+from windlass.config import Settings
+from windlass.parts import chosen_engine
+
+
+class Docker:
+    """What a Docker engine says of itself, at a socket."""
+
+    def __init__(self, place: Path, status: int = 200) -> None:
+        self.host = f"unix://{place}"
+        self._status = status
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(place))
+        self._listening.listen()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        said = json.dumps({"Version": "27.5.1", "ApiVersion": "1.47", "MinAPIVersion": "1.24"}).encode()
+        while True:
+            try:
+                line, _ = self._listening.accept()
+            except OSError:
+                return
+            with line:
+                line.recv(65_536)
+                line.sendall(
+                    b"HTTP/1.1 %d OK\r\nContent-Length: %d\r\n\r\n%b" % (self._status, len(said), said)
+                )
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listening.close()
+
+
+@pytest.fixture
+def docker(tmp_path: Path):
+    found = Docker(tmp_path / "docker.sock")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def found(tmp_path: Path):
+    """What the doctor finds with these settings."""
+
+    def look(**settings: str) -> dict[str, tuple[str, str]]:
+        named = {f"WINDLASS_{name.upper()}": value for name, value in settings.items()}
+        nowhere = {"WINDLASS_DOCKER_HOST": f"unix://{tmp_path}/nowhere.sock"}
+        return findings("--data-dir", str(tmp_path / "data"), **(nowhere | named))
+
+    return look
+
+
+def test_where_docker_answers_auto_is_docker_and_the_doctor_says_why(found, docker):
+    told = found(docker_host=docker.host)
+    assert told["Engine"] == ("ok", f"docker: `auto` takes it because Docker answers at {docker.host}")
+    assert told["Docker"] == ("ok", f"27.5.1 (API 1.47) at {docker.host}")
+    assert "any version" in told["Databases"][1]
+    assert asyncio.run(chosen_engine(Settings(docker_host=docker.host))) == "docker"
+
+
+def test_where_no_docker_answers_auto_is_process_and_nothing_is_wrong_with_that(found, tmp_path):
+    told = found()
+    assert told["Engine"][0] == told["Docker"][0] == "ok"
+    assert told["Engine"][1].startswith("process: `auto` takes it because no Docker answers at unix://")
+    assert asyncio.run(chosen_engine(Settings(docker_host=f"unix://{tmp_path}/nowhere.sock"))) == "process"
+
+
+def test_an_engine_that_was_chosen_and_is_not_there_is_a_failure(found):
+    told = found(engine="docker")
+    assert told["Engine"] == ("ok", "docker, as the settings say")
+    assert told["Docker"][0] == "fail"
+    assert found(engine="podman")["Engine"] == ("fail", "there is no engine podman")
+
+
+def test_an_engine_that_was_chosen_is_not_given_other_reasons(found, docker):
+    told = found(engine="process", docker_host=docker.host)
+    assert told["Engine"] == ("ok", "process, as the settings say")
+    assert told["Docker"][0] == "ok"
+
+
+def test_for_processes_it_says_what_the_machine_can_limit(found):
+    level, said = found(engine="process")["Limits"]
+    assert ("the kernel holds each instance to its CPU and memory" in said) == (level == "ok")
+    assert level == "ok" or "who uses too much is ended" in said or "CPU is not limited" in said
+
+
+def test_for_processes_it_says_which_databases_there_are(found):
+    told = found(engine="process")
+    assert told["PostgreSQL"][0] == "ok"
+    assert "(from a wheel)" in told["PostgreSQL"][1]
+    assert told["MongoDB"] == ("ok", "runs only on the engine docker")
+
+
+def test_what_is_not_installed_is_said_with_what_to_install(found):
+    told = found(engine="process")
+    assert {"Redis", "MariaDB or MySQL", "git", "Node.js"} <= told.keys()
+    bare = run(
+        "doctor", "--json", "--data-dir", "/nowhere", WINDLASS_ENGINE="process", PATH="/nowhere", **FREE
+    )
+    by_name = {one["what"]: one for one in json.loads(bare.stdout)}
+    assert by_name["git"]["level"] == by_name["Redis"]["level"] == "warn"
+    assert "install git" in by_name["git"]["advice"]
+    assert "redis-server" in by_name["Redis"]["advice"]
+    assert "install nodejs" in by_name["Node.js"]["found"]
+
+
+@pytest.mark.parametrize(("what", "prefix"), [("API", ""), ("Gateway", "gateway_")])
+def test_a_port_that_another_program_has_is_a_failure_with_the_way_out(found, what, prefix):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        level, said = found(**{f"{prefix}port": str(port)})[what]
+        assert (level, said) == ("fail", f"127.0.0.1, port {port} is taken by another program")
+    assert found(**{f"{prefix}port": str(port)})[what] == ("ok", f"127.0.0.1, port {port} is free")
+
+
+async def test_ports_that_a_running_windlass_has_are_as_they_should_be(found):
+    async with make_world() as world, served(world) as address:
+        port = address.rpartition(":")[2]
+        told = await asyncio.to_thread(found, port=port, gateway_port=port)
+    assert told["API"] == told["Gateway"] == ("ok", f"127.0.0.1, port {port}: a Windlass runs there")
+
+
+def test_for_people_long_lines_wrap_below_themselves(tmp_path):
+    words = ("doctor", "--text", "--data-dir", "/nowhere")
+    shown = run(*words, WINDLASS_ENGINE="process", PATH="/nowhere", COLUMNS="60", **FREE).stdout
+    assert max(len(line) for line in shown.splitlines() if "/" not in line) <= 60
+    assert all(line.startswith(("ok    ", "warn  ", "fail  ", "      ")) for line in shown.splitlines())
