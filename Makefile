@@ -47,7 +47,7 @@ bench: dev  ## run the benchmarks; options in ARGS
 	$(BIN)/python -m bench $(ARGS)
 
 lock: dev  ## write the locks again after a change in pyproject.toml; newest versions with ARGS=--upgrade
-	$(COMPILE) pyproject.toml -o requirements/run.lock
+	$(COMPILE) pyproject.toml --extra databases -o requirements/run.lock
 	$(COMPILE) requirements/bootstrap.in -c requirements/run.lock -o requirements/bootstrap.lock
 	$(COMPILE) pyproject.toml --group dev -c requirements/run.lock -c requirements/bootstrap.lock -o requirements/dev.lock
 

@@ -27,6 +27,7 @@ NUMBER = "@@@@@@@@"
 """Replaced by a number from 1 on that no other request of this load has."""
 
 _LENGTH = b"content-length: "  # in lower case, as uvicorn sends what an application says
+_PROXIED = b"Content-Length: "  # as proxies send it
 
 
 class Load(Struct, frozen=True, kw_only=True):
@@ -175,6 +176,8 @@ def is_complete(answer: bytes) -> bool:
     if head < 0:
         return False
     at = answer.find(_LENGTH, 0, head) + len(_LENGTH)
+    if at < len(_LENGTH):
+        at = answer.find(_PROXIED, 0, head) + len(_PROXIED)
     if at < len(_LENGTH):
         raise Refused("an answer without content-length")
     return len(answer) >= head + 4 + int(answer[at : answer.find(b"\r", at)])

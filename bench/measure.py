@@ -33,10 +33,34 @@ class Effort(Struct, frozen=True, kw_only=True):
     calls: int
     """Of a microbenchmark, in each round."""
     idle: float
+    log: int
+    """Bytes of the long log."""
+    services: int
+    """How many are deployed at once."""
 
 
-FULL = Effort(rounds=7, turns=10, seconds=0.2, many=1_000_000, starts=10, calls=100_000, idle=10.0)
-QUICK = Effort(rounds=3, turns=4, seconds=0.2, many=100_000, starts=3, calls=20_000, idle=3.0)
+FULL = Effort(
+    rounds=7,
+    turns=10,
+    seconds=0.2,
+    many=1_000_000,
+    starts=10,
+    calls=100_000,
+    idle=10.0,
+    log=1 << 30,
+    services=100,
+)
+QUICK = Effort(
+    rounds=3,
+    turns=4,
+    seconds=0.2,
+    many=100_000,
+    starts=3,
+    calls=20_000,
+    idle=3.0,
+    log=100 << 20,
+    services=20,
+)
 
 
 class Target(Struct, frozen=True):
@@ -90,6 +114,14 @@ class Bench:
         for side in sides.values():
             side(_WARM_UP)
         return _by_side([self._round(sides) for _ in range(self.effort.rounds)])
+
+    def timed(self, deeds: Mapping[str, Callable[[], float]], rounds: int = 0) -> dict[str, list[float]]:
+        """The same for what takes as long as it takes: each deed answers its seconds."""
+        found: dict[str, list[float]] = {name: [] for name in deeds}
+        for _ in range(rounds or self.effort.rounds):
+            for name, deed in deeds.items():
+                found[name].append(deed())
+        return found
 
     def _round(self, sides: Mapping[str, Side]) -> dict[str, Loaded]:
         found = _by_side(

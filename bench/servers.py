@@ -53,13 +53,18 @@ class Server:
 class Windlass(Server):
     """`windlass serve`, and what a client does with it. Loads use a token of the usual kind, made here."""
 
-    def __init__(self, folder: Path, database_url: str = "") -> None:
+    def __init__(
+        self, folder: Path, database_url: str = "", settings: Mapping[str, str] | None = None
+    ) -> None:
         port = free_port()
         folder.mkdir(exist_ok=True)
         environment = {
             "WINDLASS_ADMIN_TOKEN": ADMIN,
             "WINDLASS_RATE_LIMIT": _NO_LIMIT,
             "WINDLASS_DATABASE_URL": database_url,
+            "WINDLASS_GATEWAY_PORT": "0",
+            "WINDLASS_ENGINE": "process",
+            **(settings or {}),
         }
         command = [sys.executable, "-m", "windlass", "serve", "--port", str(port), "--data-dir", str(folder)]
         super().__init__(command, port, folder, environment)
@@ -110,8 +115,10 @@ class Windlass(Server):
 
 
 @contextlib.contextmanager
-def windlass(folder: Path, database_url: str = "") -> Iterator[Windlass]:
-    server = Windlass(folder, database_url)
+def windlass(
+    folder: Path, database_url: str = "", settings: Mapping[str, str] | None = None
+) -> Iterator[Windlass]:
+    server = Windlass(folder, database_url, settings)
     try:
         server.answers(server.get("/organization").encode())
         server.sign_in()

@@ -8,7 +8,7 @@ import pytest
 from tests.postgres import running_postgres
 from tests.world import make_world
 
-pytest_plugins = ["pytester", "tests.skips"]
+pytest_plugins = ["pytester", "tests.skips", "tests.patience"]
 
 # Most of the time would go into waiting for the disk; what is promised of it is tried by killing processes.
 if os.access("/dev/shm", os.W_OK):

@@ -1,4 +1,4 @@
-"""The frame keeps its own promises: locks that name no registry, and no silent skip in CI."""
+"""The frame keeps its own promises: locks that name no registry, no silent skip, no test without an end."""
 
 import re
 from importlib.metadata import version
@@ -73,6 +73,34 @@ def test_elsewhere_a_skip_is_only_a_skip(inner, monkeypatch):
 def test_in_ci_a_run_without_skips_passes(inner, monkeypatch):
     monkeypatch.setenv("CI", "true")
     assert inner.runpytest_subprocess(*BARE).ret == pytest.ExitCode.OK
+
+
+def test_a_test_that_waits_for_ever_fails_and_the_next_one_runs(pytester):
+    pytester.makeconftest((ROOT / "tests/patience.py").read_text())
+    pytester.makepyfile("""
+        import asyncio, pytest
+
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio", {"use_uvloop": True}
+
+        @pytest.fixture
+        def cleaned():
+            yield
+            print("cleaned up")
+
+        @pytest.mark.timeout(3)
+        @pytest.mark.anyio
+        async def test_waiting(cleaned):
+            while True:
+                await asyncio.sleep(0.01)
+
+        @pytest.mark.anyio
+        async def test_other(): pass
+    """)
+    ran = pytester.runpytest_subprocess(*BARE, timeout=30)
+    ran.assert_outcomes(failed=1, passed=1)
+    ran.stdout.fnmatch_lines(["*await asyncio.sleep(0.01)", "*cleaned up*"])
 
 
 def pins(lock: str) -> dict[str, str]:

@@ -20,10 +20,15 @@ from typing import Any
 import msgspec
 
 from windlass.base.clock import SECOND
+from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
 from windlass.core.registry import Registry
+from windlass.core.runtime import Instance, Probe
+from windlass.engines.engine import Engine
 from windlass.engines.fake import FakeEngine
 from windlass.installation import Installation, install
+from windlass.parts import Parts
+from windlass.routers.fake import FakeRouter
 
 ADMIN = "admin-token-of-the-tests-0123456789abcdef"
 NOON = 1_790_000_000_000
@@ -66,6 +71,19 @@ class Answer:
         return f"<{self.status} {self.body[:300]!r}>"
 
 
+class FakeProbes:
+    """Instances answer as the test says."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        """If set, no instance is well, for this reason."""
+        self.asked: list[Probe] = []
+
+    async def __call__(self, engine: Engine, instance: Instance, probe: Probe) -> str:
+        self.asked.append(probe)
+        return self.trouble
+
+
 class World:
     def __init__(
         self, installation: Installation, clock: HandClock, engine: FakeEngine, folder: Path
@@ -74,6 +92,10 @@ class World:
         self.clock = clock
         self.engine = engine
         self.folder = folder
+        self.builder: Any = installation.ctx.builder
+        self.git: Any = installation.ctx.git
+        self.router: Any = installation.ctx.router
+        self.probes: Any = installation.ctx.probe
         self.token: str | None = ADMIN
         self.org = ""
         self._names = 0
@@ -184,6 +206,17 @@ class World:
         return [row for row in rows if kind is None or row.kind == kind]
 
 
+def fake_parts(engine: FakeEngine) -> Parts:
+    return Parts(
+        engine=engine,
+        builder=FakeBuilder(engine.takes),
+        router=FakeRouter(),
+        git=FakeRepositories(),
+        servers=FakeServers(),
+        probe=FakeProbes(),
+    )
+
+
 @contextlib.asynccontextmanager
 async def make_world(
     database_url: str = "",
@@ -203,11 +236,13 @@ async def make_world(
             "admin_token": ADMIN,
             "rate_limit": 1_000_000,
             "database_url": database_url,
+            "settle_seconds": 0,
         } | settings
         chosen = Settings(data_dir=str(where), **given)
         installation = await install(
-            chosen, clock=clock, engine=engine, fetcher=fetcher or _no_way_out, families=families
+            chosen, clock=clock, parts=fake_parts(engine), fetcher=fetcher or _no_way_out, families=families
         )
+        await engine.start(installation.noticed, installation.ctx.logs.take)
         world = World(installation, clock, engine, where)
         try:
             world.org = str((await world.get("/organization"))["id"])

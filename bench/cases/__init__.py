@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bench.cases import creates, edge, idle, pages, postgres, reads, start
+from bench.cases import creates, deploys, edge, idle, logs, pages, postgres, reads, router, start
 from bench.measure import Bench, Line
 
 CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
@@ -14,5 +14,8 @@ CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
     "postgres": postgres.run,
     "start": start.run,
     "edge": edge.run,
+    "router": router.run,
     "idle": idle.run,
+    "deploys": deploys.run,
+    "logs": logs.run,
 }

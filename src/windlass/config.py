@@ -39,6 +39,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     public_url: Annotated[
         str, _says("How clients reach this server, such as https://windlass.example.com")
     ] = ""
+    gateway_host: Annotated[str, _says("Address on which public ports of services are reached")] = "127.0.0.1"
+    gateway_port: Annotated[
+        int, _says("Port for HTTP to services by host name; 0 picks a free one", ge=0, le=65_535)
+    ] = 8081
+    gateway_domain: Annotated[
+        str, _says("Names of services end with this, as in shop-production.localhost")
+    ] = "localhost"
     trusted_proxies: Annotated[Words, _says("Addresses whose X-Forwarded-For is believed")] = ()
     cors_origins: Annotated[
         Words, _says("Origins whose pages may call the API, such as https://console.example.com")
@@ -58,6 +65,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_retention_bytes: Annotated[int, _says("Log bytes kept for each service", ge=65_536)] = (
         64 * 1024 * 1024
     )
+    log_retention_days: Annotated[int, _says("Days that log lines are kept", ge=1)] = 14
 
     admin_token: Annotated[
         str,
@@ -91,6 +99,22 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str, _says("Engine of the cluster `local`: auto, process, docker", opens="What it runs")
     ] = "auto"
     parallel_deployments: Annotated[int, _says("How many deployments run at once", ge=1, le=1000)] = 4
+    build_seconds: Annotated[int, _says("How long a build may take", ge=1)] = 1800
+    ready_seconds: Annotated[
+        int, _says("How long a new release may take to become healthy, unless its probes ask for more", ge=1)
+    ] = 300
+    settle_seconds: Annotated[
+        float, _says("How long an instance must have run to count as up, where nothing can be asked", ge=0)
+    ] = 3.0
+    stop_seconds: Annotated[
+        float, _says("How long an instance may take to end, and requests under way to finish", ge=0)
+    ] = 10.0
+    kept_artifacts: Annotated[
+        int, _says("How many builds of a service are kept to roll back to", ge=1, le=1000)
+    ] = 10
+    docker_host: Annotated[
+        str, _says("Address of the Docker engine, such as unix:///var/run/docker.sock; empty looks for it")
+    ] = ""
     git_allow_local: Annotated[bool, _says("Allow file:// and loopback repositories")] = False
     outbound_allow: Annotated[Words, _says("Networks that outgoing requests may reach although private")] = ()
 
@@ -172,6 +196,11 @@ def describe(settings: Settings, sources: Mapping[str, str]) -> list[Described]:
             )
         )
     return found
+
+
+def for_tools(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment, for those who hand on what of it concerns proxies, certificates and registries."""
+    return dict(os.environ if environment is None else environment)
 
 
 def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:

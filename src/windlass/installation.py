@@ -6,8 +6,10 @@ The composition root. `serve` puts it behind a socket; tests call it directly.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from windlass.api.app import App
 from windlass.api.limits import Budgets
@@ -20,30 +22,45 @@ from windlass.base.log import log
 from windlass.base.seal import Seal
 from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
+from windlass.control.calls import Calls
 from windlass.control.context import Context
+from windlass.control.deployments import RECONCILE
 from windlass.control.identity import Gate, signer_of
 from windlass.control.logs import Logs
 from windlass.control.organizations import NOBODY, SYSTEM, found
-from windlass.control.worker import SWEEP, Worker
+from windlass.control.routes import ROUTE, refresh
+from windlass.control.upkeep import SCALE, SCALE_EVERY, SWEEP, TIDY
+from windlass.control.watch import Watcher
+from windlass.control.worker import LEASE, Worker
 from windlass.core.registry import Registry
-from windlass.engines.absent import AbsentEngine
-from windlass.engines.engine import Engine
+from windlass.engines.engine import EngineError
 from windlass.families import registry
 from windlass.families.organization import Organization
 from windlass.key import FACT, check_key, found_seal
+from windlass.parts import Parts, real_parts
 from windlass.store.store import Store, Tx
 
 _log = log("main")
+_STORM = 0.05
+_PATIENCE = 5.0
+"""Seconds that the start waits for an engine that does not answer."""
 
 
 class Installation:
     """Everything that runs, and how it stops."""
 
-    def __init__(self, ctx: Context, fetcher: Callable[[str], Awaitable[bytes]]) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        fetcher: Callable[[str], Awaitable[bytes]],
+        watcher: Watcher,
+        lease: int = LEASE,
+    ) -> None:
         self.ctx = ctx
+        self._watcher = watcher
         self.gate = Gate(ctx, fetcher)
         self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
-        self.worker = Worker(ctx)
+        self.worker = Worker(ctx, lease)
         self.metrics = Metrics(self._gauges)
         self.stopping = False
         self.first_token: str | None = None
@@ -51,22 +68,103 @@ class Installation:
         pages = Pages(ctx, self._document, self.metrics.text, self._trouble, lambda: signer_of(ctx))
         self.app = App(ctx, self.gate, self.budgets, pages, self.metrics)
         self._tasks: list[asyncio.Task[None]] = []
+        self._changed: set[str] = set()
+        self._something_changed = asyncio.Event()
+        self._routed: set[str] = set()
+        self._must_route = asyncio.Event()
 
     async def start(self) -> None:
-        """Loops in the background: work, and small notes."""
-        self._tasks = [asyncio.create_task(self.worker.run()), asyncio.create_task(self._note_uses())]
+        """What runs already is found again; then loops in the background: work, and small notes."""
+        ctx = self.ctx
+        await ctx.git.sweep()
+        await ctx.router.start()
+        await ctx.engine.start(self.noticed, ctx.logs.take)
+        ctx.store.listen(self._heard)
+        self._routed |= await ctx.store.write(self._ask_to_keep)
+        await self._find_routes()
+        loops = (self.worker.run(), self._note_uses(), self._note_changes(), self._route())
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def stop(self) -> None:
         self.stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._watcher.stop()
         for last in (self.worker.stop, self.gate.note, self.budgets.give_back):
             try:
                 await last()
             except Unavailable as error:
                 _log.warning("stopping without the database", extra={"error": str(error)})
+        await self.ctx.engine.stop()
+        await self.ctx.builder.stop()
+        await self.ctx.router.stop()
+        self.ctx.logs.close()
         await self.ctx.store.close()
+
+    async def _ask_to_keep(self, tx: Tx) -> set[str]:
+        """Whatever is meant to run is looked after from now on."""
+        serving = await tx.serving()
+        for service, org in serving:
+            await tx.ask(RECONCILE, service, org=org)
+        return {service for service, _ in serving}
+
+    async def _find_routes(self) -> None:
+        """What runs is reached as before, unless the engine makes us wait; what does not, says so soon."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await self._route_changed()
+        self._routed.update(await self.ctx.store.reads.services())
+        self._must_route.set()
+
+    def noticed(self, service: str) -> None:
+        """The engine saw something begin or end."""
+        self._changed.add(service)
+        self._something_changed.set()
+
+    def _heard(self, word: str) -> None:
+        if word.startswith(ROUTE):
+            self._routed.add(word.removeprefix(ROUTE))
+            self._must_route.set()
+
+    async def _note_changes(self) -> None:
+        """Makes work of what the engine saw, a little later, so that a storm of it is one piece of work."""
+        while True:
+            await self._something_changed.wait()
+            await asyncio.sleep(_STORM)
+            self._something_changed.clear()
+            await self.note_changes()
+
+    async def note_changes(self) -> None:
+        changed, self._changed = self._changed, set()
+        self._routed |= changed
+        self._must_route.set()
+        try:
+            await self.ctx.store.write(lambda tx: _ask_again(tx, changed))
+        except Unavailable:
+            self._changed |= changed
+            self._something_changed.set()
+
+    async def _route(self) -> None:
+        """Keeps this replica's router up to date with what other replicas and the engine tell."""
+        while True:
+            await self._must_route.wait()
+            self._must_route.clear()
+            await self._route_changed()
+            if self._routed:
+                await asyncio.sleep(1)
+                self._must_route.set()
+
+    async def _route_changed(self) -> None:
+        changed, self._routed = self._routed, set()
+        for service in changed:
+            try:
+                await refresh(self.ctx, service)
+            except (EngineError, Unavailable) as error:
+                _log.warning("routes wait", extra={"service": service, "why": str(error)})
+                self._routed.add(service)
+            except Exception:  # noqa: BLE001 (the loop must outlive one service)
+                _log.exception("routes could not be set", extra={"service": service})
 
     async def _note_uses(self) -> None:
         while True:
@@ -98,20 +196,45 @@ async def install(
     settings: Settings,
     *,
     clock: Clock | None = None,
-    engine: Engine | None = None,
+    parts: Parts | None = None,
     fetcher: Callable[[str], Awaitable[bytes]] = fetch,
     families: Registry | None = None,
+    point: Callable[[str], Awaitable[None]] | None = None,
+    lease: int = LEASE,
 ) -> Installation:
-    """Opens the store, checks the key, and makes the first organization if there is none."""
+    """Opens the store, checks the key, and makes the first organization if there is none.
+
+    `lease`: milliseconds after which another replica takes up what this one was doing when it was killed."""
     clock = clock or SystemClock()
     folder = Path(settings.data_dir)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 (once, before serving)
     store = await open_store(settings, clock)
     try:
         seal = await _opened_seal(settings, store)
-        logs = Logs(folder / "logs", settings.log_retention_bytes)
-        ctx = Context(settings, families or registry(), store, clock, seal, engine or AbsentEngine(), logs)
-        installation = Installation(ctx, fetcher)
+        parts = parts or await real_parts(settings, clock, seal.fingerprint[:16])
+        watcher = Watcher(lambda: ctx)
+        ctx = Context(
+            settings=settings,
+            registry=families or registry(),
+            store=store,
+            clock=clock,
+            seal=seal,
+            engine=parts.engine,
+            builder=parts.builder,
+            router=parts.router,
+            git=parts.git,
+            servers=parts.servers,
+            probe=parts.probe,
+            logs=Logs(folder / "logs", settings.log_retention_bytes, settings.log_retention_days, clock),
+            calls=Calls(store),
+            watch=watcher,
+            work=folder.absolute() / "work",  # noqa: ASYNC240 (looks at nothing)
+            public_host=_public_host(settings),
+            gateway=lambda: parts.router.port,
+            unwell=set(),
+            **({"point": point} if point else {}),
+        )
+        installation = Installation(ctx, fetcher, watcher, lease)
         installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
     except BaseException:
         await store.close()
@@ -149,8 +272,23 @@ async def _opened_seal(settings: Settings, store: Store) -> Seal:
 async def _seed(ctx: Context, tx: Tx) -> str | None:
     """The first organization with its cluster; its Admin token, unless one was given in the settings."""
     await tx.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
+    await tx.ask(TIDY, TIDY, tx.now + 10 * SECOND)
+    await tx.ask(SCALE, SCALE, tx.now + SCALE_EVERY)
     if await tx.first(NOBODY, "organization"):
         return None
     with_token = not ctx.settings.admin_token
     _, token = await found(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)
     return token
+
+
+async def _ask_again(tx: Tx, services: Iterable[str]) -> None:
+    for service in services:
+        if status := await tx.status(service):
+            await tx.ask(RECONCILE, service, org=status.org)
+
+
+def _public_host(settings: Settings) -> str:
+    """What people put into addresses to reach public ports of this machine."""
+    named = urlsplit(settings.public_url).hostname if settings.public_url else None
+    anywhere = settings.gateway_host in {"", "0.0.0.0", "::"}  # noqa: S104 (compared, not listened on)
+    return named or ("localhost" if anywhere else settings.gateway_host)

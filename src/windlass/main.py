@@ -14,7 +14,7 @@ from windlass import __version__
 from windlass.base.show import FORM
 
 _MACHINE = ("serve", "config", "doctor", "backup", "restore")
-_EXTRA = ("token", "api")
+_EXTRA = ("demo", "token", "api")
 _WHOLE = 1000
 
 

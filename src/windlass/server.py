@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import signal
 import socket
 from collections.abc import Awaitable, Callable
@@ -16,6 +18,10 @@ from windlass.api.limits import stranger_at
 from windlass.installation import Installation
 
 STOP_SECONDS = 3
+PING_SECONDS, PONG_SECONDS = 20.0, 60.0
+"""How often a websocket is asked whether somebody is there, and how long the answer may take."""
+MOST_IN_A_FRAME = 4096
+"""Bytes that a client may say in a websocket, where nobody listens to it."""
 # Answers with a body whose length is announced.
 _USUAL = {200: b"HTTP/1.1 200 OK", 201: b"HTTP/1.1 201 Created"}
 
@@ -112,6 +118,13 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(Corked(transport, self.loop))  # type: ignore[arg-type]
 
+    def _should_upgrade(self) -> bool:
+        """What is no proper opening of a websocket is an ordinary request, and answered like one."""
+        return super()._should_upgrade() and opens_websocket(self.scope["method"], self.headers)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Whoever asks for another protocol goes on with this one, as HTTP has it."""
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         super()._start_asgi_task(cycle, Whole(app, cycle))
 
@@ -127,6 +140,30 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
+def opens_websocket(method: str, headers: list[tuple[bytes, bytes]]) -> bool:
+    """As RFC 6455 has it, in its section 4.2.1."""
+    given = {name: value.strip() for name, value in headers}
+    return (
+        method == "GET"
+        and given.get(b"sec-websocket-version") == b"13"
+        and b"host" in given
+        and _is_key(given.get(b"sec-websocket-key", b""))
+    )
+
+
+def _is_key(key: bytes) -> bool:
+    try:
+        return len(base64.b64decode(key, validate=True)) == 16
+    except binascii.Error:
+        return False
+
+
+def websocket(**parts: Any) -> asyncio.Protocol:
+    from windlass.websocket import WebSocket  # noqa: PLC0415 (with the first one; few ever see one)
+
+    return WebSocket(**parts)
+
+
 async def serve(
     installation: Installation, listening: socket.socket, announce: Callable[[int], None]
 ) -> None:
@@ -134,8 +171,7 @@ async def serve(
     settings = installation.ctx.settings
     config = uvicorn.Config(
         installation.app,
-        http=type("BoundProtocol", (Protocol,), {"installation": installation}),
-        ws="none",
+        **protocols(installation),
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -146,7 +182,7 @@ async def serve(
         timeout_keep_alive=65,
         backlog=2048,
     )
-    server = Server(config, lambda: announce(listening.getsockname()[1]))
+    server = Server(config, lambda: announce(listening.getsockname()[1]), installation.app.stop_streams)
     await installation.start()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -155,6 +191,18 @@ async def serve(
         await server.serve(sockets=[listening])
     finally:
         await installation.stop()
+
+
+def protocols(installation: Installation) -> dict[str, Any]:
+    """What is spoken on a connection."""
+    return {
+        "http": type("BoundProtocol", (Protocol,), {"installation": installation}),
+        "ws": websocket,
+        "ws_max_size": MOST_IN_A_FRAME,
+        "ws_per_message_deflate": False,  # one more state for each connection, and lines are short
+        "ws_ping_interval": PING_SECONDS,
+        "ws_ping_timeout": PONG_SECONDS,
+    }
 
 
 def _stop(installation: Installation, server: uvicorn.Server) -> None:
@@ -168,9 +216,12 @@ def _stop(installation: Installation, server: uvicorn.Server) -> None:
 class Server(uvicorn.Server):
     """uvicorn without its own signal handling; says when it is listening."""
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, started: Callable[[], None], stopping: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(config)
         self._announce = started
+        self._stopping = stopping
 
     def capture_signals(self) -> Any:
         return _Nothing()
@@ -178,6 +229,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn waits for requests to end; what has no end of its own is told to."""
+        self._stopping()
+        await super().shutdown(sockets)
 
 
 class _Nothing:

@@ -7,9 +7,10 @@ from tests.world import ADMIN
 
 
 async def test_every_example_of_the_manual_works(windlass, tmp_path):
-    shown = await asyncio.to_thread(
-        run_examples, "command-line.md", tmp_path, WINDLASS_URL=windlass.url, WINDLASS_TOKEN=ADMIN
-    )
-    assert "shop\n" in shown
-    await windlass.world.settle()
+    environment = {"WINDLASS_URL": windlass.url, "WINDLASS_TOKEN": ADMIN}
+    running = asyncio.create_task(asyncio.to_thread(run_examples, "command-line.md", tmp_path, **environment))
+    while not running.done():
+        await windlass.world.run(1)
+        await asyncio.sleep(0.05)
+    assert "shop\n" in running.result()
     assert (await windlass.done("application", "status", "web"))["state"] == "RUNNING"

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from tests.world import Answer, World
-from windlass.core.workload import Workload
+from windlass.core.runtime import Instance, Wanted
 from windlass.engines.fake import FakeEngine
 
 NOWHERE: Final = "00000000-0000-4000-8000-000000000000"
@@ -99,10 +99,10 @@ class SlowEngine(FakeEngine):
         super().__init__()
         self.began, self.may_go_on = asyncio.Event(), asyncio.Event()
 
-    async def apply(self, workload: Workload) -> None:
+    async def run(self, wanted: Wanted, index: int) -> Instance:
         self.began.set()
         await self.may_go_on.wait()
-        await super().apply(workload)
+        return await super().run(wanted, index)
 
 
 async def stocked(world: World) -> dict[str, str]:

@@ -124,7 +124,7 @@ def _valid_value(name: str, annotation: inspect.Type, refer: Refer) -> Any:
         case inspect.BoolType():
             return True
         case inspect.LiteralType(values=values):
-            return values[0]
+            return next((one for one in bounds.schema.get("examples", ()) if one in values), values[0])
         case inspect.ListType(item_type=item, min_length=least):
             return [_valid_value(name, item, refer) for _ in range(least or 0)]
         case inspect.StructType() as struct:

@@ -91,25 +91,49 @@ class Plot:
         parent = parent or registry().parents(family)[0]
         key = (family.name, parent.name if parent else "")
         if key not in self._standing:
-            self._standing[key] = await self.fresh(family, parent)
+            above = await self.standing(parent) if parent else None
+            self._standing[key] = await self.below(above, family)
         return self._standing[key]
 
     async def fresh(self, family: Family, parent: Family | None = None) -> Thing:
+        """A deployment is the only one of its service: of two that wait, one would take the other's place."""
         parent = parent or registry().parents(family)[0]
-        if parent is None:
-            return Thing(family, self.tenant.org)
-        above = await self.standing(parent)
-        made = await self._made(family, above)
+        alone = family.name == "deployment"
+        above = await (self.fresh if alone else self.standing)(parent) if parent else None
+        return await self.below(above, family)
+
+    async def below(self, above: Thing | None, family: Family) -> Thing:
+        """A new one there."""
+        made = await self._made(family, above) if above else self.tenant.org
         return Thing(family, made, above)
 
     async def _made(self, family: Family, above: Thing) -> str:
         if family.name in _MAKERS:
             return await _MAKERS[family.name](self._stage.world, self.tenant)
+        if family.name == "deployment":
+            return await self.deployed(above)
         operation = operation_of("create", family, above.family)
         body = await self.body(operation)
         answer = await self._stage.call(operation, (above.id,), body, self.tenant.admin)
         assert answer.status == operation.status, answer
         return str(answer["id"])
+
+    async def deployed(self, service: Thing) -> str:
+        """A deployment that waits: nobody works in these worlds unless asked to."""
+        family = service.family
+        deploy = operation_of("deploy", family, registry().parents(family)[0])
+        answer = await self._stage.call(deploy, service.ids, None, self.tenant.admin)
+        assert answer.status == 202, answer
+        return str(answer["id"])
+
+    async def ran(self, service: Thing) -> str:
+        """A deployment that succeeded, with whatever else waited."""
+        deployment = await self.deployed(service)
+        await self._stage.world.settle()
+        read = operation_of("read", registry()["deployment"], service.family)
+        answer = await self._stage.call(read, (service.id, deployment), None, self.tenant.admin)
+        assert answer["status"] == "SUCCEEDED", answer
+        return deployment
 
     async def body(self, operation: Operation) -> Any:
         if operation.body is None:
@@ -135,13 +159,11 @@ class Plot:
 
     async def subject_here(self, operation: Operation) -> Subject:
         ids, status = await self._place(operation)
-        return Subject(
-            operation=operation,
-            ids=ids,
-            body=await self.body(operation),
-            status=status,
-            tenant=self.tenant,
-        )
+        body = await self.body(operation)
+        if prepare := _PREPARED.get(operation.handler.partition(".")[2]):
+            assert operation.family is not None
+            body = {**(body or {}), **await prepare(self, Thing(operation.family, ids[0]))}
+        return Subject(operation=operation, ids=ids, body=body, status=status, tenant=self.tenant)
 
     async def _place(self, operation: Operation) -> tuple[tuple[str, ...], int]:
         family, parent = operation.family, operation.parent
@@ -273,6 +295,53 @@ async def _fetch_from_people(url: str) -> bytes:
     known = people(HandClock())
     answers = {DISCOVERY_PATH: known.discovery(), JWKS_PATH: known.jwks()}
     return json.dumps(answers[url.removeprefix(_PEOPLE)]).encode()
+
+
+async def _service(plot: Plot, thing: Thing) -> Thing:
+    """The thing itself, or one in it if it is an environment."""
+    return await plot.below(thing, registry()["application"]) if thing.family.name == "environment" else thing
+
+
+async def _waits(plot: Plot, thing: Thing) -> dict[str, Any]:
+    await plot.deployed(await _service(plot, thing))
+    return {}
+
+
+async def _runs(plot: Plot, thing: Thing) -> dict[str, Any]:
+    await plot.ran(thing)
+    return {}
+
+
+async def _ran_earlier(plot: Plot, thing: Thing) -> dict[str, Any]:
+    return {"deployment_id": await plot.ran(thing)}
+
+
+async def _chosen_to_deploy(plot: Plot, thing: Thing) -> dict[str, Any]:
+    return {"applications": [{"application_id": (await _service(plot, thing)).id}]}
+
+
+async def _chosen(plot: Plot, thing: Thing) -> dict[str, Any]:
+    return {"application_ids": [(await _service(plot, thing)).id]}
+
+
+async def _chosen_that_runs(plot: Plot, thing: Thing) -> dict[str, Any]:
+    service = await _service(plot, thing)
+    await plot.ran(service)
+    return {"application_ids": [service.id]}
+
+
+_PREPARED: Mapping[str, Callable[[Plot, Thing], Awaitable[dict[str, Any]]]] = {
+    "restart-service": _runs,
+    "rollback": _ran_earlier,
+    "cancelDeployment": _waits,
+    "uninstall": _waits,
+    "service/deploy": _chosen_to_deploy,
+    "service/restart-service": _chosen_that_runs,
+    "service/stop": _chosen,
+    "service/uninstall": _chosen,
+    "service/delete": _chosen,
+}
+"""What must be so before something can be done with a thing, and what the body says of it."""
 
 
 _MAKERS: Mapping[str, Callable[[World, Tenant], Awaitable[str]]] = {"member": _member}

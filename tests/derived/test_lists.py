@@ -18,6 +18,7 @@ from tests.world import Answer
 from windlass.core.registry import MOST_PER_PAGE, PAGE, Operation
 from windlass.core.resource import Verb
 from windlass.core.traits import has_variables
+from windlass.families import registry
 from windlass.store.sqlite import SqliteStore
 from windlass.store.store import Reads, Row, Tx
 
@@ -106,7 +107,13 @@ async def test_the_pages_of_every_list_make_up_the_whole(stage: Stage, operation
         assert [answer["pagination"] for answer in answers] == [
             pagination(page, size, len(whole)) for page in range(1, pages + 2)
         ]
-    if "created_at" in whole[0] and operation.family and operation.family.parent is not has_variables:
+    if newest_first(operation):
+        assert [one["created_at"] for one in whole] == sorted(
+            (one["created_at"] for one in whole), reverse=True
+        )
+        numbers = [one["number"] for one in whole if "number" in one]
+        assert numbers == sorted(set(numbers), reverse=True)
+    elif "created_at" in whole[0] and operation.family and operation.family.parent is not has_variables:
         assert in_order(whole)
 
 
@@ -130,7 +137,9 @@ async def test_without_parameters_a_list_is_a_page_and_under_compat_it_is_comple
     subject = await populated(stage, operation)
     answer, complete = await asked(stage, subject, ""), await asked(stage, subject, "", base="/compat")
     whole = await asked(stage, subject, f"page_size={MOST_PER_PAGE}", base="/compat")
-    assert answer["pagination"] == pagination(1, PAGE, len(ids(whole)))
+    # Under compat, lists of variables also have those that Windlass makes.
+    shown_to_all = [one for one in whole["results"] if one.get("scope") != "BUILT_IN"]
+    assert answer["pagination"] == pagination(1, PAGE, len(shown_to_all))
     assert complete["results"] == whole["results"]
     assert len((await asked(stage, subject, "page_size=1", base="/compat"))["results"]) == 1
 
@@ -179,7 +188,7 @@ async def broken(stage: Stage) -> list[int]:
 
     async def remove(tx: Tx) -> None:
         for place in sorted(gone, key=lambda _: chance.random()):
-            assert await tx.remove(rows[place]) == [rows[place].id]
+            assert await tx.remove(rows[place]) == []  # none of them could be deployed
 
     await store.write(remove)
     return [place for place in places if place not in gone]
@@ -306,11 +315,21 @@ async def write_beside(
 
 async def populated(stage: Stage, operation: Operation) -> Subject:
     """A list with a few things in it, as far as they can be made."""
-    family = operation.family
-    if family is not None and family.parent is not None:
-        for _ in range(4):
-            await stage.plot.fresh(family, operation.parent)
-    return await stage.plot.subject(operation)
+    family, plot = operation.family, stage.plot
+    for _ in range(4):
+        if newest_first(operation):
+            service = operation.parent if family is registry()["deployment"] else family
+            assert service is not None
+            await plot.deployed(await plot.standing(service))
+            stage.world.clock.turn(0.001)
+        elif family is not None and family.parent is not None:
+            await plot.fresh(family, operation.parent)
+    return await plot.subject(operation)
+
+
+def newest_first(operation: Operation) -> bool:
+    """So it is with what was done, and with nothing else."""
+    return operation.handler == "deployment.list" or operation.handler.endswith(".deploymentHistory")
 
 
 async def asked(stage: Stage, subject: Subject, query: str, base: str = "") -> Answer:

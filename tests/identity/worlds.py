@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from tests.world import HandClock, World
+from tests.world import HandClock, World, fake_parts
 from windlass.config import Settings
 from windlass.engines.fake import FakeEngine
 from windlass.installation import install
@@ -26,7 +26,7 @@ async def opened(
         **settings,
     )
     engine = FakeEngine()
-    installation = await install(chosen, clock=clock, engine=engine)
+    installation = await install(chosen, clock=clock, parts=fake_parts(engine))
     world = World(installation, clock, engine, folder)
     world.token = admin_token or installation.first_token
     try:

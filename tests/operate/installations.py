@@ -48,7 +48,9 @@ async def contents(settings: Settings) -> Contents:
             for table in await moment.tables()
         }
     logs = Path(settings.data_dir) / "logs"
-    return found | {path.name: path.read_bytes() for path in logs.rglob("*") if path.is_file()}
+    return found | {
+        path.relative_to(logs).as_posix(): path.read_bytes() for path in logs.rglob("*") if path.is_file()
+    }
 
 
 async def stopped(folder: Path, database_url: str) -> Settings:

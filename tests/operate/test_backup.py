@@ -37,7 +37,7 @@ async def test_what_is_restored_is_the_same_in_every_row_and_log_line(furnished,
     before = await contents(settings)
     assert await contents(other) == before
     assert made.counts == {name: len(rows) for name, rows in before.items() if isinstance(rows, list)}
-    assert len(made.logs) == 1
+    assert len(made.logs) == len([value for value in before.values() if isinstance(value, bytes)]) > 0
 
 
 async def test_a_restored_installation_starts_and_goes_on_where_it_was(furnished, tmp_path):

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import uvicorn
 
 from tests.world import World
-from windlass.server import Protocol, Server, listen
+from windlass.server import Server, listen, protocols
 
 
 @contextlib.asynccontextmanager
-async def served(world: World, app: Any = None) -> AsyncIterator[str]:
+async def served(
+    world: World, app: Any = None, protocol: Mapping[str, Any] | None = None
+) -> AsyncIterator[str]:
     """The address of the world, or of an app that stands before it, as long as the `async with`."""
     listening = listen("127.0.0.1", 0)
     ready = asyncio.Event()
     config = uvicorn.Config(
         app or world.installation.app,
-        http=type("BoundProtocol", (Protocol,), {"installation": world.installation}),
-        ws="none",
+        **(protocols(world.installation) | dict(protocol or {})),
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=1,
     )
-    server = Server(config, ready.set)
+    server = Server(config, ready.set, world.installation.app.stop_streams)
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:

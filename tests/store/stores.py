@@ -26,6 +26,7 @@ TABLES = (
     "link",
     "status",
     "deployment",
+    "host",
     "event",
     "work",
     "token",

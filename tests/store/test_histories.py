@@ -98,7 +98,9 @@ async def change(tx: Tx, parent: str, step: Step) -> str:
         case Rename(_, name) if row:
             await tx.change(msgspec.structs.replace(row, name=name, body=name.encode()))
         case Remove() if row:
-            assert len(await tx.remove(row)) == 2
+            assert len(await tx.of_parent(row.id, "environment")) == 1
+            await tx.remove(row)
+            assert await tx.of_parent(row.id, "environment") == []
     if step.fails:
         raise Mishap
     return row.id if row else ""

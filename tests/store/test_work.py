@@ -18,7 +18,7 @@ from windlass.base.clock import MINUTE, SECOND
 from windlass.base.seal import new_key
 from windlass.control.reconcile import reconcile
 from windlass.control.worker import LEASE, Worker
-from windlass.core.workload import Workload
+from windlass.core.runtime import Instance, Wanted
 from windlass.engines.fake import FakeEngine
 from windlass.store.store import Claim, Store, Tx
 
@@ -229,14 +229,14 @@ class Watchful(FakeEngine):
         self.busy: Counter[str] = Counter()
         self.at_once: Counter[str] = Counter()
 
-    async def apply(self, workload: Workload) -> None:
-        self.busy[workload.service] += 1
-        self.at_once[workload.service] = max(self.at_once[workload.service], self.busy[workload.service])
+    async def run(self, wanted: Wanted, index: int) -> Instance:
+        self.busy[wanted.service] += 1
+        self.at_once[wanted.service] = max(self.at_once[wanted.service], self.busy[wanted.service])
         try:
             await asyncio.sleep(0.002)
-            await super().apply(workload)
+            return await super().run(wanted, index)
         finally:
-            self.busy[workload.service] -= 1
+            self.busy[wanted.service] -= 1
 
 
 async def deployed(world: World, app: str) -> str:
@@ -268,9 +268,13 @@ async def test_a_worker_that_was_paused_past_its_lease_changes_nothing(world: Wo
     world.engine.gate.set()
     await until(lambda: not world.installation.worker.running)
     after = await place.everything()
-    assert {table for table in after if after[table] != before[table]} == set()
+    # It asks for another look, for whoever holds the work now may not know of what it did last; that is all.
+    assert {table for table in after if after[table] != before[table]} == {"work"}
+    assert await held(world.installation.ctx.store, second)
+    assert await claim(world.installation.ctx.store) == []
     assert await world.state(f"/application/{app}") == "DEPLOYING"
     await reconcile(world.installation.ctx, second)
+    await world.settle()
     assert await world.state(f"/application/{app}") == "RUNNING"
     assert (await kinds(world))["DEPLOYMENT_SUCCEEDED"] == 1
 
@@ -290,7 +294,7 @@ async def test_who_lost_a_claim_to_itself_begins_anew_and_does_not_do_it_twice_a
         app = await begun(world)
         world.clock.ms += LEASE
         await world.installation.worker.start_due()
-        await until(lambda: len(engine.applied) == 2)
+        await until(lambda: engine.begun == 2)
         assert engine.gate
         engine.gate.set()
         await world.settle()
@@ -303,14 +307,15 @@ async def test_work_that_somebody_else_does_now_is_ended(world: World):
     """Its keeper finds out, and does not wait until it wants to write."""
     ended = asyncio.Event()
 
-    async def apply(workload: Workload) -> None:
-        world.engine.applied.append(workload)
+    async def run(wanted: Wanted, index: int) -> Instance:
+        world.engine.applied.append(wanted)
         try:
             await asyncio.Event().wait()
         finally:
             ended.set()
+        raise AssertionError
 
-    world.engine.apply = apply  # type: ignore[method-assign]
+    world.engine.run = run  # type: ignore[method-assign]
     await deployed(world, await world.application())
     worker = Worker(world.installation.ctx, lease=90)
     await worker.start_due()
@@ -392,7 +397,7 @@ async def test_failed_work_comes_back_later_and_later(
             (wait * SECOND, 0)
         ]
         world.clock.turn(wait)
-    assert len(world.engine.applied) == 5
+    assert world.engine.begun == 5
     assert "broken beyond words" in caplog.text
     world.engine.crash = None
     await world.settle()
@@ -427,10 +432,10 @@ class Picky(FakeEngine):
 
     victim = ""
 
-    async def apply(self, workload: Workload) -> None:
-        if workload.service == self.victim:
+    async def run(self, wanted: Wanted, index: int) -> Instance:
+        if wanted.service == self.victim:
             raise RuntimeError
-        await super().apply(workload)
+        return await super().run(wanted, index)
 
 
 async def test_one_piece_that_fails_holds_up_no_other(place: Place):
@@ -471,7 +476,7 @@ async def test_a_stop_in_the_middle_leaves_work_that_the_next_process_does_at_on
         await world.settle()
         assert await world.state(f"/application/{app}") == "RUNNING"
         assert (await kinds(world))["DEPLOYMENT_STARTED"] == 1
-        assert len(engine.applied) == 2
+        assert engine.begun == 2
 
 
 async def test_a_stop_that_comes_while_work_is_being_claimed_leaves_none_behind(world: World, place: Place):
@@ -497,10 +502,10 @@ async def test_a_replica_that_died_is_replaced_when_its_lease_has_ended(served: 
         app = await begun(world)
         async with beside(world, served) as other:
             clock.ms += LEASE - 1
-            assert await other.installation.worker.start_due() == 0
+            assert await claim(other.installation.ctx.store) == []
             clock.ms += 1
-            assert await other.installation.worker.start_due() == 1
-            await until(lambda: len(other.engine.applied) == 2)
+            await other.installation.worker.start_due()
+            await until(lambda: other.engine.begun == 2)
             assert other.engine.gate
             other.engine.gate.set()
             await other.settle()
@@ -528,7 +533,7 @@ async def test_two_replicas_never_do_one_piece_at_once_and_share_the_work(served
         assert {app: engine.at_once[app] for app in apps} == dict.fromkeys(apps, 1)
         assert {await one.state(f"/application/{app}") for app in apps} == {"RUNNING"}
         started, ended = (await kinds(one))["DEPLOYMENT_STARTED"], (await kinds(one))["DEPLOYMENT_SUCCEEDED"]
-        assert started == ended == len(engine.applied)
+        assert started == ended == engine.begun
         assert all(by[number] for number in range(2))
 
 

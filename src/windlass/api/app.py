@@ -9,24 +9,27 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
 from msgspec import Struct
 
+from windlass.api import sockets
 from windlass.api.body import MOST, Nothing, parsed, queried
 from windlass.api.dialect import based
 from windlass.api.limits import Budgets, Window, stranger_at
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Page, Pages
 from windlass.api.router import Methods, Router, allowed
-from windlass.base.errors import Failure, Invalid, Missing, NotAllowed, TooLarge, TooMany
+from windlass.api.streaming import EVENTS, Streams
+from windlass.base.errors import Failure, Invalid, Missing, NotAllowed, NotHttp, TooLarge, TooMany
 from windlass.base.log import log
 from windlass.control.context import Call, Context, Dialect, Reply, encode
 from windlass.control.dispatch import Dispatch, Repeatable
 from windlass.control.identity import Gate, refused
+from windlass.control.reading_logs import followed
 from windlass.control.resources import forbidden
 from windlass.core.access import Actor
 from windlass.core.registry import Operation
@@ -38,6 +41,8 @@ Header = tuple[bytes, bytes]
 
 _JSON = (b"content-type", b"application/json")
 _SAFE: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+# A proxy that collects an answer before it passes it on would keep a stream for ever.
+_UNBUFFERED: Header = (b"x-accel-buffering", b"no")
 _ORIGINS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
 _PROCESS = os.urandom(8).hex().encode()
 _NUMBERS = itertools.count(1)
@@ -64,6 +69,9 @@ class Answer(Struct, frozen=True):
     body: bytes
     headers: tuple[Header, ...] = ()
     kind: Header = _JSON
+    stream: AsyncGenerator[bytes, None] | None = None
+    lines: sockets.Lines | None = None
+    """Of a log, for a websocket."""
 
 
 class App:
@@ -75,26 +83,53 @@ class App:
         self._metrics = metrics
         self._router = Router(ctx.registry.operations)
         self._dispatch = Dispatch(ctx)
+        self._streams = Streams()
+        metrics.gauge("streams", lambda: len(self._streams))
         self._origins = frozenset(origin.encode() for origin in ctx.settings.cors_origins)
         self._access_log = ctx.settings.access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
+            return await self._websocket(scope, receive, send)
         if scope["type"] != "http":
-            return
+            return None
         began = time.perf_counter()
         request = _request(scope)
-        answer = await self._answered(request, receive)
+        answer = await self._answered(request, self._answer(request, receive))
         await self._send(request, answer, send)
+        self._note(request, answer, began)
+        if answer.stream is not None:
+            await self._stream(request, answer.stream, receive, send)
+        return None
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        await receive()
+        request = _request({**scope, "method": "GET"})
+        answer = await self._answered(request, self._opened(request))
+        if answer.lines is None:
+            await self._send(request, answer, sockets.denying(send))
+        else:
+            await send({"type": "websocket.accept", "headers": self._head(request)})
+        self._note(request, answer, began)
+        if answer.lines is not None:
+            allowed = await self._still_allowed(request)
+            told = sockets.follow(answer.lines, self._streams, self._ctx.clock, receive, send, allowed)
+            await self._to_its_end(request, told)
+
+    def _note(self, request: Request, answer: Answer, began: float) -> None:
         seconds = time.perf_counter() - began
         self._metrics.count(request.operation, answer.status, seconds)
         if self._access_log or answer.status >= 500:
             self._log_request(request, answer, seconds)
 
-    async def _answered(self, request: Request, receive: Receive) -> Answer:
+    def stop_streams(self) -> None:
+        """Ends what would go on as long as its readers like."""
+        self._streams.stop()
+
+    async def _answered(self, request: Request, answering: Awaitable[Answer]) -> Answer:
         try:
-            return await self._answer(request, receive)
+            return await answering
         except Failure as failure:
             return _failed(failure.status, failure.message, failure.headers)
         except Exception:  # noqa: BLE001
@@ -118,7 +153,7 @@ class App:
             request.operation = page.name
             return await self._page(page)
         if not methods:
-            raise Missing("There is nothing at this path; /openapi.json lists what there is")
+            raise _nothing_at(request.path)
         if operation is None:
             raise NotAllowed(
                 f"{request.method} cannot be done here; what can is in the header Allow",
@@ -128,6 +163,21 @@ class App:
             raise actor
         assert found is not None
         return await self._served(request, operation, found[1], actor, receive)
+
+    async def _opened(self, request: Request) -> Answer:
+        """A websocket, if the caller may have one, and there is one here."""
+        actor = await self._identified(request, exempt=False)
+        if isinstance(actor, Failure):
+            raise actor
+        if request.path != sockets.LOGS:
+            raise Missing("There is no websocket at this path")
+        request.operation = "followServiceLogs"
+        asked, _ = queried(request.scope["query_string"], sockets.Wanted)
+        assert isinstance(asked, sockets.Wanted)
+        if not asked.service:
+            raise Invalid("service: must be the id of a service")
+        lines = await followed(self._ctx, actor, request.dialect, asked.service, asked.within, sockets.LAST)
+        return Answer(101, b"", lines=lines)
 
     async def _identified(self, request: Request, exempt: bool) -> Actor | Failure:
         """The caller, within budget; or why nobody in particular is calling."""
@@ -189,6 +239,7 @@ class App:
             dialect=request.dialect,
             query=query,
             paging_asked=asked,
+            last_event=_text(request.headers.get(b"last-event-id")) if asked else None,
         )
         return _replied(operation, await self._dispatch.read(call))
 
@@ -227,22 +278,60 @@ class App:
         return Answer(204, b"", headers)
 
     async def _send(self, request: Request, answer: Answer, send: Send) -> None:
-        window = request.window or self._budgets.stranger(_address(request.scope), spend=False)[0]
-        headers = [
-            (b"x-ratelimit-limit", window.limit_text),
-            (b"x-ratelimit-remaining", b"%d" % window.remaining),
-            (b"x-ratelimit-reset", window.reset_text),
-            (b"x-request-id", request.id),
-            *_SAFE,
-            *answer.headers,
-        ]
-        if answer.status != 204:
+        headers = [*self._head(request), *_SAFE, *answer.headers]
+        if answer.stream is not None:
+            headers += (answer.kind, _UNBUFFERED)
+        elif answer.status != 204:
             headers += (answer.kind, (b"content-length", b"%d" % len(answer.body)))
         if self._origins:
             headers += self._cross_origin(request)
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         body = b"" if request.method == "HEAD" else answer.body
-        await send({"type": "http.response.body", "body": body})
+        if answer.stream is None or request.method == "HEAD":
+            await send({"type": "http.response.body", "body": body})
+
+    def _head(self, request: Request) -> list[Header]:
+        """What every answer carries."""
+        window = request.window or self._budgets.stranger(_address(request.scope), spend=False)[0]
+        return [
+            (b"x-ratelimit-limit", window.limit_text),
+            (b"x-ratelimit-remaining", b"%d" % window.remaining),
+            (b"x-ratelimit-reset", window.reset_text),
+            (b"x-request-id", request.id),
+        ]
+
+    async def _stream(
+        self, request: Request, stream: AsyncGenerator[bytes, None], receive: Receive, send: Send
+    ) -> None:
+        if request.method == "HEAD":
+            return await stream.aclose()
+        allowed = await self._still_allowed(request)
+        return await self._to_its_end(request, self._streams.events(stream, receive, send, allowed))
+
+    async def _still_allowed(self, request: Request) -> Callable[[], Awaitable[bool]]:
+        header = _credential(request) or b""
+        began = await self._admitted(header)
+
+        async def allowed() -> bool:
+            """Whether the caller still is who it was: tokens end, and rights change."""
+            now = await self._admitted(header)
+            if now is None or began is None:
+                return False
+            return (now.grants, now.within) == (began.grants, began.within)
+
+        return allowed
+
+    async def _to_its_end(self, request: Request, going_on: Awaitable[None]) -> None:
+        try:
+            await going_on
+        except Exception:  # noqa: BLE001 (as for every request; the server ends the connection)
+            _log.exception("a stream broke", extra={"request_id": request.id.decode(), "path": request.path})
+
+    async def _admitted(self, header: bytes) -> Actor | None:
+        try:
+            return self._gate.known(header, self._ctx.clock.now()) or await self._gate.admit(header)
+        except Failure:
+            return None
 
     def _cross_origin(self, request: Request) -> tuple[Header, ...]:
         origin = request.headers.get(b"origin")
@@ -305,8 +394,19 @@ def failure_response(status: int, message: str, headers: list[Header]) -> bytes:
     return b"\r\n".join([*lines, *(name + b": " + value for name, value in sent), b"", answer.body])
 
 
+def _nothing_at(path: str) -> Failure:
+    if path == sockets.LOGS:
+        return NotHttp(
+            "This is for websockets, version 13. Over HTTP, a log is read with GET /application/{app_id}/log",
+            {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
+        )
+    return Missing("There is nothing at this path; /openapi.json lists what there is")
+
+
 def _replied(operation: Operation, reply: Reply) -> Answer:
     headers = ((b"etag", b'"' + reply.tag.encode() + b'"'),) if reply.tag else ()
+    if reply.stream is not None:
+        return Answer(operation.status, b"", headers, EVENTS, reply.stream)
     return Answer(reply.status or operation.status, reply.body, headers)
 
 

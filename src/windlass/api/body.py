@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from urllib.parse import unquote_plus
 
 import msgspec
+from msgspec.structs import fields
 
 from windlass.base.errors import Invalid
 from windlass.core.resource import Spec
@@ -49,7 +50,7 @@ def queried(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
         if name in given:
             raise Invalid(f"{name}: was given more than once")
         if name in wanted.__struct_encode_fields__:
-            given[name] = _plain_number(name, value)
+            given[name] = _plain_number(name, value) if name in _numbers(wanted) else value
     try:
         return msgspec.convert(given, wanted, strict=False), bool(given)
     except msgspec.ValidationError as error:
@@ -74,8 +75,19 @@ def _unquoted(text: str) -> str:
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
+@cache
+def _numbers(wanted: type[Spec]) -> frozenset[str]:
+    """The parameters that are integers."""
+    kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(wanted))
+    return frozenset(name for name, kind in kinds if isinstance(_bare(kind), msgspec.inspect.IntType))
+
+
+def _bare(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:
+    return _bare(kind.type) if isinstance(kind, msgspec.inspect.Metadata) else kind
+
+
 def _plain_number(name: str, value: str) -> str:
-    """All parameters so far are integers; msgspec alone would also take `1_0` or ` 1`."""
+    """msgspec alone would also take `1_0` or ` 1`."""
     if not _INTEGER.fullmatch(value):
         raise Invalid(f"{name}: must be an integer")
     return value

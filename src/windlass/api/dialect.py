@@ -6,7 +6,9 @@ from windlass.control.context import Dialect
 from windlass.core import events, states
 
 PLAIN = Dialect(name="plain", state=states.plain, event=events.plain, everything=False, deployment_first=True)
-FULL = Dialect(name="full", state=str, event=events.full, everything=True, deployment_first=False)
+FULL = Dialect(
+    name="full", state=str, event=events.full, everything=True, deployment_first=False, built_ins=True
+)
 
 BASES = (("/api/v1", PLAIN), ("/compat", FULL))
 

@@ -15,9 +15,14 @@ _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 class Metrics:
     def __init__(self, gauges: Callable[[], dict[str, float]]) -> None:
         self._gauges = gauges
+        self._more: dict[str, Callable[[], float]] = {}
         self._counts: dict[tuple[str, int], int] = {}
         self._buckets = [0] * (len(_BOUNDS) + 1)
         self._seconds = 0.0
+
+    def gauge(self, name: str, value: Callable[[], float]) -> None:
+        """One more of them, looked at when somebody asks."""
+        self._more[name] = value
 
     def count(self, operation: str, status: int, seconds: float) -> None:
         key = (operation, status)
@@ -52,5 +57,5 @@ class Metrics:
         durations = HistogramMetricFamily("windlass_request_seconds", "Time to answer")
         durations.add_metric([], buckets, self._seconds)
         yield durations
-        for name, value in self._gauges().items():
+        for name, value in (self._gauges() | {name: look() for name, look in self._more.items()}).items():
             yield GaugeMetricFamily(f"windlass_{name}", name.replace("_", " "), value)

@@ -60,6 +60,7 @@ _SUCCESSES: Final = {200: "Success", 201: "Created", 202: "Accepted", 204: "Done
 
 _INTEGER: Final = {"type": "integer", "format": "int64"}
 _STRING: Final = {"type": "string"}
+_EVENTS: Final = {"text/event-stream": {"schema": _STRING}}
 _BOOLEAN: Final = {"type": "boolean"}
 _HEADERS: Final[Mapping[str, tuple[str, Schema, Any]]] = {
     "X-RateLimit-Limit": ("How many requests the caller has in a window", _INTEGER, 1000),
@@ -161,6 +162,7 @@ class _Document:
             "requestBody": self._body(operation),
             "responses": {
                 str(operation.status): self._success(operation),
+                **{str(status): _empty(operation, status) for status in operation.also if status < 400},
                 **{str(status): _at("responses", _REFUSALS[status].name) for status in _refusals(operation)},
             },
         }
@@ -196,16 +198,26 @@ class _Document:
         return {"required": required, "content": _content(schema, example)}
 
     def _success(self, operation: Operation) -> Schema:
-        more = [("ETag", operation.tagged), ("Idempotency-Replayed", operation.method == "POST")]
-        said: Schema = {
-            "description": _SUCCESSES[operation.status],
-            "headers": _headers(name for name, is_there in more if is_there),
-        }
+        said = _empty(operation, operation.status)
         if operation.answer is None:
             return said
         schema = self._schemas.answer(operation)
         thing = operation.family.name if operation.family else ""
-        return said | {"content": _content(schema, self._answers.of(schema, Place(thing=thing)))}
+        content = _content(schema, self._answers.of(schema, Place(thing=thing)))
+        return said | {"content": content | (_EVENTS if _can_follow(operation) else {})}
+
+
+def _empty(operation: Operation, status: int) -> Schema:
+    more = [("ETag", operation.tagged), ("Idempotency-Replayed", operation.method == "POST")]
+    return {
+        "description": _SUCCESSES[status],
+        "headers": _headers(name for name, is_there in more if is_there),
+    }
+
+
+def _can_follow(operation: Operation) -> bool:
+    """Whether it can answer with a stream."""
+    return operation.query is not None and "follow" in operation.query.__struct_encode_fields__
 
 
 def _refusals(operation: Operation) -> Iterator[int]:
@@ -214,7 +226,7 @@ def _refusals(operation: Operation) -> Iterator[int]:
     reads_a_body = posts or operation.body is not None
     can = {
         400: reads_a_body or operation.query is not None or operation.conditional,
-        409: operation.writes,
+        409: operation.writes or 409 in operation.also,
         412: operation.conditional,
         413: reads_a_body,
     }

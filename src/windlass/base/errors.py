@@ -42,6 +42,12 @@ class NotAllowed(Failure):
     status = 405
 
 
+class NotHttp(Failure):
+    """There is something here, for those who speak another protocol."""
+
+    status = 426
+
+
 class Conflict(Failure):
     status = 409
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import IO, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Final
 
 import click
 
 from windlass.base.show import plain
+
+INTERRUPTED: Final = 130
+"""How a program ends that somebody has ended with Ctrl-C, as shells say it."""
 
 
 class Stopped(click.ClickException):
@@ -22,3 +27,14 @@ class Misused(Stopped):
     """What was asked makes no sense."""
 
     exit_code = 2
+
+
+@contextmanager
+def ended_by_hand(remark: str = "") -> Iterator[None]:
+    """What goes on for as long as somebody watches: Ctrl-C is its usual end, and no failure."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if remark:
+            click.echo(remark, err=True)
+        click.get_current_context().exit(INTERRUPTED)

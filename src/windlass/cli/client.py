@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ipaddress
 import json
+import os
+import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from email.message import Message
 from http import HTTPStatus
 from typing import Any
@@ -20,14 +23,52 @@ from windlass import __version__
 from windlass.base.show import plain
 from windlass.base.stopped import Misused, Stopped
 
+EVENTS = "text/event-stream"
 _SECONDS = 60
+"""Without a word from the server. In an answer that goes on, it says four times as often that it is there."""
 _PAGE = 1000
+_PIECE = 1 << 16
+
+
+class Unreachable(Stopped):
+    """Nobody answers, now; perhaps later."""
+
+
+class Refused(Stopped):
+    """The server said no, and why."""
+
+    def __init__(self, message: str, answer: Answer) -> None:
+        super().__init__(message)
+        self.status = answer.status
+        self.after = answer.headers.get("retry-after", "")
+
+
+class Stream:
+    """The body of an answer, as it comes."""
+
+    def __init__(self, reply: http.client.HTTPResponse) -> None:
+        self._reply = reply
+        # Of its own: the number of a descriptor that was closed meanwhile could be somebody else's.
+        self._line = socket.socket(fileno=os.dup(reply.fileno()))
+
+    def pieces(self) -> Generator[bytes, None, None]:
+        """What breaks it off is an OSError or an HTTPException."""
+        with self._line, self._reply:
+            while piece := self._reply.read1(_PIECE):
+                yield piece
+
+    def hang_up(self) -> None:
+        """From another thread too: whoever waits for a piece waits no longer."""
+        with contextlib.suppress(OSError):  # it has ended by itself
+            self._line.shutdown(socket.SHUT_RDWR)
 
 
 class Answer(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
+    going_on: Stream | None = None
+    """Instead of a body: an answer that goes on for as long as both sides like."""
 
     @property
     def json(self) -> Any:
@@ -51,6 +92,10 @@ class Api:
         self._token = token
         # A redirect is not followed: the token is for this server, and for no other.
         self._opener = urllib.request.build_opener(_NoRedirect, *_proxies(self._url))
+
+    @property
+    def url(self) -> str:
+        return self._url
 
     def get(self, path: str, **query: Any) -> Any:
         return self.call("GET", path, query=query).json
@@ -91,7 +136,10 @@ class Api:
 
     def _answered(self, request: urllib.request.Request) -> Answer:
         try:
-            with self._opener.open(request, timeout=_SECONDS) as reply:
+            reply = self._opener.open(request, timeout=_SECONDS)
+            if reply.headers.get_content_type() == EVENTS:
+                return Answer(reply.status, _headers(reply.headers), b"", Stream(reply))
+            with reply:
                 return Answer(reply.status, _headers(reply.headers), reply.read())
         except urllib.error.HTTPError as refusal:
             with refusal:
@@ -99,36 +147,39 @@ class Api:
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
 
-    def _unreachable(self, error: Exception) -> Stopped:
+    def _unreachable(self, error: Exception) -> Unreachable:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ConnectionRefusedError):
-            return Stopped(
+            return Unreachable(
                 f"nothing listens at {self._url}: start a server with `windlass serve`, or say where it is "
                 "with --url or WINDLASS_URL"
             )
         if isinstance(reason, ssl.SSLError):
-            return Stopped(f"{self._url} cannot be trusted, or does not speak TLS: {reason}")
+            return Unreachable(f"{self._url} cannot be trusted, or does not speak TLS: {reason}")
         if isinstance(reason, TimeoutError):
-            return Stopped(f"{self._url} does not answer: is it the right --url (WINDLASS_URL)?")
-        return Stopped(f"{self._url} cannot be reached: {reason}. Is it the right --url (WINDLASS_URL)?")
+            return Unreachable(f"{self._url} does not answer: is it the right --url (WINDLASS_URL)?")
+        return Unreachable(f"{self._url} cannot be reached: {reason}. Is it the right --url (WINDLASS_URL)?")
 
-    def _refused(self, answer: Answer) -> Stopped:
+    def _refused(self, answer: Answer) -> Refused:
+        return Refused(self._why(answer), answer)
+
+    def _why(self, answer: Answer) -> str:
         message = _message(answer)
         match answer.status:
             case 401 if not self._token:
-                return Stopped(
+                return (
                     "a token is needed: set WINDLASS_TOKEN, or give --token. `windlass serve` prints one at "
                     "its first start, `windlass token create` makes more"
                 )
             case 401:
-                return Stopped(f"{message}. Set WINDLASS_TOKEN, or give --token, to a token that is good now")
+                return f"{message}. Set WINDLASS_TOKEN, or give --token, to a token that is good now"
             case 403:
-                return Stopped(f"{message}. `windlass token create --scope …` makes one, with an Admin token")
+                return f"{message}. `windlass token create --scope …` makes one, with an Admin token"
             case status if status in range(300, 400):
                 place = answer.headers.get("location", "elsewhere")
-                return Stopped(f"{self._url} points to {plain(place)}: give that as --url, if you trust it")
+                return f"{self._url} points to {plain(place)}: give that as --url, if you trust it"
             case _:
-                return Stopped(message)
+                return message
 
 
 def path_of(template: str, values: Mapping[str, str]) -> str:

@@ -12,13 +12,15 @@ import msgspec
 
 from windlass.base.sections import Command
 from windlass.base.show import FORM, print_json, wants_json
-from windlass.base.stopped import Misused
+from windlass.base.stopped import Misused, ended_by_hand
 from windlass.cli.client import Answer, Api, path_of
 from windlass.cli.deeds import Deed, Way, about, ancestry, deeds, kebab
 from windlass.cli.fields import body_of
+from windlass.cli.following import LINE, Following
 from windlass.cli.names import Names
 from windlass.cli.options import Options, api_of, base_body, free_fields, options_of, values
-from windlass.cli.show import show
+from windlass.cli.show import show, show_event
+from windlass.cli.waiting import Before
 from windlass.core.document import narrowed
 from windlass.core.registry import Operation
 from windlass.core.resource import Trait, Verb
@@ -92,14 +94,33 @@ def _call(deed: Deed, options: Options, **said: Any) -> None:
         _make_sure(deed, said)
     if operation.paged and not any(values("query", options.query, said)):
         answer: Any = {"results": api.everything(path)}
+    elif said.get("wait"):
+        answer = _waited(api, asked, path)
     else:
-        answer = asked.answered(path).json
+        reply = asked.answered(path)
+        if reply.going_on is not None:
+            return _show_as_it_comes(asked, path, reply, as_json=wants_json(said.get(FORM)))
+        answer = reply.json
     if wants_json(said.get(FORM)):
         if answer is not None:
             print_json(answer)
     else:
         show(operation, answer)
-    _note(operation)
+    return _note(operation)
+
+
+def _waited(api: Api, asked: Asked, path: str) -> Any:
+    before = Before(api, registry(), asked.way.operation, path)
+    answer = asked.answered(path).json
+    with ended_by_hand("It goes on by itself."):
+        return before.wait(answer)
+
+
+def _show_as_it_comes(asked: Asked, path: str, first: Answer, *, as_json: bool) -> None:
+    following = Following(lambda headers: asked.answered(path, headers), first)
+    with ended_by_hand():
+        for event in following.events():
+            show_event(asked.way.operation, event.kind == LINE, event.data, as_json=as_json)
 
 
 class Asked:
@@ -145,7 +166,7 @@ class Asked:
             return self._names.home
         return self._names.id_of(self._deed.family if place == 0 else None, text)
 
-    def answered(self, path: str) -> Answer:
+    def answered(self, path: str, more: Mapping[str, str] | None = None) -> Answer:
         operation = self.way.operation
         query = {
             ".".join(field.path): value for field, value in values("query", self._options.query, self._said)
@@ -156,7 +177,7 @@ class Asked:
             body, tag = self._body(path)
             headers = ({"If-Match": tag} if tag else {}) | headers
         sent = None if body is None else msgspec.json.encode(body)
-        return self._api.call(operation.method, path, sent, query=query, headers=headers)
+        return self._api.call(operation.method, path, sent, query=query, headers=headers | dict(more or {}))
 
     def _body(self, path: str) -> tuple[dict[str, Any], str]:
         """The body, and the version on which it builds, if it builds on one."""

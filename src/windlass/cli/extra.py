@@ -1,7 +1,8 @@
-"""The commands that are not derived: any call of the API, and tokens under the names that people look for."""
+"""The commands that are not derived: any call of the API, tokens under usual names, the demonstration."""
 
 from __future__ import annotations
 
+import http.client
 import re
 import sys
 from datetime import UTC, datetime, timedelta
@@ -10,9 +11,13 @@ from typing import Any
 import click
 
 from windlass.base.sections import Command, Option
-from windlass.cli.client import Answer
+from windlass.base.stopped import Stopped, ended_by_hand
+from windlass.cli.client import Answer, Stream
 from windlass.cli.commands import group
+from windlass.cli.demo import demo_command
 from windlass.cli.options import api_of, call_options
+
+__all__ = ["api_command", "demo_command", "token_command"]
 
 _DURATION = re.compile(r"([0-9]{1,6})([mhdwy])")
 _UNITS = {
@@ -48,7 +53,21 @@ def _api(method: str, path: str, data: str | None, include: bool, **said: Any) -
     answer = api_of(said).call(method, "/" + path.lstrip("/"), body.encode() if body else None)
     if include:
         _print_head(answer)
-    click.echo(answer.body, nl=bool(answer.body) and not answer.body.endswith(b"\n"))
+    if answer.going_on is None:
+        click.echo(answer.body, nl=bool(answer.body) and not answer.body.endswith(b"\n"))
+    else:
+        _pass_on(answer.going_on)
+
+
+def _pass_on(stream: Stream) -> None:
+    try:
+        with ended_by_hand():
+            for piece in stream.pieces():
+                click.echo(piece, nl=False)
+    except BrokenPipeError:
+        raise  # Whoever reads what is printed here has enough.
+    except (OSError, http.client.HTTPException) as error:
+        raise Stopped(f"the connection was lost: {str(error) or type(error).__name__}") from error
 
 
 def _print_head(answer: Answer) -> None:

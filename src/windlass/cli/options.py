@@ -14,6 +14,7 @@ from windlass.base.stopped import Misused
 from windlass.cli.client import Api
 from windlass.cli.deeds import Deed, ancestry, kebab
 from windlass.cli.fields import Field, fields_of, json_of
+from windlass.cli.waiting import waits
 from windlass.core.registry import Registry
 from windlass.core.resource import Verb
 
@@ -162,6 +163,13 @@ def _body_options() -> Iterator[Option]:
 
 
 def _conditions(deed: Deed) -> Iterator[Option]:
+    if waits(deed.operation):
+        yield Option(
+            ["wait", "--wait"],
+            is_flag=True,
+            help="Show how it goes, and end when it is done: with 1 if that was not well.",
+            section=_CALL,
+        )
     if deed.operation.conditional:
         yield Option(
             ["if_match", "--if-match"],

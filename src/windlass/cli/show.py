@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.show import GAP, pairs, plain, room, table
+from windlass.base.stopped import Stopped
 from windlass.core.registry import Operation
 from windlass.core.traits import LogLine
 
@@ -22,7 +24,8 @@ _WIDEST = 44
 
 def show(operation: Operation, answer: Any) -> None:
     if operation.answer is LogLine:
-        _show_log(answer["results"])
+        for line in answer["results"]:
+            show_line(line)
     elif operation.listing:
         _show_list(operation, answer["results"])
         _show_page(answer.get("pagination"))
@@ -32,9 +35,27 @@ def show(operation: Operation, answer: Any) -> None:
         click.echo("Deleted.")
 
 
-def _show_log(lines: Sequence[Any]) -> None:
-    for line in lines:
-        click.echo(f"{click.style(_moment(line['created_at']), dim=True)}  {plain(line['message'])}")
+def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -> None:
+    """A line of what goes on. What is not `whole` is a remark of the server on what is missing."""
+    if whole and as_json:
+        click.echo(data)
+        return
+    try:
+        said = json.loads(data)
+        if not whole:
+            click.echo(plain(said["message"]), err=True)
+        elif operation.answer is LogLine:
+            show_line(said)
+        else:
+            click.echo(plain(data))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Stopped("what comes there is not of Windlass: is it the right --url (WINDLASS_URL)?") from error
+
+
+def show_line(line: Any) -> None:
+    """Of a log: when, who, what."""
+    at, who = click.style(_moment(line["created_at"]), dim=True), plain(line.get("pod_name") or "")
+    click.echo(f"{at}  {click.style(who, fg='cyan')}  {plain(line['message'])}")
 
 
 def _show_list(operation: Operation, rows: Sequence[Any]) -> None:

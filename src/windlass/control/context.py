@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from windlass.base.clock import Clock
 from windlass.base.seal import Seal
+from windlass.builders.builder import Builder
+from windlass.builders.git import Commit, Source
 from windlass.config import Settings
+from windlass.control.calls import Calls
 from windlass.control.logs import Logs
 from windlass.core.access import Actor
 from windlass.core.registry import Operation, Registry
+from windlass.core.runtime import Artifact, Instance, Probe, Wanted
 from windlass.engines.engine import Engine
+from windlass.routers.router import Router
 from windlass.store.store import Store, Tx
 
 
@@ -28,16 +34,77 @@ class Dialect(Struct, frozen=True):
     """Whether a list without paging parameters is complete."""
     deployment_first: bool
     """Whether a deploy answers the id of the deployment, or that of the service."""
+    built_ins: bool = False
+    """Whether lists of variables show those that Windlass makes, beside those that people made."""
 
 
-class Context(Struct, frozen=True):
+class Repositories(Protocol):
+    """Where code comes from; see `builders.git`."""
+
+    async def fetch(self, source: Source, into: Path) -> Commit: ...
+
+    async def commits(self, source: Source, most: int = 20) -> list[Commit]: ...
+
+    async def head(self, source: Source) -> tuple[str, str]: ...
+
+    async def sweep(self) -> None: ...
+
+
+class Servers(Protocol):
+    """Where database servers come from, on engines without images; see `builders.databases`."""
+
+    async def artifact(self, type: str, version: str, service: str) -> Artifact: ...
+
+    def ready(self, type: str) -> tuple[str, ...]:
+        """The command of a probe that logs in and asks."""
+        ...
+
+    async def discard(self, service: str) -> None: ...
+
+    async def sweep(self, keep: Collection[str]) -> None: ...
+
+
+class Watch(Protocol):
+    """Looks after what runs, between deployments."""
+
+    def keep(self, wanted: Wanted) -> None: ...
+
+    def forget(self, service: str) -> None: ...
+
+
+Probing = Callable[[Engine, Instance, Probe], Awaitable[str]]
+"""Asks an instance how it is: what is wrong with it, or an empty text."""
+
+
+async def _no_point(name: str) -> None:
+    """In production nothing happens at a failpoint."""
+
+
+class Context(Struct, frozen=True, kw_only=True):
     settings: Settings
     registry: Registry
     store: Store
     clock: Clock
     seal: Seal
     engine: Engine
+    builder: Builder
+    router: Router
+    git: Repositories
+    servers: Servers
+    probe: Probing
     logs: Logs
+    calls: Calls
+    watch: Watch
+    work: Path
+    """Where working copies are while they are built."""
+    public_host: str
+    """How public ports of this machine are reached."""
+    gateway: Callable[[], int]
+    """The port where HTTP is told apart by host name."""
+    unwell: set[str]
+    """Instances that run, but are to be given no requests."""
+    point: Callable[[str], Awaitable[None]] = _no_point
+    """Called before and after each effect outside, so that tests can end the world there."""
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -53,6 +120,8 @@ class Call(Struct, frozen=True, kw_only=True):
     if_match: str | None = None
     origin: str = "API"
     request_id: str = ""
+    last_event: str | None = None
+    """Of a stream that broke off: the id of the last event that came through."""
 
     @property
     def id(self) -> str:
@@ -60,12 +129,14 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Struct, frozen=True):
-    """What is answered: JSON, or nothing."""
+    """What is answered: JSON, a stream, or nothing."""
 
     body: bytes = b""
     tag: str | None = None
     status: int | None = None
     """Only where it is not the operation's usual one."""
+    stream: AsyncGenerator[bytes, None] | None = None
+    """Instead of a body: server-sent events, for as long as somebody listens."""
 
 
 Reading = Callable[[Context, Call], Awaitable[Reply]]

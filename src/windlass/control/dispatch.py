@@ -10,12 +10,34 @@ from msgspec import Struct
 
 from windlass.base.clock import DAY
 from windlass.base.errors import Conflict
-from windlass.control import identity, members, organizations, regions, resources, services, variables
+from windlass.control import (
+    credentials,
+    environments,
+    identity,
+    members,
+    organizations,
+    reading_logs,
+    regions,
+    resources,
+    services,
+    variables,
+)
 from windlass.control.context import Call, Context, Reading, Reply, Writing, handler_of
 from windlass.store.store import Tx
 
 # Importing them registers their handlers.
-HANDLING = (identity, members, organizations, regions, resources, services, variables)
+HANDLING = (
+    credentials,
+    environments,
+    identity,
+    members,
+    organizations,
+    reading_logs,
+    regions,
+    resources,
+    services,
+    variables,
+)
 
 
 class Kept(Struct):

@@ -1,90 +1,107 @@
-"""Log lines of services: kept in files, one JSON line each, read from the end.
-
-`tail` reads backwards in blocks until it has enough lines, so that it costs the same for a short log
-and for a long one. When a file is full it is set aside once; what is older is let go.
-"""
+"""Log lines: a stream for what a service says while it runs, and one below it for each of its builds."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
 
-import msgspec
-from msgspec import Struct
+from windlass.base.clock import DAY, Clock, SystemClock
+from windlass.base.segments import EVERYTHING, Gone, Segments, Sieve
+from windlass.core.runtime import Said
 
-from windlass.base import ids
-from windlass.base.clock import stamp
-
-_BLOCK = 65_536
-
-
-class Line(Struct):
-    id: str
-    created_at: str
-    message: str
-    pod_name: str = ""
-    version: str = ""
+OURS = "windlass"
+"""The name under which Windlass itself speaks in a log."""
+_BUILD = "build-"
+_STEPS = 8
+"""A line is kept this part of the retention too long, at most."""
 
 
 class Logs:
-    def __init__(self, folder: Path, most: int) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, most: int, days: int = 14, clock: Clock | None = None) -> None:
+        self._segments = Segments(folder, most, voice=OURS)
         self._most = most
+        self._age = days * DAY
+        self._clock = clock or SystemClock()
+        self._orphans: set[str] = set()
 
-    def write(self, service: str, at: int, *messages: str, pod: str = "windlass", version: str = "") -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(service)
-        if path.exists() and path.stat().st_size > self._most // 2:
-            path.replace(self._older(service))
-        lines = [Line(ids.new_id(), stamp(at), message, pod, version) for message in messages]
-        with path.open("a+b") as file:
-            _cut_torn_line(file)
-            file.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    # What is said
 
-    def tail(self, service: str, most: int) -> list[bytes]:
-        """The last lines, oldest first, as JSON."""
-        found = _last_lines(self._path(service), most)
-        if len(found) < most:
-            found = _last_lines(self._older(service), most - len(found)) + found
-        return found
+    def write(self, service: str, at: int, *messages: str, pod: str = OURS, version: str = "") -> None:
+        self.take(service, [Said(at, message, pod, version) for message in messages])
+
+    def take(self, service: str, lines: Sequence[Said]) -> None:
+        """What instances of a service wrote. Never fails: what finds no room is counted, and said later."""
+        self._segments.append(service, lines)
+
+    def build(self, service: str, deployment: str) -> Callable[[str], None]:
+        """Takes lines of a build log."""
+        stream = _stream(service, deployment)
+
+        def say(message: str) -> None:
+            self._segments.append(stream, [Said(self._clock.now(), message, OURS, deployment)])
+
+        return say
+
+    # What was said: of a service while it ran, or of one of its builds
+
+    def tail(
+        self, service: str, most: int, wanted: Sieve = EVERYTHING, *, deployment: str | None = None
+    ) -> list[bytes]:
+        """The last lines, oldest first, as JSON. May be called from any thread."""
+        return self._segments.tail(_stream(service, deployment), most, wanted)
+
+    def follow(
+        self,
+        service: str,
+        most: int,
+        wanted: Sieve = EVERYTHING,
+        *,
+        after: str | None = None,
+        deployment: str | None = None,
+    ) -> AsyncGenerator[list[bytes] | Gone, None]:
+        """The last lines, or those after one of them, and then what comes until the service is forgotten."""
+        return self._segments.follow(_stream(service, deployment), most, wanted, after=after)
+
+    # What is let go
 
     def forget(self, service: str) -> None:
-        for path in (self._path(service), self._older(service)):
-            path.unlink(missing_ok=True)
+        """Of a service that is gone: its lines, and those of its builds. Absent is fine."""
+        self._segments.forget(service)
 
-    def _path(self, service: str) -> Path:
-        return self._folder / f"{service}.jsonl"
+    def close(self) -> None:
+        """Lets go of files that are open."""
+        self._segments.close()
 
-    def _older(self, service: str) -> Path:
-        return self._folder / f"{service}.older.jsonl"
+    def sweep(self, services: Collection[str]) -> None:
+        """Lets go of the lines of services that are gone, of lines that are too old, and of builds too many.
+
+        A service may have been made since somebody counted them: it has to be missing twice in a row."""
+        now = self._clock.now()
+        self._segments.report(now)
+        there = sorted(self._segments.streams())
+        missing = {stream.partition("/")[0] for stream in there} - set(services)
+        for service in missing & self._orphans:
+            self.forget(service)
+        self._orphans = missing - self._orphans
+        kept = [stream for stream in there if stream.partition("/")[0] not in missing]
+        for stream in kept:
+            self._segments.expire(stream, now - self._age, now - self._age // _STEPS)
+        self._sweep_builds([stream for stream in kept if _is_build(stream)])
+
+    def _sweep_builds(self, streams: Sequence[str]) -> None:
+        """Builds of one service have the same room as what it says while it runs; the newest are kept."""
+        taken: dict[str, int] = {}
+        for stream in sorted(streams, key=self._segments.last_change, reverse=True):
+            service, size = stream.partition("/")[0], self._segments.size(stream)
+            newer = taken.get(service, 0)
+            taken[service] = newer + size
+            if size == 0 or (newer and newer + size > self._most):
+                self._segments.forget(stream)
 
 
-def _cut_torn_line(file: BinaryIO) -> None:
-    """What a crash or a full disk left of a line would spoil the next one."""
-    end = whole = file.seek(0, os.SEEK_END)
-    while end > 0:
-        start = max(0, end - (_BLOCK if end < whole else 1))
-        file.seek(start)
-        end = start + file.read(end - start).rfind(b"\n") + 1
-        if end > start:
-            break
-    if end < whole:
-        file.truncate(end)
+def _stream(service: str, deployment: str | None) -> str:
+    return service if deployment is None else f"{service}/{_BUILD}{deployment}"
 
 
-def _last_lines(path: Path, most: int) -> list[bytes]:
-    try:
-        file: Any = path.open("rb")
-    except FileNotFoundError:
-        return []
-    with file:
-        left, tail = file.seek(0, os.SEEK_END), b""
-        while left > 0 and tail.count(b"\n") <= most:
-            step = min(_BLOCK, left)
-            left -= step
-            file.seek(left)
-            tail = file.read(step) + tail
-    # A line that is still being written has no end yet.
-    lines = tail.split(b"\n")[:-1]
-    return lines[-most:]
+def _is_build(stream: str) -> bool:
+    return stream.rpartition("/")[2].startswith(_BUILD)

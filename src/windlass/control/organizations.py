@@ -13,6 +13,7 @@ from windlass.control.resources import (
     behaves,
     born,
     check_tag,
+    forgotten,
     paged,
     record,
     target,
@@ -22,6 +23,7 @@ from windlass.control.tokens import issue
 from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope
 from windlass.core.document import Document
 from windlass.core.events import Event
+from windlass.core.states import State
 from windlass.families.cluster import Cluster, cluster
 from windlass.families.environment import environment
 from windlass.families.organization import Organization, organization
@@ -75,7 +77,7 @@ async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     check_tag(call, row)
     if len(await tx.of_parent(NOBODY, "organization")) == 1:
         raise Conflict("This is the only organization of this installation: it cannot be deleted")
-    await tx.remove(row)
+    await forgotten(tx, row)
     record(tx, Event.DELETED, row, call.actor, call, before=row.body)
     return Reply()
 
@@ -136,6 +138,9 @@ class Environments(Behaviour):
             cluster_name=document["name"],
             cloud_provider={"provider": document["cloud_provider"], "cluster": row.id},
         )
+
+    async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        await tx.add_status(draft.id, draft.org, State.READY)
 
     async def updating(
         self, ctx: Context, tx: Tx, row: Row, before: Document, spec: object, extras: Document

@@ -6,85 +6,596 @@ writes counts only while its claim is held; a worker that was paused past its le
 
 from __future__ import annotations
 
-import msgspec
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Final
 
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.builders.builder import BuildError
+from windlass.builders.git import GitError
+from windlass.control import release
+from windlass.control.builds import build, kept
 from windlass.control.context import Context
-from windlass.control.services import announce, close
+from windlass.control.databases import made_database
+from windlass.control.deployments import (
+    RECONCILE,
+    announce,
+    begin,
+    cancel_word,
+    finish,
+    move,
+    particulars,
+    status_of,
+)
+from windlass.control.inputs import Inputs, digest_of, inputs_of
+from windlass.control.release import Failed
+from windlass.control.resources import DISCARD
+from windlass.control.routes import ROUTE, all_endpoints, named, refresh, reserve
+from windlass.control.wanted import open_wanted, seal_wanted, wanted_of
+from windlass.core.deployment import Made
+from windlass.core.document import Document
 from windlass.core.events import Event
-from windlass.core.plan import Step, plan
-from windlass.core.states import Progress, State
-from windlass.core.workload import Workload
-from windlass.engines.engine import EngineError
-from windlass.store.store import Claim, DeploymentRow, Row, Tx
+from windlass.core.plan import Open, Step, plan
+from windlass.core.runtime import Phase, Wanted
+from windlass.core.states import WORDS, Do, Progress, State
+from windlass.core.variables import Unusable
+from windlass.engines.engine import EngineAway, EngineError
+from windlass.routers.router import RouteError
+from windlass.store.store import Claim, DeploymentRow, Reads, Row, StatusRow, Tx
+
+LOOK = 5.0
+"""Seconds after which somebody who waits looks for himself whether he was called."""
+TRY_AGAIN = 30_000
+"""Milliseconds after which what cannot run is tried again."""
 
 
 class LostClaim(Exception):
     """Somebody else does this work now."""
 
 
+class Task(Struct, frozen=True):
+    """What is to be done, as it was read in one moment."""
+
+    step: Step
+    claim: Claim
+    service: Row
+    status: StatusRow
+    deployment: DeploymentRow | None = None
+
+    @property
+    def doing(self) -> DeploymentRow:
+        assert self.deployment is not None
+        return self.deployment
+
+
 async def reconcile(ctx: Context, claim: Claim) -> None:
     """Goes round until there is nothing left to do for this service."""
-    while begun := await _begin(ctx, claim):
-        service, deployment = begun
-        failure = await _run(ctx, service, deployment)
-        await _end(ctx, claim, deployment, failure)
+    while task := await _next(ctx, claim):
+        await _cancellable(ctx, task, DEEDS[task.step])
+        if task.step in {Step.KEEP, Step.REST}:
+            return
 
 
-async def _begin(ctx: Context, claim: Claim) -> tuple[Row, DeploymentRow] | None:
-    async def change(tx: Tx) -> tuple[Row, DeploymentRow] | None:
+async def _next(ctx: Context, claim: Claim) -> Task | None:
+    async def change(tx: Tx) -> Task | None:
         await _fence(tx, claim)
-        service = await tx.get(claim.id)
-        waiting = await tx.open_deployments(claim.id)
-        step = plan([one.status for one in waiting])
-        if service is None or step is Step.REST:
+        service, status = await tx.get(claim.id), await tx.status(claim.id)
+        if service is None or status is None:
+            # Deleted meanwhile; who was late may have begun something after all was taken away.
+            await tx.ask(DISCARD, f"{DISCARD}:{claim.id}")
             await tx.done(claim)
             return None
-        if step is Step.CONTINUE:
-            return service, waiting[0]
-        deployment = await close(tx, waiting[0], Progress.DEPLOYING, "")
-        await _set_state(tx, service, State.DEPLOYING, "")
-        announce(tx, Event.DEPLOYMENT_STARTED, service, deployment)
-        return service, deployment
+        waiting = await tx.open_deployments(claim.id)
+        head = waiting[0] if waiting else None
+        step = _plan(head, status)
+        if step is Step.BEGIN:
+            assert head is not None
+            if await _must_wait(tx, service, head):
+                await tx.again(claim, tx.now + int(LOOK * 1000))
+                return None
+            head = await begin(tx, service, status, head)
+            status = await status_of(tx, service)
+            step = _plan(head, status)
+        return Task(step, claim, service, status, head)
+
+    task = await ctx.store.write(change)
+    await ctx.point(f"{task.step} planned" if task else "nothing planned")
+    return task
+
+
+def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:
+    if head is None:
+        return plan(None, status.serving is not None)
+    story = particulars(head)
+    return plan(
+        Open(head.action, head.status, story.cancelled, _switched(head, status)), status.serving is not None
+    )
+
+
+def _switched(deployment: DeploymentRow, status: StatusRow) -> bool:
+    """Whether it is too late to cancel: it serves, or what it was to end serves no more."""
+    if deployment.action in {Do.STOP, Do.UNINSTALL}:
+        return deployment.status != Progress.QUEUED and status.serving is None
+    return status.serving == deployment.id
+
+
+async def _must_wait(tx: Tx, service: Row, head: DeploymentRow) -> bool:
+    """An application waits for the databases of its environment that were to be deployed before it."""
+    if service.family == "database" or head.action != Do.DEPLOY:
+        return False
+    for neighbour in await tx.of_parent(service.parent, "database"):
+        ahead = await tx.open_deployments(neighbour.id)
+        if any(one.action == Do.DEPLOY and one.created <= head.created for one in ahead):
+            return True
+    return False
+
+
+async def _cancellable(ctx: Context, task: Task, deed: Deed) -> None:
+    """Does it, unless somebody asks meanwhile to cancel it: then it is for the next round."""
+    doing = asyncio.ensure_future(deed(ctx, task))
+    if task.deployment is None or task.step is Step.ABANDON:
+        return await _whole(doing)
+    asked = asyncio.ensure_future(_asked_to_cancel(ctx, task.deployment.id))
+    try:
+        await asyncio.wait([doing, asked], return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            doing.cancel()
+            with suppress(asyncio.CancelledError):
+                await doing
+            return None
+        await doing
+    finally:
+        for one in (doing, asked):
+            one.cancel()
+        await asyncio.gather(doing, asked, return_exceptions=True)
+
+
+async def _whole(doing: asyncio.Future[None]) -> None:
+    try:
+        await doing
+    finally:
+        doing.cancel()
+        await asyncio.gather(doing, return_exceptions=True)
+
+
+async def _asked_to_cancel(ctx: Context, deployment: str) -> None:
+    """Returns when somebody asked. A call that was not heard is found by looking."""
+    called = ctx.calls.expect(cancel_word(deployment))
+    try:
+        while True:
+            row = await ctx.store.reads.deployment(deployment)
+            if row is None:
+                return
+            status = await ctx.store.reads.status(row.service)
+            if status is None or (particulars(row).cancelled and not _switched(row, status)):
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(called.wait(), LOOK)
+            called.clear()
+    finally:
+        ctx.calls.forget(cancel_word(deployment), called)
+
+
+# Deeds
+
+
+async def _build(ctx: Context, task: Task) -> None:
+    """Builds it, and says in every detail what will run."""
+    service, deployment = task.service, task.doing
+    say = ctx.logs.build(service.id, deployment.id)
+    try:
+        inputs = await _inputs(ctx, service)
+        for warning in inputs.warnings:
+            say(warning)
+        made, commit, branch = await _made(ctx, service, deployment, inputs, say)
+        wanted = await wanted_of(ctx, service, deployment, made.artifact, inputs)
+        await ctx.point("built")
+    except (BuildError, GitError, EngineError, Unusable) as error:
+        say(f"Failed: {error}")
+        await _failed(ctx, task, State.BUILD_ERROR, str(error))
+        return
+    except TimeoutError:
+        error_text = f"The build took longer than {ctx.settings.build_seconds} seconds (build_seconds)"
+        say(f"Failed: {error_text}")
+        await _failed(ctx, task, State.BUILD_ERROR, error_text)
+        return
+
+    async def change(tx: Tx) -> None:
+        current = await _current(tx, task)
+        story = particulars(current)
+        story.made, story.commit, story.branch, story.digest = made, commit, branch, inputs.digest
+        await named(tx, service, wanted)
+        await move(tx, current, Progress.DEPLOYING, story, seal_wanted(ctx, wanted))
+        await tx.change_status(
+            replace(await status_of(tx, service), state=WORDS[Do(current.action)].under_way)
+        )
+
+    await ctx.store.write(change)
+
+
+def service_builds(service: Row) -> bool:
+    return service.family == "application"
+
+
+async def _inputs(ctx: Context, service: Row) -> Inputs:
+    return await inputs_of(ctx, ctx.store.reads, service, ctx.engine.whereabouts)
+
+
+async def _made(
+    ctx: Context, service: Row, deployment: DeploymentRow, inputs: Inputs, say: Callable[[str], None]
+) -> tuple[Made, Document | None, str | None]:
+    async with asyncio.timeout(ctx.settings.build_seconds):
+        if service.family == "database":
+            return await made_database(ctx, service, say), None, None
+        built = await release.patiently(
+            ctx, ctx.settings.ready_seconds, lambda: build(ctx, service, deployment, inputs, say)
+        )
+        return built.made, built.commit, built.branch
+
+
+async def _release(ctx: Context, task: Task) -> None:
+    """New beside old, switch when well, drain, retire."""
+    service = task.service
+    old = await _wanted_of(ctx, ctx.store.reads, task.status.serving)
+    try:
+        new = await _frozen(ctx, task)
+    except (Unusable, EngineError, BuildError) as error:
+        await _failed(ctx, task, WORDS[Do(task.doing.action)].failed, str(error))
+        return
+    if _switched(task.doing, task.status):
+        # Before an interruption. What is wrong with it since, keeping says, which comes next.
+        await refresh(ctx, service.id)
+    else:
+        count = release.count_of(new, task.status.instances or new.instances)
+        if not await _brought_up(ctx, task, new, old, count) or not await _switch(ctx, task, new, count):
+            return
+        await ctx.point("switched")
+        await refresh(ctx, service.id)
+        await ctx.point("routed")
+    await release.retire_others(ctx, new, new.generation)
+    await _succeeded(ctx, task)
+    # Here and nowhere else: whoever holds the claim is the only one who builds for this service.
+    await ctx.point("about to prune")
+    with suppress(BuildError):
+        await ctx.builder.prune(service.id, await kept(ctx, service.id))
+    await ctx.point("pruned")
+
+
+async def _brought_up(ctx: Context, task: Task, new: Wanted, old: Wanted | None, count: int) -> bool:
+    """Whether it is up and well. If not, it has failed, and what served before serves."""
+    failure = particulars(task.doing).message
+    if not failure:
+        try:
+            await release.bring_up(ctx, new, old, count)
+            return True
+        except Failed as failed:
+            failure = str(failed)
+            await _give_up(ctx, task, failure)
+    words = await release.take_back(ctx, new, old, count)
+    message = f"{failure}\nIts last lines were:\n{words}" if words else failure
+    await _failed(ctx, task, WORDS[Do(task.doing.action)].failed, message)
+    return False
+
+
+async def _give_up(ctx: Context, task: Task, failure: str) -> None:
+    """Decided before anything is taken away: who was paused past its lease must not take away what another
+    has made of it since, and who comes after an interruption goes on with that."""
+
+    async def change(tx: Tx) -> None:
+        current = await _current(tx, task)
+        story = particulars(current)
+        story.message = story.message or failure
+        await move(tx, current, Progress(current.status), story)
+
+    await ctx.store.write(change)
+    await ctx.point("given up")
+
+
+async def _frozen(ctx: Context, task: Task) -> Wanted:
+    """What this deployment runs: worked out once, whatever is changed meanwhile."""
+    deployment = await ctx.store.reads.deployment(task.doing.id)
+    if deployment is None:
+        raise LostClaim(task.claim.id)
+    if wanted := open_wanted(ctx, deployment):
+        return wanted
+    story = particulars(deployment)
+    if Do(deployment.action) is Do.RESTART:
+        running = await _wanted_of(ctx, ctx.store.reads, task.status.serving)
+        if running is None:
+            raise EngineError("It does not run any more: deploy it instead")
+        wanted = replace(running, generation=deployment.number, deployment=deployment.id)
+        made, digest = None, task.status.digest
+        serving = await ctx.store.reads.deployment(running.deployment)
+        earlier = particulars(serving) if serving else story
+        made, commit = earlier.made, earlier.commit
+    else:
+        assert story.made is not None
+        made, commit = story.made, story.commit
+        if service_builds(task.service) and not await ctx.builder.find(task.service.id, made.artifact.key):
+            raise EngineError("What was built for it is no more: deploy its commit again")
+        digest = story.digest or await digest_of(ctx.store.reads, task.service)
+        wanted = await wanted_of(
+            ctx, task.service, deployment, made.artifact, await _inputs(ctx, task.service)
+        )
+
+    async def change(tx: Tx) -> None:
+        current = await _current(tx, task)
+        story = particulars(current)
+        story.digest, story.made, story.commit = digest, made, commit
+        await named(tx, task.service, wanted)
+        await move(tx, current, Progress.DEPLOYING, story, seal_wanted(ctx, wanted))
+
+    await ctx.store.write(change)
+    await ctx.point("frozen")
+    return wanted
+
+
+async def _switch(ctx: Context, task: Task, new: Wanted, count: int) -> bool:
+    """From now on this generation is the one that serves, whatever happens; unless it was just cancelled."""
+
+    async def change(tx: Tx) -> bool:
+        current = await _current(tx, task)
+        status = await status_of(tx, task.service)
+        story = particulars(current)
+        if story.cancelled and not _switched(current, status):
+            return False
+        digest = story.digest
+        await tx.change_status(
+            replace(status, serving=current.id, digest=digest, instances=count, deployed_at=tx.now)
+        )
+        tx.nudge(ROUTE + task.service.id)
+        return True
 
     return await ctx.store.write(change)
 
 
-async def _run(ctx: Context, service: Row, deployment: DeploymentRow) -> str | None:
-    """Why it failed, or None."""
-    document = msgspec.json.decode(service.body)
-    workload = Workload(
-        service=service.id,
-        family=service.family,
-        name=document["name"],
-        environment=service.parent,
-        deployment=deployment.id,
-        document=document,
-    )
-    try:
-        await ctx.engine.apply(workload)
-    except EngineError as error:
-        return str(error)
-    return None
-
-
-async def _end(ctx: Context, claim: Claim, deployment: DeploymentRow, failure: str | None) -> None:
+async def _succeeded(ctx: Context, task: Task) -> None:
     async def change(tx: Tx) -> None:
-        await _fence(tx, claim)
-        service, current = await tx.get(claim.id), await tx.deployment(deployment.id)
-        if service is None or current is None or current.status != Progress.DEPLOYING:
-            return
-        if failure is None:
-            closed = await close(tx, current, Progress.SUCCEEDED, "")
-            await _set_state(tx, service, State.DEPLOYED, "")
-            announce(tx, Event.DEPLOYMENT_SUCCEEDED, service, closed)
-        else:
-            closed = await close(tx, current, Progress.FAILED, failure)
-            await _set_state(tx, service, State.DEPLOYMENT_ERROR, failure)
-            announce(tx, Event.DEPLOYMENT_FAILED, service, closed, failure)
+        current = await _current(tx, task)
+        service = await _with_commit(tx, current)
+        await finish(tx, service, current, Progress.SUCCEEDED)
+        await _settled(tx, service, WORDS[Do(current.action)].done, "")
 
     await ctx.store.write(change)
-    if failure:
-        ctx.logs.write(claim.id, ctx.clock.now(), f"Deployment {deployment.id} failed: {failure}")
+
+
+async def _with_commit(tx: Tx, deployment: DeploymentRow) -> Row:
+    """An application shows which commit of it runs."""
+    service = await tx.get(deployment.service)
+    assert service is not None
+    commit = particulars(deployment).commit
+    if commit is None:
+        return service
+    document = msgspec.json.decode(service.body)
+    repository = document["git_repository"]
+    repository |= {
+        "deployed_commit_id": commit["git_commit_id"],
+        "deployed_commit_date": commit["created_at"],
+        "deployed_commit_contributor": commit["author_name"],
+        "deployed_commit_tag": commit["tag"],
+    }
+    body = msgspec.json.encode(document)
+    await tx.rewrite(service.id, body)
+    return replace(service, body=body)
+
+
+async def _stop(ctx: Context, task: Task) -> None:
+    """Nothing of it runs any more; what it stored stays."""
+    try:
+        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
+    except EngineError as error:
+        await _failed(ctx, task, State.STOP_ERROR, str(error))
+        return
+    await ctx.point("stopped")
+    await _ended(ctx, task, State.STOPPED)
+
+
+async def _uninstall(ctx: Context, task: Task) -> None:
+    """Nothing of it is left but its settings and its history."""
+    try:
+        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
+        await ctx.store.write(lambda tx: _fence(tx, task.claim))
+        await ctx.point("about to discard what it stored")
+        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: ctx.engine.discard(task.service.id))
+    except EngineError as error:
+        await _failed(ctx, task, State.DELETE_ERROR, str(error))
+        return
+    await ctx.point("uninstalled")
+    await _ended(ctx, task, State.READY)
+
+
+async def _end_all(ctx: Context, task: Task) -> None:
+    """Nobody is sent there any more, who is there may finish, and then it ends."""
+
+    async def change(tx: Tx) -> None:
+        await _current(tx, task)
+        await tx.change_status(replace(await status_of(tx, task.service), serving=None))
+        tx.nudge(ROUTE + task.service.id)
+
+    wanted = await _wanted_of(ctx, ctx.store.reads, task.status.serving)
+    await ctx.store.write(change)
+    ctx.watch.forget(task.service.id)
+    await ctx.point("about to route away")
+    await refresh(ctx, task.service.id)
+    if wanted:
+        await ctx.point("routed away")
+        seen = await ctx.engine.observe(task.service.id)
+        await ctx.router.drain(all_endpoints(wanted, seen), wanted.grace)
+        await ctx.point("drained to stop")
+    grace = wanted.grace if wanted else ctx.settings.stop_seconds
+    await release.end_up_to(ctx, task.service.id, task.doing.number, grace)
+
+
+async def _ended(ctx: Context, task: Task, state: State) -> None:
+    await ctx.router.reserve(task.service.id, [])
+
+    async def change(tx: Tx) -> None:
+        current = await _current(tx, task)
+        await finish(tx, task.service, current, Progress.SUCCEEDED)
+        status = await status_of(tx, task.service)
+        gone = state is State.READY
+        if gone:
+            status = replace(status, deployed_at=None, digest="", instances=0)
+        await tx.change_status(status)
+        await _settled(tx, task.service, state, "")
+
+    await ctx.store.write(change)
+
+
+async def _abandon(ctx: Context, task: Task) -> None:
+    """It was cancelled: what served before goes on serving."""
+    deployment = task.doing
+    wanted = open_wanted(ctx, deployment)
+    old = await _wanted_of(ctx, ctx.store.reads, task.status.serving)
+    if wanted and deployment.status == Progress.DEPLOYING:
+        await release.take_back(ctx, wanted, old, task.status.instances)
+    await ctx.point("abandoned")
+
+    async def change(tx: Tx) -> None:
+        current = await _current(tx, task)
+        message = particulars(current).message
+        await finish(tx, task.service, current, Progress.CANCELED, message)
+        await _settled(tx, task.service, State.CANCELED, message)
+
+    await ctx.store.write(change)
+
+
+async def _keep(ctx: Context, task: Task) -> None:
+    """What was deployed runs, as many as wanted, nothing else does, and the state says how it is."""
+    wanted = await _wanted_of(ctx, ctx.store.reads, task.status.serving)
+    if wanted is None:
+        await _rest(ctx, task)
+        return
+    count = release.count_of(wanted, task.status.instances or wanted.instances)
+    try:
+        await ctx.point("about to keep")
+        await reserve(ctx, wanted)
+        for index in range(count):
+            await ctx.engine.run(wanted, index)
+        await ctx.point("kept")
+    except EngineAway:
+        raise
+    except (EngineError, RouteError) as error:
+        await _note(ctx, task, wanted, State.DEPLOYMENT_ERROR, str(error))
+        await ctx.store.write(lambda tx: tx.again(task.claim, tx.now + TRY_AGAIN))
+        return
+    await refresh(ctx, task.service.id)
+    # Nothing waits or is under way: of all that was ever asked for, only this is meant to run.
+    await release.retire_others(ctx, wanted, task.status.deployments)
+    await _retire_surplus(ctx, task, wanted, count)
+    ctx.watch.keep(wanted)
+    await _note_health(ctx, task, wanted)
+    await _rest(ctx, task)
+
+
+async def _retire_surplus(ctx: Context, task: Task, wanted: Wanted, count: int) -> None:
+    surplus = release.surplus(await ctx.engine.observe(wanted.service), wanted, count)
+    if not surplus:
+        return
+    ctx.unwell.update(one.id for one in surplus)
+    await refresh(ctx, wanted.service)
+    await ctx.router.drain(all_endpoints(wanted, surplus), wanted.grace)
+    await ctx.store.write(lambda tx: _fence(tx, task.claim))
+    await ctx.point("about to remove what is too many")
+    indexes = [one.index for one in surplus]
+    await ctx.engine.remove(wanted.service, generation=wanted.generation, indexes=indexes, grace=wanted.grace)
+    await ctx.point("removed what was too many")
+    ctx.unwell.difference_update(one.id for one in surplus)
+
+
+async def _note_health(ctx: Context, task: Task, wanted: Wanted) -> None:
+    """What breaks later shows in the state, with how often and why; what mended itself does too."""
+    seen = [one for one in await ctx.engine.observe(wanted.service) if one.generation == wanted.generation]
+    broken = [one for one in seen if one.phase is not Phase.RUNNING]
+    troubled = broken or [one for one in seen if one.restarts]
+    message = ""
+    if troubled:
+        worst = max(troubled, key=lambda one: one.restarts)
+        times = "once" if worst.restarts == 1 else f"{worst.restarts} times"
+        message = f"{wanted.name} {worst.reason or 'ended'}; it was started anew {times}"
+    was = task.status.state
+    recovered = was == State.DEPLOYMENT_ERROR and task.status.deployment == task.status.serving
+    state = State.DEPLOYMENT_ERROR if broken else State.DEPLOYED if recovered else State(was)
+    if state != was or troubled:
+        await _note(ctx, task, wanted, state, message)
+
+
+async def _note(ctx: Context, task: Task, wanted: Wanted, state: State, message: str) -> None:
+    """The state and the message, if they are news and nothing else is under way."""
+    was = task.status.state
+    if (state, message) == (was, task.status.message):
+        return
+
+    async def change(tx: Tx) -> None:
+        await _fence(tx, task.claim)
+        status = await status_of(tx, task.service)
+        if status.state != was or await tx.open_deployments(task.service.id):
+            return
+        await tx.change_status(replace(status, state=state, message=message))
+        if state != was and (serving := await tx.deployment(wanted.deployment)):
+            kind = Event.BROKE if state is State.DEPLOYMENT_ERROR else Event.RECOVERED
+            announce(tx, kind, task.service, serving, particulars(serving), message)
+
+    await ctx.store.write(change)
+
+
+async def _clear(ctx: Context, task: Task) -> None:
+    """It is not meant to run. If something of it does, somebody was late: he was paused past his lease."""
+    await release.end_up_to(ctx, task.service.id, task.status.deployments, ctx.settings.stop_seconds)
+    await _rest(ctx, task)
+
+
+async def _rest(ctx: Context, task: Task) -> None:
+    async def change(tx: Tx) -> None:
+        await _fence(tx, task.claim)
+        await tx.done(task.claim)
+
+    await ctx.store.write(change)
+
+
+async def _failed(ctx: Context, task: Task, state: State, message: str) -> None:
+    async def change(tx: Tx) -> None:
+        current = await _current(tx, task)
+        await finish(tx, task.service, current, Progress.FAILED, message)
+        status = await status_of(tx, task.service)
+        await tx.change_status(replace(status, deployed_at=tx.now))
+        await _settled(tx, task.service, state, message)
+
+    await ctx.store.write(change)
+    ctx.logs.write(
+        task.service.id, ctx.clock.now(), f"Deployment {task.doing.id} failed: {message}".splitlines()[0]
+    )
+
+
+async def _settled(tx: Tx, service: Row, state: State, message: str) -> None:
+    """The state after a deployment, unless another waits already: then its word is the one to say."""
+    waiting = await tx.open_deployments(service.id)
+    status = await status_of(tx, service)
+    if waiting:
+        state, message = WORDS[Do(waiting[0].action)].queued, ""
+    await tx.change_status(replace(status, state=state, message=message))
+    if service.family == "database":
+        for neighbour in await tx.of_parent(service.parent, "application"):
+            if await tx.open_deployments(neighbour.id):
+                await tx.ask(RECONCILE, neighbour.id, org=neighbour.org)
+
+
+async def _current(tx: Tx, task: Task) -> DeploymentRow:
+    """The deployment as it is now, while it is still ours to move."""
+    await _fence(tx, task.claim)
+    current = await tx.deployment(task.doing.id)
+    if current is None or current.status != task.doing.status:
+        raise LostClaim(task.claim.id)
+    return current
+
+
+async def _wanted_of(ctx: Context, source: Reads, deployment: str | None) -> Wanted | None:
+    row = await source.deployment(deployment) if deployment else None
+    return open_wanted(ctx, row) if row else None
 
 
 async def _fence(tx: Tx, claim: Claim) -> None:
@@ -92,10 +603,13 @@ async def _fence(tx: Tx, claim: Claim) -> None:
         raise LostClaim(claim.id)
 
 
-async def _set_state(tx: Tx, service: Row, state: State, message: str) -> None:
-    status = await tx.status(service.id)
-    assert status is not None
-    deployed_at = tx.now if state in {State.DEPLOYED, State.DEPLOYMENT_ERROR} else status.deployed_at
-    await tx.change_status(
-        msgspec.structs.replace(status, state=state, message=message, deployed_at=deployed_at)
-    )
+Deed = Callable[[Context, Task], Awaitable[None]]
+DEEDS: Final[Mapping[Step, Deed]] = {
+    Step.BUILD: _build,
+    Step.RELEASE: _release,
+    Step.STOP: _stop,
+    Step.UNINSTALL: _uninstall,
+    Step.ABANDON: _abandon,
+    Step.KEEP: _keep,
+    Step.REST: _clear,
+}

@@ -41,6 +41,8 @@ class Draft(Struct):
     """What only the answer to the creation carries."""
     links: dict[str, str]
     """Whom it refers to, by field."""
+    sealed: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the server keeps sealed with it, beside what the client sent; later changes leave it as it is."""
 
     def give(self, **fields: Any) -> None:
         self.extras |= fields
@@ -67,6 +69,8 @@ class Behaviour:
         """Before: refuse, or let go of what it holds."""
 
 
+DISCARD = "discard"
+"""The work of taking away what was made for a service that was deleted."""
 EVERYTHING = 2**31 - 1
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 BEHAVIOURS: dict[str, Behaviour] = {}
@@ -224,7 +228,7 @@ async def _stored(ctx: Context, tx: Tx, draft: Draft) -> Row:
     view = view_of(family, draft.spec, {**owners, **draft.extras, **base})
     tag = ids.new_tag()
     name = family.key_of(msgspec.structs.asdict(view))
-    sealed = seal_hidden(ctx, draft.org, draft.id, tag, hidden_of(family, draft.spec))
+    sealed = seal_hidden(ctx, draft.org, draft.id, tag, {**draft.sealed, **hidden_of(family, draft.spec)})
     row = Row(draft.id, family.name, draft.org, parent_id, place, name, created, tag, encode(view), sealed)
     try:
         await tx.add(row)
@@ -246,14 +250,16 @@ async def changed(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[s
     before: Document = msgspec.json.decode(row.body)
     changes = changeable(family, before, changes)
     hidden = open_hidden(ctx, row)
-    spec = merged(family, before, hidden, changes)
+    sent = {name: value for name, value in hidden.items() if name in family.hidden}
+    spec = merged(family, before, sent, changes)
     links = await check_references(tx, family, spec, row.org, only=changes)
     family.settle(spec)
     extras: Document = {}
     behaviour = BEHAVIOURS.get(family.name, _PLAIN)
     await behaviour.updating(ctx, tx, row, before, spec, extras)
     view = view_of(family, spec, {**_server_side(family, before), **extras})
-    new_hidden = hidden_of(family, spec)
+    kept = {name: value for name, value in hidden.items() if name not in family.hidden}
+    new_hidden = {**kept, **hidden_of(family, spec)}
     after: Document = msgspec.to_builtins(view)
     if after == before and new_hidden == hidden:
         return Reply(spoken(call, row.body), row.tag)
@@ -283,9 +289,15 @@ async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def removed(ctx: Context, tx: Tx, call: Call, row: Row) -> None:
     family = ctx.registry[row.family]
     await BEHAVIOURS.get(family.name, _PLAIN).deleting(ctx, tx, row)
-    await tx.remove(row)
+    await forgotten(tx, row)
     await count(tx, family, await tx.get(row.parent), -1)
     record(tx, Event.DELETED, row, call.actor, call, before=row.body)
+
+
+async def forgotten(tx: Tx, row: Row) -> None:
+    """It and all that is below it are gone; what was made for services is taken away as soon as can be."""
+    for service in await tx.remove(row):
+        await tx.ask(DISCARD, f"{DISCARD}:{service}", org=row.org)
 
 
 def _server_side(family: Family, document: Document) -> Document:

@@ -1,25 +1,40 @@
-"""What applications and databases do: be deployed, say how they are, show their log."""
+"""What is done with applications and databases: deploy, stop, restart, go back, cancel; and how they are."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import msgspec
 
 from windlass.base import ids
 from windlass.base.clock import stamp
-from windlass.base.errors import Conflict
+from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.builders.git import GitError
+from windlass.control.builds import commit_document, source_of
+from windlass.control.built_ins import forget_derived, refresh_derived
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
-from windlass.control.resources import Behaviour, Draft, behaves, target
+from windlass.control.credentials import give_credentials
+from windlass.control.deployments import (
+    accept,
+    cancel,
+    particulars,
+    shown_deployment,
+    shown_status,
+    status_of,
+)
+from windlass.control.inputs import digest_of
+from windlass.control.reading_logs import log_reply
+from windlass.control.resources import Behaviour, Draft, behaves, forbidden, paging, seen, target
+from windlass.control.routes import links_of
+from windlass.core.databases import hindrance
 from windlass.core.document import Document
-from windlass.core.events import Event
-from windlass.core.plan import superseded
-from windlass.core.states import Progress, State, action, action_status
+from windlass.core.states import Do, Progress, State
 from windlass.families.application import Application, application
 from windlass.families.database import database
-from windlass.store.store import DeploymentRow, Row, StatusRow, Tx
+from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
-RECONCILE = "reconcile"
+ALL = 2**31 - 1
 
 
 @behaves(application, database)
@@ -27,6 +42,8 @@ class Services(Behaviour):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         _identify_parts(draft.spec, {})
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
+        if draft.family is database:
+            give_credentials(ctx, draft)
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         await tx.add_status(draft.id, draft.org, State.READY)
@@ -39,9 +56,21 @@ class Services(Behaviour):
         if old and new and old["url"] == new.url:
             kept = {name: value for name, value in old.items() if name.startswith("deployed_commit")}
             extras["git_repository"] = {**msgspec.to_builtins(new), **kept}
+        if row.family == database.name:
+            await _refuse_unreadable_data(tx, row, before["version"], spec)
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+        await refresh_derived(ctx, tx, row)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        tx.nudge(f"gone:{row.id}")
+        await forget_derived(tx, row)
+
+
+async def _refuse_unreadable_data(tx: Tx, row: Row, before: str, spec: Any) -> None:
+    """Once there is data, not every version can go on with it."""
+    status = await status_of(tx, row)
+    if status.deployed_at is not None and (why := hindrance(spec.type, before, spec.version)):
+        raise Conflict(why)
 
 
 def _identify_parts(spec: Any, before: Document) -> None:
@@ -56,126 +85,225 @@ def _identify_parts(spec: Any, before: Document) -> None:
         volume.id = volume.id or known_volumes.get(volume.mount_point) or ids.new_id()
 
 
+# Deeds
+
+
 @writes("*.deploy")
 async def deploy(ctx: Context, tx: Tx, call: Call) -> Reply:
-    """Accepted and durable: the deployment, the state, the event and the work are one transaction."""
+    commit = getattr(call.body, "git_commit_id", None) or None
+    return await _accepted(tx, call, await target(tx, call), Do.DEPLOY, git_commit_id=commit)
+
+
+@writes("*.redeploy")
+async def redeploy(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
-    status = await tx.status(service.id)
-    if status is None:
-        raise Conflict("This service cannot be deployed")
+    return await _accepted(tx, call, service, Do.DEPLOY, **await same_again(tx, service))
+
+
+async def same_again(tx: Tx, service: Row) -> dict[str, Any]:
+    """The version that serves, or that was deployed last; if there was none, whatever is newest."""
+    status = await status_of(tx, service)
+    past = await tx.deployments(service.id, 100)
+    good = [one for one in past if one.action == Do.DEPLOY and one.status == Progress.SUCCEEDED]
+    last = next((one for one in past if one.id == status.serving), good[0] if good else None)
+    if last is None:
+        return {}
+    return {"git_commit_id": (particulars(last).commit or {}).get("git_commit_id"), "of": last.id}
+
+
+@writes("*.restart-service")
+async def restart(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service = await target(tx, call)
+    status = await status_of(tx, service)
+    if status.serving is None:
+        raise Conflict(f"{_name(service)} is not running: deploy it instead")
+    return await _accepted(tx, call, service, Do.RESTART)
+
+
+@writes("*.stop")
+async def stop(ctx: Context, tx: Tx, call: Call) -> Reply:
+    return await _accepted(tx, call, await target(tx, call), Do.STOP)
+
+
+@writes("*.uninstall")
+async def uninstall(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service = await target(tx, call)
+    status = await status_of(tx, service)
+    if status.state == State.READY and not await tx.open_deployments(service.id):
+        return Reply(status=204)
+    return await _accepted(tx, call, service, Do.UNINSTALL)
+
+
+@writes("*.rollback")
+async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service = await target(tx, call)
+    earlier = await _earlier(tx, service, getattr(call.body, "deployment_id", None) or None)
+    story = particulars(earlier)
+    if story.made is None:
+        raise Conflict("deployment_id: that deployment built nothing that could be started again")
+    facts = {"made": story.made, "commit": story.commit, "git_commit_id": story.git_commit_id}
+    return await _accepted(tx, call, service, Do.DEPLOY, of=earlier.id, **facts)
+
+
+async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
+    if wanted:
+        row = await tx.deployment(wanted)
+        if row is None or row.service != service.id:
+            raise Invalid(f"deployment_id: {_name(service)} has no deployment with this id")
+        if row.status != Progress.SUCCEEDED:
+            raise Conflict("deployment_id: that deployment never ran; choose one that SUCCEEDED")
+        return row
+    status = await status_of(tx, service)
+    past = await tx.deployments(service.id, 1000)
+    serving = next((one for one in past if one.id == status.serving), None)
+    made = particulars(serving).made if serving else None
+    for row in past:
+        if serving and row.number >= serving.number:
+            continue
+        story = particulars(row)
+        other = made is None or (story.made is not None and story.made.artifact != made.artifact)
+        if row.status == Progress.SUCCEEDED and story.made and other:
+            return row
+    raise Conflict(f"{_name(service)} has no earlier version to go back to")
+
+
+@writes("*.cancelDeployment")
+async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service = await target(tx, call)
     waiting = await tx.open_deployments(service.id)
-    for place in superseded([one.status for one in waiting]):
-        await close(tx, waiting[place], Progress.SUPERSEDED, "A newer deployment took its place")
-    started = [one for one in waiting if one.status != Progress.QUEUED]
-    deployment = await _queued(tx, service, status.deployments + 1, call)
-    status = msgspec.structs.replace(
-        status,
-        state=status.state if started else State.QUEUED,
-        message=status.message if started else "",
-        deployment=deployment.id,
-        deployments=deployment.number,
-    )
-    await tx.change_status(status)
-    announce(tx, Event.DEPLOYMENT_QUEUED, service, deployment)
-    await tx.ask(RECONCILE, service.id)
-    return Reply(encode(_deployment(call, service, deployment, status)))
+    if not waiting:
+        raise Conflict(f"No deployment of {_name(service)} waits or is under way")
+    status = await cancel(tx, service, waiting, call)
+    last = await tx.deployment(waiting[-1].id)
+    assert last is not None
+    return Reply(encode(shown_deployment(call, service, last, status, await freshness(tx, service, status))))
 
 
-async def _queued(tx: Tx, service: Row, number: int, call: Call) -> DeploymentRow:
-    id = ids.new_id()
-    body = {
-        "family": service.family,
-        "actor": {"id": call.actor.id, "name": call.actor.name},
-        "origin": call.origin,
-        "git_commit_id": getattr(call.body, "git_commit_id", None) or None,
-        "message": "",
-    }
-    row = DeploymentRow(id, service.org, service.id, number, Progress.QUEUED, tx.now, tx.now, encode(body))
-    await tx.add_deployment(row)
-    return row
+async def _accepted(tx: Tx, call: Call, service: Row, do: Do, **facts: Any) -> Reply:
+    deployment, status = await accept(tx, service, do, call, **facts)
+    fresh = await freshness(tx, service, status)
+    return Reply(encode(shown_deployment(call, service, deployment, status, fresh)))
 
 
-async def close(tx: Tx, deployment: DeploymentRow, progress: Progress, message: str) -> DeploymentRow:
-    """Moves a deployment on, with the reason."""
-    body = msgspec.json.decode(deployment.body) | {"message": message}
-    new = msgspec.structs.replace(deployment, status=progress, body=encode(body))
-    await tx.change_deployment(new)
-    return new
+def _name(service: Row) -> str:
+    return str(msgspec.json.decode(service.body)["name"])
 
 
-def announce(tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, message: str = "") -> None:
-    document, body = msgspec.json.decode(service.body), msgspec.json.decode(deployment.body)
-    tx.emit(
-        kind,
-        service.org,
-        service.id,
-        encode(
-            {
-                "family": service.family,
-                "name": document["name"],
-                "environment_id": service.parent,
-                "deployment_id": deployment.id,
-                "git_commit_id": body["git_commit_id"],
-                "actor": body["actor"],
-                "status": deployment.status,
-                "message": message,
-            }
-        ),
-    )
-
-
-def _deployment(call: Call, service: Row, deployment: DeploymentRow, status: StatusRow) -> Document:
-    beside = _status(call, service, status)
-    own = {
-        "id": deployment.id if call.dialect.deployment_first else service.id,
-        "status": deployment.status,
-        "created_at": stamp(deployment.created),
-        "service_id": service.id,
-        "git_commit_id": msgspec.json.decode(deployment.body)["git_commit_id"],
-    }
-    if service.family == application.name:
-        own["application_id"] = service.id
-    return {**beside, **own}
+# How it is
 
 
 @reads("*.status")
 async def read_status(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
-    status = await ctx.store.reads.status(service.id)
-    assert status is not None
-    return Reply(encode(_status(call, service, status)))
+    status = await status_of(ctx.store.reads, service)
+    fresh = await freshness(ctx.store.reads, service, status)
+    return Reply(encode(shown_status(call, service, status, fresh)))
 
 
-def _status(call: Call, service: Row, status: StatusRow) -> Document:
-    document: Document = {
-        "id": service.id,
-        "state": call.dialect.state(status.state),
-        "deployment_state": status.state,
-        "message": status.message,
-        "service_deployment_status": _freshness(status),
-        "is_part_last_deployment": status.deployments > 0,
-        "status_details": {
-            "action": action(status.state),
-            "status": action_status(status.state),
-            "sub_action": "NONE",
-        },
-        "execution_id": status.deployment or "",
-        "deployment_request_id": status.deployment,
-        "deployment_requests_count": status.deployments,
-    }
-    if status.deployed_at is not None:
-        document["last_deployment_date"] = stamp(status.deployed_at)
-    return document
-
-
-def _freshness(status: StatusRow) -> str:
-    """Whether what runs is what was asked for last."""
+async def freshness(source: Reads, service: Row, status: StatusRow) -> str:
+    """Whether what runs is what would be deployed now."""
     if status.deployed_at is None:
         return "NEVER_DEPLOYED"
-    return "OUT_OF_DATE" if status.state.endswith("_ERROR") else "UP_TO_DATE"
+    if status.state.endswith("_ERROR") or status.digest != await digest_of(source, service):
+        return "OUT_OF_DATE"
+    return "UP_TO_DATE"
 
 
-@reads("*.log")
-async def read_log(ctx: Context, call: Call) -> Reply:
+@reads("*.link")
+async def read_links(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
-    return Reply(results(ctx.logs.tail(service.id, call.query.tail)))
+    return Reply(results([encode(link) for link in await links_of(ctx, ctx.store.reads, service)]))
+
+
+@reads("application.commit")
+async def read_commits(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    source = await source_of(ctx, ctx.store.reads, service, None)
+    try:
+        commits = await ctx.git.commits(source)
+    except GitError as error:
+        raise Conflict(f"The repository cannot be read: {error}") from error
+    return Reply(results([encode(commit_document(commit)) for commit in commits]))
+
+
+# Past deployments
+
+
+@reads("deployment.list")
+async def list_deployments(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service, status, fresh = await _seen_service(source, call)
+    page, size = paging(call)
+    rows = await source.deployments(service.id, size, (page - 1) * size)
+    shown = [encode(shown_deployment(call, service, row, status, fresh)) for row in rows]
+    return Reply(results(shown, page, size, status.deployments))
+
+
+@reads("deployment.read")
+async def read_deployment(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service, status, fresh = await _seen_service(source, call)
+    row = await _deployment(source, call, service)
+    body = encode(shown_deployment(call, service, row, status, fresh))
+    return Reply(body, hashlib.sha256(body).hexdigest()[:16])
+
+
+@reads("deployment.log")
+async def read_build_log(ctx: Context, call: Call) -> Reply:
+    service, _, _ = await _seen_service(ctx.store.reads, call)
+    deployment = await _deployment(ctx.store.reads, call, service)
+    return await log_reply(ctx, call, service.id, deployment.id)
+
+
+@writes("deployment.cancel")
+async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service, _, fresh = await _seen_service(tx, call)
+    row = await _deployment(tx, call, service)
+    if row.id not in {one.id for one in await tx.open_deployments(service.id)}:
+        raise Conflict(f"This deployment has ended: it is {row.status}")
+    status = await cancel(tx, service, [row], call)
+    after = await tx.deployment(row.id)
+    assert after is not None
+    return Reply(encode(shown_deployment(call, service, after, status, fresh)))
+
+
+@reads("*.deploymentHistory")
+async def history(ctx: Context, call: Call) -> Reply:
+    """As existing clients list it: what was deployed, and whether it went well, once it has ended."""
+    source = ctx.store.reads
+    service = await target(source, call)
+    page, size = paging(call)
+    rows = await source.ended_deployments(service.id, size, (page - 1) * size)
+    status, going = await status_of(source, service), await source.open_deployments(service.id)
+    total = status.deployments - len(going)
+    name = _name(service)
+    shown = [encode(_history_entry(row, name)) for row in rows]
+    body = results(shown, page, size, total)
+    return Reply(body[:-1] + b',"page":%d,"page_size":%d}' % (page, size))
+
+
+def _history_entry(row: DeploymentRow, name: str) -> Document:
+    return {
+        "id": row.id,
+        "created_at": stamp(row.created),
+        "updated_at": stamp(row.changed),
+        "name": name,
+        "status": "SUCCESS" if row.status == Progress.SUCCEEDED else "FAILED",
+        "commit": particulars(row).commit,
+    }
+
+
+async def _seen_service(source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
+    assert call.operation.parent is not None
+    service = await seen(source, call, call.operation.parent, call.ids[0])
+    if not call.actor.grants[service.org].allows(call.operation.need):
+        raise forbidden(call.operation)
+    status = await status_of(source, service)
+    return service, status, await freshness(source, service, status)
+
+
+async def _deployment(source: Reads, call: Call, service: Row) -> DeploymentRow:
+    row = await source.deployment(call.id)
+    if row is None or row.service != service.id:
+        raise Missing("No deployment with this id was found")
+    return row

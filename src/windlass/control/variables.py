@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from windlass.base.errors import Conflict, Invalid
+from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
+from windlass.control import built_ins, resources
 from windlass.control.context import Call, Context, Reply, encode, reads, writes
 from windlass.control.resources import (
     Behaviour,
@@ -14,14 +16,25 @@ from windlass.control.resources import (
     absent,
     behaves,
     born,
+    changed,
     open_hidden,
     paged,
     place,
     seal_hidden,
+    within_limits,
 )
 from windlass.core.document import Document
 from windlass.core.resource import Family
-from windlass.families.variable import Secret, Variable, secret, variable
+from windlass.families.variable import (
+    Import,
+    Imported,
+    Importing,
+    Secret,
+    Variable,
+    VariableImport,
+    secret,
+    variable,
+)
 from windlass.store.store import Reads, Row, Tx
 
 _KINDS = (variable, secret)
@@ -29,24 +42,82 @@ _KINDS = (variable, secret)
 
 @reads("environmentVariable.list", "secret.list")
 async def visible(ctx: Context, call: Call) -> Reply:
-    """What a level has of its own, then what it inherits, nearest first."""
+    """What a level has of its own and what it inherits, nearest first; then built-in ones, if expected."""
     here = await place(ctx.store.reads, call)
     family = call.operation.family
     assert here is not None
     assert family is not None
-    rows = await _visible(ctx.store.reads, here, family)
+    levels = await ctx.store.reads.above(here.id)
+    rows = await _stored(ctx.store.reads, levels, family)
+    if call.dialect.built_ins:
+        rows += await _built_in(ctx, ctx.store.reads, call, levels, family)
     return paged(call, [row.body for row in rows])
 
 
-async def _visible(source: Reads, here: Row, family: Family) -> list[Row]:
-    levels = await source.above(here.id)
+async def _stored(source: Reads, levels: Sequence[Row], family: Family) -> list[Row]:
     return [row for level in levels for row in await source.of_parent(level.id, family.name)]
+
+
+async def _built_in(
+    ctx: Context, source: Reads, call: Call, levels: Sequence[Row], family: Family
+) -> list[Row]:
+    owned = await built_ins.listed(ctx, source, levels)
+    return built_ins.rows_of(built_ins.within(call.actor, owned, levels), family)
+
+
+@reads("environmentVariable.read", "secret.read")
+async def read(ctx: Context, call: Call) -> Reply:
+    try:
+        return await resources.read(ctx, call)
+    except Missing:
+        row = await _own_making(ctx, ctx.store.reads, call)
+        if row is None:
+            raise
+        return Reply(row.body, row.tag)
+
+
+@writes("environmentVariable.update", "secret.update")
+async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
+    try:
+        return await resources.update(ctx, tx, call)
+    except Missing:
+        if row := await _own_making(ctx, tx, call):
+            raise Invalid(
+                f"{row.name} is made by Windlass and cannot be changed: override it instead"
+            ) from None
+        raise
+
+
+@writes("environmentVariable.delete", "secret.delete")
+async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
+    try:
+        return await resources.delete(ctx, tx, call)
+    except Missing:
+        if row := await _own_making(ctx, tx, call):
+            raise Invalid(
+                f"{row.name} is made by Windlass and cannot be deleted: it goes with its owner"
+            ) from None
+        raise
+
+
+async def _own_making(ctx: Context, source: Reads, call: Call) -> Row | None:
+    """The built-in variable that the path leads to, if it leads to one that the caller may see."""
+    family = call.operation.family
+    assert family is not None
+    try:
+        here = await place(source, call)
+    except Missing:
+        return None
+    assert here is not None
+    levels = await source.above(here.id)
+    rows = await _built_in(ctx, source, call, levels, family)
+    return next((row for row in rows if row.id == call.id), None)
 
 
 @writes("environmentVariable.override", "secret.override")
 async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
     """Another value under the same key, from this level down."""
-    here, other, document = await _original(tx, call)
+    here, other, document = await _original(ctx, tx, call)
     if other.parent == here.id:
         raise Conflict(f"{document['key']} is of this very level: change its value instead of overriding it")
     body = call.body
@@ -63,7 +134,7 @@ async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
 @writes("environmentVariable.alias", "secret.alias")
 async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
     """The same value under another key, from this level down."""
-    here, other, document = await _original(tx, call)
+    here, other, document = await _original(ctx, tx, call)
     value = open_hidden(ctx, other).get("value", "") if other.sealed else document.get("value", "")
     spec = _spec(call.operation.family)(
         key=call.body.key,
@@ -78,13 +149,15 @@ def _spec(family: Family | None) -> type[Variable] | type[Secret]:
     return Secret if family is secret else Variable
 
 
-async def _original(tx: Tx, call: Call) -> tuple[Row, Row, Document]:
+async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row, Document]:
     """Where the new one will be, and the visible one that it is derived from."""
     here = await place(tx, call)
     family = call.operation.family
     assert here is not None
     assert family is not None
-    other = next((row for row in await _visible(tx, here, family) if row.id == call.id), None)
+    levels = await tx.above(here.id)
+    other = next((row for row in await _stored(tx, levels, family) if row.id == call.id), None)
+    other = other or await _own_making(ctx, tx, call)
     if other is None:
         raise absent(family)
     return here, other, msgspec.json.decode(other.body)
@@ -105,6 +178,56 @@ async def _derived(
     links = {"overrides": overridden} if overridden else {"aliases": aliased}
     known = {field: other.id for field, other in links.items() if other}
     return await born(ctx, tx, family, spec, here.org, here, call.actor, call, extras, known)
+
+
+@writes("environmentVariable.import")
+async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """All or nothing; what is there already stays as it is, unless it is to be overwritten."""
+    here = await place(tx, call)
+    assert here is not None
+    levels = {level.family.upper(): level for level in await tx.above(here.id)}
+    body: Import = call.body
+    done: list[Imported] = []
+    for number, one in enumerate(body.vars):
+        level = await _level(ctx, tx, call, levels, f"vars[{number}]", one)
+        if await _put(ctx, tx, call, level, f"vars[{number}]", one):
+            value = msgspec.UNSET if one.is_secret else one.value
+            done.append(Imported(name=one.name, scope=one.scope, is_secret=one.is_secret, value=value))
+    answer = VariableImport(total_variables_to_import=len(body.vars), successful_imported_variables=done)
+    return Reply(encode(answer))
+
+
+async def _level(
+    ctx: Context, tx: Tx, call: Call, levels: Mapping[str, Row], where: str, one: Importing
+) -> Row:
+    level = levels.get(one.scope)
+    if level is None:
+        known = " or ".join(scope for scope in levels if scope != "ORGANIZATION")
+        raise Invalid(f"{where}.scope: is no level here; it can be {known}")
+    if call.actor.within is not None:
+        try:
+            await within_limits(tx, call, level, ctx.registry[level.family], call.actor.within)
+        except Missing as error:
+            raise Forbidden(
+                f"{where}.scope: this token is limited to less than the {level.family}"
+            ) from error
+    return level
+
+
+async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, one: Importing) -> bool:
+    """Whether it is there afterwards because of this."""
+    family, other = (secret, variable) if one.is_secret else (variable, secret)
+    row = await tx.named(level.id, family.name, one.name)
+    if row is None and await tx.named(level.id, other.name, one.name) is None:
+        spec = _spec(family)(key=one.name, value=one.value)
+        await born(ctx, tx, family, spec, level.org, level, call.actor, call)
+        return True
+    if not call.body.overwrite:
+        return False
+    if row is None:
+        raise Conflict(f"{where}.name: {one.name} is {_a(other)} of this level: delete it first")
+    await changed(ctx, tx, call, row, {"value": one.value})
+    return True
 
 
 @behaves(variable, secret)
@@ -134,10 +257,9 @@ class Variables(Behaviour):
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         """What was derived from it goes with it."""
-        for field in ("aliases", "overrides"):
-            for derived in await tx.linked(row.id, field):
-                await self.deleting(ctx, tx, derived)
-                await tx.remove(derived)
+        for link in ("aliases", "overrides"):
+            for derived in await tx.linked(row.id, link):
+                await built_ins.removed_with_derived(tx, derived)
 
     async def _refuse_twin(self, tx: Tx, draft: Draft) -> None:
         other = secret if draft.family is variable else variable

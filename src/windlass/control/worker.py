@@ -5,35 +5,45 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
+from msgspec import Struct, field
+
+from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
+from windlass.control import upkeep
 from windlass.control.context import Context
+from windlass.control.deployments import RECONCILE
 from windlass.control.reconcile import LostClaim, reconcile
-from windlass.control.services import RECONCILE
+from windlass.control.resources import DISCARD
 from windlass.store.store import Claim, Tx
 
-SWEEP = "sweep"
 LEASE = 15 * SECOND
 """How long work rests after its worker was killed. A living worker prolongs it at a third of it."""
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
+QUICK = 8
 _log = log("worker")
 
 Job = Callable[[Context, Claim], Awaitable[None]]
 
 
-async def sweep(ctx: Context, claim: Claim) -> None:
-    """Lets go of what nobody asks for any more, and comes back in an hour."""
+def jobs() -> dict[str, Job]:
+    """Every kind of work, and what does it."""
+    return {
+        RECONCILE: reconcile,
+        upkeep.SWEEP: upkeep.sweep,
+        upkeep.TIDY: upkeep.tidy,
+        DISCARD: upkeep.discard,
+        upkeep.SCALE: upkeep.Scaler().scale,
+    }
 
-    async def change(tx: Tx) -> None:
-        await tx.sweep(answers_before=tx.now - DAY, budgets_before=tx.now - 2 * HOUR)
-        await tx.again(claim, tx.now + HOUR)
 
-    await ctx.store.write(change)
+class Lane(Struct):
+    """What is slow has slots of its own, so that what is quick never waits behind it."""
 
-
-JOBS: dict[str, Job] = {RECONCILE: reconcile, SWEEP: sweep}
+    slow: bool
+    slots: int
+    running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
 
 
 class Worker:
@@ -41,13 +51,14 @@ class Worker:
         self._ctx = ctx
         self._lease = lease
         self._wake = asyncio.Event()
-        self._running: dict[asyncio.Task[None], Claim] = {}
+        self._jobs = jobs()
+        self._lanes = (Lane(True, ctx.settings.parallel_deployments), Lane(False, QUICK))
         self._claiming: asyncio.Task[int] | None = None
         ctx.store.listen(self._heard)
 
     @property
     def running(self) -> int:
-        return len(self._running)
+        return sum(len(lane.running) for lane in self._lanes)
 
     def _heard(self, word: str) -> None:
         if word == "work":
@@ -69,38 +80,50 @@ class Worker:
 
     async def start_due(self) -> int:
         """Claims what is due, as far as there is room, and starts it."""
-        room = self._ctx.settings.parallel_deployments - len(self._running)
-        if room <= 0:
-            return 0
         # Whoever is interrupted here may have claimed already, and must know what.
-        self._claiming = asyncio.create_task(self._start_due(room))
+        self._claiming = asyncio.create_task(self._start_due())
         return await asyncio.shield(self._claiming)
 
-    async def _start_due(self, room: int) -> int:
-        claims = await self._ctx.store.write(lambda tx: tx.claim(self._lease, room))
+    async def _start_due(self) -> int:
+        return sum([await self._start_lane(lane) for lane in self._lanes])
+
+    async def _start_lane(self, lane: Lane) -> int:
+        room = lane.slots - len(lane.running)
+        due = await self._ctx.store.reads.next_work(slow=lane.slow)
+        if room <= 0 or due is None or due > self._ctx.clock.now():
+            return 0
+        claims = await self._ctx.store.write(lambda tx: tx.claim(self._lease, room, slow=lane.slow))
         for claim in claims:
-            self._start(claim)
+            self._start(lane, claim)
         return len(claims)
 
-    def _start(self, claim: Claim) -> None:
+    def _start(self, lane: Lane, claim: Claim) -> None:
         # It was this very process that was paused past its lease: what it had begun has lost its claim.
-        earlier = [task for task, held in self._running.items() if held.id == claim.id]
+        earlier = [task for task, held in lane.running.items() if held.id == claim.id]
         for task in earlier:
             task.cancel()
         started = asyncio.create_task(self._do(claim, earlier))
-        self._running[started] = claim
+        lane.running[started] = claim
         started.add_done_callback(self._finished)
+
+    def _all(self) -> dict[asyncio.Task[None], Claim]:
+        return {task: claim for lane in self._lanes for task, claim in lane.running.items()}
 
     async def settle(self) -> None:
         """Does all that is due now, to the end. For tests, where time stands still."""
-        while await self.start_due() or self._running:
-            await asyncio.wait(self._running)
+        while True:
+            # Who ends while it is looked for work leaves room for what was not started for want of it.
+            idle = not self.running
+            if await self.start_due() == 0 and idle:
+                return
+            if self.running:
+                await asyncio.wait(self._all(), return_when=asyncio.FIRST_COMPLETED)
 
     async def stop(self) -> None:
         """What is interrupted is due again at once, for whoever comes next."""
         if self._claiming:
             await asyncio.wait([self._claiming])
-        running = dict(self._running)
+        running = self._all()
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -119,7 +142,8 @@ class Worker:
             _log.warning("interrupted work waits for the end of its lease", extra={"pieces": len(claims)})
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
+        for lane in self._lanes:
+            lane.running.pop(task, None)
         self._wake.set()
 
     async def _do(self, claim: Claim, earlier: Sequence[asyncio.Task[None]]) -> None:
@@ -129,9 +153,14 @@ class Worker:
         try:
             if earlier:
                 await asyncio.wait(earlier)
-            await JOBS[claim.kind](self._ctx, claim)
+            await self._jobs[claim.kind](self._ctx, claim)
         except LostClaim:
             _log.warning("lost a claim", extra={"work": claim.id})
+            await self._look_again(claim)
+        except asyncio.CancelledError:
+            if keeper.done():  # It was the keeper who ended it: the claim is lost.
+                await self._look_again(claim)
+            raise
         except Exception:  # noqa: BLE001 (whatever goes wrong with one piece of work, the others go on)
             _log.exception(
                 "work failed and will be tried again", extra={"work": claim.id, "kind": claim.kind}
@@ -153,6 +182,15 @@ class Worker:
                 work.cancel()
                 return
 
+    async def _look_again(self, claim: Claim) -> None:
+        """Whoever holds it now might not know of what was done here just before it was lost."""
+        if claim.kind != RECONCILE:
+            return
+        try:
+            await self._ctx.store.write(lambda tx: tx.ask(RECONCILE, claim.id))
+        except Unavailable:
+            _log.warning("could not ask to look again", extra={"work": claim.id})
+
     async def _later(self, claim: Claim) -> None:
         wait = _RETRY[min(claim.attempts, len(_RETRY)) - 1]
         try:
@@ -161,11 +199,11 @@ class Worker:
             _log.warning("failed work waits for the end of its lease", extra={"work": claim.id})
 
     async def _sleep(self) -> None:
-        due = await self._ctx.store.reads.next_work()
-        full = len(self._running) >= self._ctx.settings.parallel_deployments
         wait = _LONGEST_SLEEP
-        if due is not None and not full:
-            wait = min(wait, max(0.0, (due - self._ctx.clock.now()) / SECOND))
+        for lane in self._lanes:
+            due = await self._ctx.store.reads.next_work(slow=lane.slow)
+            if due is not None and len(lane.running) < lane.slots:
+                wait = min(wait, max(0.0, (due - self._ctx.clock.now()) / SECOND))
         try:
             await asyncio.wait_for(self._wake.wait(), wait)
         except TimeoutError:

@@ -1,26 +1,50 @@
-"""What to do next for a service, given its deployments that are not final. Pure, total, tested as a table."""
+"""What to do next for a service. Pure, total, tested as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
 
-from windlass.core.states import Progress
+from msgspec import Struct
+
+from windlass.core.states import Do, Progress
 
 
 class Step(StrEnum):
     REST = "rest"
-    START = "start"
-    """Begin the oldest that waits."""
-    CONTINUE = "continue"
-    """Go on with the one that was begun, perhaps by a worker that is no more."""
+    KEEP = "keep"
+    """See to it that what was deployed runs."""
+    BEGIN = "begin"
+    """Take up the oldest that waits."""
+    ABANDON = "abandon"
+    """It was cancelled: take away what it made, and go on with what served before."""
+    BUILD = "build"
+    RELEASE = "release"
+    STOP = "stop"
+    UNINSTALL = "uninstall"
 
 
-def plan(waiting: Sequence[str]) -> Step:
-    """`waiting` are the statuses of the open deployments, oldest first."""
-    if not waiting:
-        return Step.REST
-    return Step.START if waiting[0] == Progress.QUEUED else Step.CONTINUE
+class Open(Struct, frozen=True):
+    """A deployment that is not final."""
+
+    do: str
+    progress: str
+    cancelled: bool = False
+    switched: bool = False
+    """Its generation serves already: too late to cancel."""
+
+
+def plan(head: Open | None, serving: bool) -> Step:
+    """`head` is the oldest open deployment. Whoever comes back after an interruption gets the step again."""
+    if head is None:
+        return Step.KEEP if serving else Step.REST
+    if head.cancelled and not head.switched:
+        return Step.ABANDON
+    if head.progress == Progress.QUEUED:
+        return Step.BEGIN
+    if head.progress == Progress.BUILDING:
+        return Step.BUILD
+    return {Do.STOP: Step.STOP, Do.UNINSTALL: Step.UNINSTALL}.get(Do(head.do), Step.RELEASE)
 
 
 def superseded(waiting: Sequence[str]) -> list[int]:

@@ -39,6 +39,8 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     need: Scope
     handler: str
     status: int
+    also: tuple[int, ...] = ()
+    """Other statuses with which it may answer."""
     family: Family | None = None
     parent: Family | None = None
     body: type[Spec] | None = None
@@ -157,6 +159,7 @@ def _action(family: Family, parent: Family | None, title: str, action: Action, p
         need=action.need,
         handler=f"{family.name}.{action.name}",
         status=action.status,
+        also=action.also,
         family=family,
         parent=parent,
         body=action.body,
@@ -180,6 +183,7 @@ def _endpoint(endpoint: Endpoint) -> Operation:
         need=action.need,
         handler=action.name,
         status=action.status,
+        also=action.also,
         body=action.body,
         query=action.query or (Paging if action.listing and action.paged else None),
         answer=action.answer,

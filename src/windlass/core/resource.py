@@ -83,6 +83,8 @@ class Action(Struct, frozen=True, kw_only=True):
     """Answers `results`, of `answer`."""
     paged: bool = True
     status: int = 200
+    also: tuple[int, ...] = ()
+    """Other statuses that it may answer: a good one has no body, a refusal is beyond those of its kind."""
     on_collection: bool = False
     description: str = ""
 

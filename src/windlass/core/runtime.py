@@ -1,4 +1,4 @@
-"""What is run, and what is seen of it: the words between the reconciler, the builders and the engines."""
+"""What is run, and what is seen of it: the words between reconciler, builders, engines and routers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ class Artifact(Struct, frozen=True, kw_only=True):
 
     kind: Literal["native", "image"]
     ref: str
-    """A folder with the working copy, or the id of an image."""
-    commit: str
-    command: tuple[str, ...]
+    """A folder with `app` (copied for each instance) beside what instances share; or an image."""
+    key: str = ""
+    """Of what went into it: the same key is never built twice."""
+    command: tuple[str, ...] = ()
+    """Empty: what the image itself says."""
     environment: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
-    """Below the folder, or inside the image."""
+    """Below `app`, or inside the image; empty is the builder's default."""
     ports: tuple[int, ...] = ()
     """Ports that it says it listens on."""
 
@@ -31,11 +33,13 @@ class ProbeKind(StrEnum):
 
 
 class Probe(Struct, frozen=True, kw_only=True):
-    """How to tell that an instance is well."""
+    """How to tell that an instance is well. Times are seconds."""
 
     kind: ProbeKind
     port: int = 0
+    """The port inside, as the instance knows it."""
     path: str = "/"
+    scheme: str = "http"
     command: tuple[str, ...] = ()
     initial_delay: float = 0.0
     period: float = 1.0
@@ -51,6 +55,17 @@ class PortWanted(Struct, frozen=True, kw_only=True):
     public: bool = False
     external: int | None = None
     path: str = "/"
+    rewrite: str | None = None
+    default: bool = False
+
+
+class Volume(Struct, frozen=True, kw_only=True):
+    """Storage that outlives the instances; it belongs to the service."""
+
+    name: str
+    mount: str
+    size: int = 0
+    """In GB; 0 is no limit."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -59,24 +74,52 @@ class Wanted(Struct, frozen=True, kw_only=True):
     service: str
     family: str
     name: str
+    """What people call it; also its name in the network of its environment."""
+    aliases: tuple[str, ...] = ()
+    """Other names in that network, where the engine has one."""
     environment: str
+    org: str
     generation: int
     """The number of the deployment: a later one replaces an earlier one."""
     deployment: str
     artifact: Artifact
+    entrypoint: tuple[str, ...] = ()
+    """What `command` is given to. Empty: the image's own ENTRYPOINT, as its users expect."""
     command: tuple[str, ...] = ()
     """Instead of the artifact's own."""
     variables: Mapping[str, str] = field(default_factory=dict)
+    """Instead of the artifact's own of the same name. PORT is set by the engine where it is not given."""
     files: Mapping[str, bytes] = field(default_factory=dict)
+    """By the path where the instance finds them."""
     cpu: int = 500
+    """Thousandths of a core."""
     memory: int = 512
+    """Megabytes."""
     ports: tuple[PortWanted, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    alone: bool = False
+    """It cannot run beside its older generation, because they share what they write to."""
+    instances: int = 1
+    most: int = 1
+    """How many at least, and up to how many when there is much to do."""
+    ready: tuple[Probe, ...] = ()
+    """All must hold before it is given requests."""
+    watched: bool = False
+    """Whether `ready` goes on being asked: somebody declared it, it was not derived."""
+    alive: tuple[Probe, ...] = ()
+    """If one fails, the instance is started anew."""
+    settle: float = 3.0
+    """Where there is nothing to ask: how long it must have run."""
+    patience: float = 300.0
+    """How long it may take to become ready."""
     grace: float = 10.0
     """Seconds between the request to stop and the end."""
 
 
 class Phase(StrEnum):
     RUNNING = "running"
+    WAITING = "waiting"
+    """Between an end and the next start, which waits a little longer each time."""
     EXITED = "exited"
 
 
@@ -90,8 +133,27 @@ class Instance(Struct, frozen=True, kw_only=True):
     phase: Phase
     address: str = "127.0.0.1"
     ports: Mapping[int, int] = field(default_factory=dict)
-    """The port inside to the port that reaches it at `address`."""
+    """The port inside to the port that reaches it at `address`, as far as known."""
     exit_code: int | None = None
     reason: str = ""
+    """Why it ended the last time, for people: `exited with code 1`, `was killed: out of memory`."""
     restarts: int = 0
     started_at: int = 0
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """What an instance has used; two of them tell a rate."""
+
+    cpu_ms: int = 0
+    """Milliseconds of processor time since its start."""
+    memory: int = 0
+    """Bytes."""
+
+
+class Said(Struct, frozen=True, gc=False):
+    """A line that an instance or a build wrote."""
+
+    at: int
+    message: str
+    pod: str = ""
+    version: str = ""

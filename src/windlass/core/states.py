@@ -6,7 +6,9 @@ words for work in progress are the same for everybody.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 
 class State(StrEnum):
@@ -53,6 +55,34 @@ class Progress(StrEnum):
     SUPERSEDED = "SUPERSEDED"
 
 
+OPEN = frozenset({Progress.QUEUED, Progress.BUILDING, Progress.DEPLOYING})
+
+
+class Do(StrEnum):
+    """What a deployment is to bring about."""
+
+    DEPLOY = "DEPLOY"
+    RESTART = "RESTART"
+    STOP = "STOP"
+    UNINSTALL = "UNINSTALL"
+
+
+class Words(NamedTuple):
+    """The states that a service goes through while something is done with it."""
+
+    queued: State
+    under_way: State
+    done: State
+    failed: State
+
+
+WORDS: Final[Mapping[Do, Words]] = {
+    Do.DEPLOY: Words(State.QUEUED, State.DEPLOYING, State.DEPLOYED, State.DEPLOYMENT_ERROR),
+    Do.RESTART: Words(State.RESTART_QUEUED, State.RESTARTING, State.RESTARTED, State.RESTART_ERROR),
+    Do.STOP: Words(State.STOP_QUEUED, State.STOPPING, State.STOPPED, State.STOP_ERROR),
+    Do.UNINSTALL: Words(State.DELETE_QUEUED, State.DELETING, State.READY, State.DELETE_ERROR),
+}
+
 _UP = frozenset({State.DEPLOYED, State.RESTARTED})
 _DOWN = frozenset({State.READY, State.STOPPED})
 
@@ -87,3 +117,22 @@ def action(state: str) -> str:
         if state.startswith(word):
             return "DELETE" if word == "DELET" else word
     return "UNKNOWN" if state == State.READY else "DEPLOY"
+
+
+# What is under way speaks louder than what is broken, and that louder than what is well.
+_LOUDEST = (
+    *(state for state in State if state.endswith(("ING", "_QUEUED"))),
+    State.QUEUED,
+    *(state for state in State if state.endswith("_ERROR")),
+    State.CANCELED,
+    State.DEPLOYED,
+    State.RESTARTED,
+    State.STOPPED,
+    State.READY,
+)
+
+
+def together(states: Iterable[str]) -> State:
+    """The state of a whole environment, from those of its services."""
+    found = set(states)
+    return next((state for state in _LOUDEST if state in found), State.READY)

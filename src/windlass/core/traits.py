@@ -33,18 +33,43 @@ class Status(Shown):
     deployment_requests_count: int = 0
 
 
+class Commit(Shown):
+    """A commit of a repository."""
+
+    git_commit_id: str
+    created_at: Timestamp
+    tag: str = ""
+    message: str = ""
+    author_name: str = ""
+    author_avatar_url: str = ""
+    commit_page_url: str = ""
+
+
 class Deployment(Shown):
-    """One attempt to bring a service up, with the service's status keys beside its own."""
+    """One attempt to bring a service somewhere, with the service's status keys beside its own."""
 
     id: Id
+    action: Annotated[str, Meta(description="DEPLOY, RESTART, STOP or UNINSTALL")] = "DEPLOY"
     status: Annotated[
         str, Meta(description="QUEUED, BUILDING, DEPLOYING, SUCCEEDED, FAILED, CANCELED, SUPERSEDED")
     ]
     created_at: Timestamp
+    updated_at: Timestamp
+    number: Annotated[int, Meta(description="Counts the deployments of the service, from 1")] = 0
     application_id: Maybe[Id] = absent
     service_id: Id
-    git_commit_id: Maybe[str] = absent
-    message: str = ""
+    git_commit_id: (
+        Annotated[str, Meta(description="The commit that was asked for, or that it was")] | None
+    ) = None
+    commit: Commit | None = None
+    message: Annotated[str, Meta(description="Why it ended as it did, where there is something to say")] = ""
+    triggered_by: str = ""
+    origin: str = "API"
+    started_at: Timestamp | None = None
+    finished_at: Timestamp | None = None
+    repeats: Annotated[
+        Id | None, Meta(description="The earlier deployment that it goes back to, or does again")
+    ] = None
     state: str
     deployment_state: str
     service_deployment_status: str
@@ -56,17 +81,55 @@ class Deployment(Shown):
     deployment_requests_count: int
 
 
-class DeployRequest(Spec):
-    git_commit_id: Maybe[
-        Annotated[
-            str,
-            Meta(
-                max_length=64,
-                pattern=r"^([0-9a-fA-F]{4,64})?\Z",
-                description="A commit of the repository; without it, the head of the branch",
-            ),
-        ]
+class Link(Shown):
+    """Where a port of a service is reached."""
+
+    service_id: Id
+    service_type: str
+    url: str
+    internal_port: int
+    external_port: int
+    is_qovery_domain: bool = False
+    is_default: bool
+
+
+class HistoryEntry(Shown):
+    """A past deployment, as existing clients list it."""
+
+    id: Id
+    created_at: Timestamp
+    updated_at: Timestamp
+    name: str
+    status: Annotated[str, Meta(description="SUCCESS or FAILED")]
+    commit: Commit | None = None
+
+
+class Rollback(Spec):
+    deployment_id: Maybe[
+        Annotated[Id, Meta(description="An earlier deployment; without it, the one before what runs now")]
     ] = absent
+
+
+class CancelRequest(Spec):
+    force_cancel: bool = False
+
+
+class Nothing(Spec):
+    """An empty object."""
+
+
+CommitId = Annotated[
+    str,
+    Meta(
+        max_length=64,
+        pattern=r"^([0-9a-fA-F]{7,64})?\Z",
+        description="A commit of the repository; without it, the head of the branch",
+    ),
+]
+
+
+class DeployRequest(Spec):
+    git_commit_id: Maybe[CommitId] = absent
 
 
 class LogLine(Shown):
@@ -77,8 +140,52 @@ class LogLine(Shown):
     version: str = ""
 
 
+Moment = Annotated[
+    str,
+    Meta(
+        # Of a day that no month has, nobody can say that it is wrong here: it is one of the next month.
+        pattern=r"^([0-9]{1,14}|[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+        r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?Z)?\Z",
+        description="A timestamp as it is answered, or milliseconds since 1970",
+        examples=["2026-01-31T09:05:00.007Z"],
+    ),
+]
+
+
 class Tail(Spec):
+    """Which lines of a log are wanted, and whether those that are still to come are too."""
+
     tail: Annotated[int, Meta(ge=1, le=10_000, description="How many of the last lines")] = 1000
+    since: Annotated[Moment, Meta(description="Only lines from this time on")] = ""
+    until: Annotated[Moment, Meta(description="Only lines from before this time")] = ""
+    search: Annotated[
+        str,
+        Meta(max_length=1024, description="Only lines whose message contains this text, letter by letter"),
+    ] = ""
+    follow: Annotated[
+        bool, Meta(description="Answer with a stream of server-sent events, which goes on with what comes")
+    ] = False
+
+
+def _deed(
+    name: str,
+    summary: str,
+    description: str,
+    body: type[Spec] | None = None,
+    also: tuple[int, ...] = (),
+) -> Action:
+    return Action(
+        name=name,
+        method="POST",
+        suffix=f"/{name}",
+        need=Scope.DEPLOY,
+        summary=summary,
+        body=body,
+        answer=Deployment,
+        status=202,
+        also=also,
+        description=description,
+    )
 
 
 def deployable(body: type[Spec] | None = None) -> Trait:
@@ -86,16 +193,37 @@ def deployable(body: type[Spec] | None = None) -> Trait:
     return Trait(
         name="deployable",
         actions=(
-            Action(
-                name="deploy",
-                method="POST",
-                suffix="/deploy",
-                need=Scope.DEPLOY,
-                summary="Deploy",
-                body=body,
-                answer=Deployment,
-                status=202,
-                description="Durable when answered; it supersedes an earlier one that still waits.",
+            _deed(
+                "deploy",
+                "Deploy",
+                "Durable when answered. It replaces one that still waits, and follows one under way.",
+                body,
+            ),
+            _deed("redeploy", "Deploy the same version again", "With the settings as they are now."),
+            _deed(
+                "restart-service",
+                "Restart without building",
+                "What runs is replaced by new instances of itself, with the settings that it runs with.",
+            ),
+            _deed("stop", "Stop", "Nothing of it runs afterwards; data, settings and history stay."),
+            _deed(
+                "uninstall",
+                "Remove what runs and its data, keep the settings",
+                "204 if there was nothing.",
+                Nothing,
+                also=(204,),
+            ),
+            _deed(
+                "rollback",
+                "Go back to an earlier deployment",
+                "What was built then is started again, with the settings as they are now; nothing is built.",
+                Rollback,
+            ),
+            _deed(
+                "cancelDeployment",
+                "Cancel what waits or is under way",
+                "What served before goes on serving. 409 if there is nothing to cancel.",
+                CancelRequest,
             ),
             Action(
                 name="status",
@@ -105,9 +233,56 @@ def deployable(body: type[Spec] | None = None) -> Trait:
                 summary="Read the status",
                 answer=Status,
             ),
+            Action(
+                name="deploymentHistory",
+                method="GET",
+                suffix="/deploymentHistory",
+                need=Scope.READ,
+                summary="List past deployments",
+                answer=HistoryEntry,
+                listing=True,
+                description="Newest first; what waits or is under way is not among them.",
+            ),
         ),
     )
 
+
+has_deployments = Trait(name="has_deployments")
+"""Keeps its past deployments."""
+
+has_links = Trait(
+    name="has_links",
+    actions=(
+        Action(
+            name="link",
+            method="GET",
+            suffix="/link",
+            need=Scope.READ,
+            summary="List the addresses",
+            answer=Link,
+            listing=True,
+            paged=False,
+        ),
+    ),
+)
+
+has_commits = Trait(
+    name="has_commits",
+    actions=(
+        Action(
+            name="commit",
+            method="GET",
+            suffix="/commit",
+            need=Scope.READ,
+            summary="List the newest commits of the branch",
+            answer=Commit,
+            listing=True,
+            paged=False,
+            also=(409,),
+            description="Asks the repository: 409 with the reason if it cannot be read.",
+        ),
+    ),
+)
 
 has_logs = Trait(
     name="has_logs",
@@ -122,7 +297,13 @@ has_logs = Trait(
             answer=LogLine,
             listing=True,
             paged=False,
-            description="Exactly the last `tail` lines, oldest first.",
+            description=(
+                "Exactly the last `tail` lines among those wanted, oldest first. With `follow=true` the "
+                "answer is a stream (text/event-stream): these lines, and then what comes, each as an event "
+                "with the line as `data` and its id as `id`. Who comes back with the header `Last-Event-ID` "
+                "goes on after that line; an event `gone` says that lines which should come here are no longer "
+                "kept, and `end` that nothing more comes."
+            ),
         ),
     ),
 )

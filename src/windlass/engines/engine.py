@@ -1,23 +1,90 @@
-"""What an engine is: a few verbs, each of which may run twice, run late, or be interrupted."""
+"""What an engine is: a few verbs, each of which may run twice, run late, or be interrupted at any point.
+
+An engine is told by number and never asks why. What it runs goes on when Windlass ends, and it finds it
+again: `start` adopts. What an instance is, is said by (service, generation, index), and there is never more
+than one live copy of that.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Literal, Protocol
 
-from windlass.core.workload import Workload
+from windlass.core.runtime import Instance, Said, Usage, Wanted
 
 
 class EngineError(Exception):
-    """It cannot run; the message is for the person who deployed."""
+    """It cannot be done; the message is for the person who deployed."""
+
+
+class EngineAway(EngineError):
+    """The engine does not answer now; the same call may succeed later."""
+
+
+Notice = Callable[[str], None]
+"""Called with the id of a service of which an instance began, ended or was started anew."""
+Sink = Callable[[str, Sequence[Said]], None]
+"""Called with the id of a service and what its instances wrote."""
 
 
 class Engine(Protocol):
     name: str
+    takes: Literal["native", "image"]
+    """The kind of artifact that it runs."""
 
-    async def apply(self, workload: Workload) -> None:
-        """Brings this generation up and answers when it serves, or raises EngineError."""
+    async def start(self, notice: Notice, sink: Sink) -> None:
+        """Finds what runs already, and watches it from now on. Never raises because something is away."""
         ...
 
-    async def remove(self, service: str) -> None:
-        """Takes away all that runs of a service. Absent is fine."""
+    async def stop(self) -> None:
+        """Lets go. Everything goes on running."""
+        ...
+
+    async def run(self, wanted: Wanted, index: int) -> Instance:
+        """There is this instance afterwards, running; one that is there already is left as it is.
+        It is started anew, with growing pauses, whenever it ends, until it is removed."""
+        ...
+
+    async def observe(self, service: str) -> list[Instance]:
+        """All its instances, of every generation."""
+        ...
+
+    async def all(self) -> list[Instance]: ...
+
+    async def remove(
+        self,
+        service: str,
+        *,
+        generation: int | None = None,
+        indexes: Collection[int] | None = None,
+        grace: float = 10.0,
+    ) -> None:
+        """Asks instances to end (of one generation, or all; all of it, or only some), and ends them after
+        `grace`. What they wrote to volumes stays. Absent is fine. They are gone when this returns."""
+        ...
+
+    async def discard(self, service: str) -> None:
+        """Nothing of this service is left: instances, working copies, volumes, its part in networks."""
+        ...
+
+    async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
+        """Runs a command where the instance runs, with its variables: exit code and output."""
+        ...
+
+    async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
+        """Host and port at which other services of its environment find this port, from now on and over all
+        generations, whether it runs or not. An instance that is `alone` answers there itself; of others, the
+        router does where the host is this machine."""
+        ...
+
+    async def usage(self) -> Mapping[str, Usage]:
+        """Of every instance that runs, by its id."""
+        ...
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        """Discards what belongs to no service in `keep`."""
+        ...
+
+    async def trouble(self) -> str:
+        """Why nothing can be run now, or an empty text."""
         ...

@@ -3,33 +3,142 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
-from windlass.core.workload import Workload
-from windlass.engines.engine import EngineError
+from msgspec.structs import replace
+
+from windlass.core.runtime import Instance, Phase, Said, Usage, Wanted
+from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
+
+Key = tuple[str, int, int]
 
 
 class FakeEngine:
     name = "fake"
 
-    def __init__(self) -> None:
-        self.running: dict[str, Workload] = {}
-        self.applied: list[Workload] = []
+    def __init__(self, takes: Literal["native", "image"] = "native") -> None:
+        self.takes = takes
+        self.instances: dict[Key, Instance] = {}
+        self.running: dict[str, Wanted] = {}
+        """By service: what was started last and not removed since."""
+        self.applied: list[Wanted] = []
+        """Every generation that was asked for, in order."""
+        self.begun = 0
+        """How often something was to be started that did not run yet."""
+        self.discarded: list[str] = []
+        self.load: dict[str, Usage] = {}
         self.broken = ""
-        """If set, every apply fails with this message."""
+        """If set, nothing starts, for this reason."""
+        self.exits = ""
+        """If set, whatever is started ends at once, for this reason."""
+        self.away = False
+        """If set, it does not answer."""
         self.crash: BaseException | None = None
-        """If set, apply raises what no engine should."""
+        """If set, starting raises what no engine should."""
         self.gate: asyncio.Event | None = None
-        """If set, apply waits for it."""
+        """If set, starting waits for it."""
+        self._notice: Notice = lambda service: None
+        self._sink: Sink = lambda service, said: None
 
-    async def apply(self, workload: Workload) -> None:
-        self.applied.append(workload)
+    async def start(self, notice: Notice, sink: Sink) -> None:
+        self._notice, self._sink = notice, sink
+
+    async def stop(self) -> None:
+        return None
+
+    async def run(self, wanted: Wanted, index: int) -> Instance:
+        self._answer()
+        key = (wanted.service, wanted.generation, index)
+        if known := self.instances.get(key):
+            return known
+        self.begun += 1
+        if not self.applied or self.applied[-1] != wanted:
+            self.applied.append(wanted)
         if self.gate is not None:
             await self.gate.wait()
         if self.crash is not None:
             raise self.crash
         if self.broken:
             raise EngineError(self.broken)
-        self.running[workload.service] = workload
+        instance = Instance(
+            id="-".join(map(str, key)),
+            service=wanted.service,
+            generation=wanted.generation,
+            index=index,
+            phase=Phase.EXITED if self.exits else Phase.RUNNING,
+            reason=self.exits,
+            ports={port.internal: 30_000 + port.internal % 30_000 for port in wanted.ports},
+        )
+        self.instances[key] = instance
+        self.running[wanted.service] = wanted
+        return instance
 
-    async def remove(self, service: str) -> None:
-        self.running.pop(service, None)
+    async def observe(self, service: str) -> list[Instance]:
+        self._answer()
+        return [one for one in self.instances.values() if one.service == service]
+
+    async def all(self) -> list[Instance]:
+        self._answer()
+        return [*self.instances.values()]
+
+    async def remove(
+        self,
+        service: str,
+        *,
+        generation: int | None = None,
+        indexes: Collection[int] | None = None,
+        grace: float = 10.0,
+    ) -> None:
+        self._answer()
+        for key, one in [*self.instances.items()]:
+            other = generation is not None and one.generation != generation
+            if one.service == service and not other and (indexes is None or one.index in indexes):
+                del self.instances[key]
+        left = [one for one in self.instances.values() if one.service == service]
+        if not left:
+            self.running.pop(service, None)
+
+    async def discard(self, service: str) -> None:
+        await self.remove(service)
+        self.discarded.append(service)
+
+    async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
+        return 0, ""
+
+    async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
+        return "127.0.0.1", 20_000 + (int(service.replace("-", "")[:6], 16) + internal) % 10_000
+
+    async def usage(self) -> Mapping[str, Usage]:
+        self._answer()
+        return self.load
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        for service in {one.service for one in self.instances.values()} - set(keep):
+            await self.discard(service)
+
+    async def trouble(self) -> str:
+        return "it does not answer" if self.away else ""
+
+    # Misfortunes
+
+    def ends(self, service: str, reason: str) -> None:
+        """All instances of a service end, and wait to be started anew."""
+        self._alter(service, phase=Phase.WAITING, reason=reason)
+
+    def recovers(self, service: str) -> None:
+        self._alter(service, phase=Phase.RUNNING)
+
+    def says(self, service: str, *lines: Said) -> None:
+        self._sink(service, lines)
+
+    def _alter(self, service: str, **changes: object) -> None:
+        for key, one in self.instances.items():
+            if one.service == service:
+                restarts = one.restarts + (changes.get("phase") is Phase.WAITING)
+                self.instances[key] = replace(one, restarts=restarts, **changes)
+        self._notice(service)
+
+    def _answer(self) -> None:
+        if self.away:
+            raise EngineAway("The engine does not answer")

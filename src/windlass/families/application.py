@@ -26,7 +26,15 @@ from windlass.core.shapes import (
     settle_ports,
     settle_repository,
 )
-from windlass.core.traits import DeployRequest, deployable, has_logs, has_variables
+from windlass.core.traits import (
+    DeployRequest,
+    deployable,
+    has_commits,
+    has_deployments,
+    has_links,
+    has_logs,
+    has_variables,
+)
 from windlass.families.environment import environment
 
 
@@ -89,6 +97,6 @@ application = Family(
     group="Applications",
     param="app_id",
     settle=settle,
-    traits=(deployable(DeployRequest), has_logs, has_variables),
+    traits=(deployable(DeployRequest), has_deployments, has_commits, has_links, has_logs, has_variables),
     about="cpu is in millicores, memory in MB, storage in GB.",
 )

@@ -17,8 +17,9 @@ from windlass.core.fields import (
 )
 from windlass.core.resource import Family, Owner, Shown, Spec, clash
 from windlass.core.shapes import Group, GroupRef
-from windlass.core.traits import deployable
+from windlass.core.traits import deployable, has_deployments, has_links, has_logs
 from windlass.families.environment import environment
+from windlass.families.master_credentials import about_databases
 
 Kind = Literal["POSTGRESQL", "MYSQL", "MONGODB", "REDIS"]
 _CONTAINER_MEMORY = {"POSTGRESQL": 100, "REDIS": 100, "MYSQL": 512, "MONGODB": 256}
@@ -73,6 +74,7 @@ database = Family(
     group="Databases",
     param="db_id",
     settle=settle,
-    traits=(deployable(),),
+    traits=(deployable(), has_deployments, has_links, has_logs),
+    actions=about_databases,
     about="cpu is in millicores, memory in MB, storage in GB. Both modes run on the environment's cluster.",
 )

@@ -40,6 +40,42 @@ class Secret(Spec):
     enable_interpolation_in_file: bool | None = None
 
 
+Level = Annotated[
+    str,
+    Meta(
+        pattern=r"^(PROJECT|ENVIRONMENT|APPLICATION|BUILT_IN|CONTAINER|JOB|HELM|TERRAFORM|AGENTIC_WORKFLOW)\Z",
+        description="The level at which it is made: this one, or one above",
+        examples=["PROJECT"],
+    ),
+]
+
+
+class Importing(Spec):
+    name: Key
+    value: Text
+    scope: Level
+    is_secret: bool
+
+
+class Import(Spec):
+    overwrite: Annotated[
+        bool, Meta(description="Whether what is there already gets the new value; otherwise it is left out")
+    ] = False
+    vars: Annotated[list[Importing], Meta(min_length=1, max_length=1000)]
+
+
+class Imported(Shown):
+    name: str
+    value: Maybe[str] = absent
+    scope: str
+    is_secret: bool
+
+
+class VariableImport(Shown):
+    total_variables_to_import: int
+    successful_imported_variables: list[Imported]
+
+
 class OriginalVariable(Shown):
     """The variable that this one overrides or stands for."""
 
@@ -91,6 +127,19 @@ def _derived(name: str, body: type[Spec]) -> Action:
 # Another value under the same key, or the same value under another key.
 derived = (_derived("override", VariableValue), _derived("alias", VariableAlias))
 
+import_all = Action(
+    name="import",
+    method="POST",
+    suffix="/import",
+    on_collection=True,
+    need=Scope.WRITE,
+    summary="Create many at once",
+    body=Import,
+    answer=VariableImport,
+    status=201,
+    description="All or nothing. Variables and secrets, at this level and those above.",
+)
+
 variable = Family(
     "environmentVariable",
     Variable,
@@ -103,7 +152,7 @@ variable = Family(
     names="key",
     exact_names=True,
     settle=settle,
-    actions=derived,
+    actions=(*derived, import_all),
 )
 
 secret = Family(

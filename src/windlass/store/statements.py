@@ -25,6 +25,15 @@ WITH RECURSIVE above (id, parent, depth) AS (
 )
 SELECT {", ".join(f"resource.{column}" for column in _ROW.split(", "))}
 FROM above JOIN resource ON resource.id = above.id ORDER BY above.depth"""
+MARKS: Final = """
+WITH RECURSIVE above (id, parent) AS (
+    SELECT id, parent FROM resource WHERE id = $1
+    UNION ALL
+    SELECT resource.id, resource.parent FROM resource JOIN above ON resource.id = above.parent
+)
+SELECT resource.id, resource.family, resource.tag, resource.name
+FROM above JOIN resource ON resource.parent = above.id
+WHERE resource.family IN ('environmentVariable', 'secret', 'database')"""
 BELOW: Final = """
 WITH RECURSIVE below (id) AS (
     SELECT id FROM resource WHERE parent = $1
@@ -72,25 +81,44 @@ INSERT INTO link (source, field, target) VALUES ($1, $2, $3)
 ON CONFLICT (source, field) DO UPDATE SET target = excluded.target"""
 UNLINK: Final = "DELETE FROM link WHERE source = $1"
 
-STATUS: Final = (
-    "SELECT id, org, state, message, deployment, deployments, deployed_at, changed FROM status WHERE id = $1"
-)
-STATUS_ADD: Final = """
-INSERT INTO status (id, org, state, message, deployment, deployments, deployed_at, changed)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"""
+_STATUS = "id, org, state, message, deployment, deployments, deployed_at, changed, serving, digest, instances"
+STATUS: Final = f"SELECT {_STATUS} FROM status WHERE id = $1"
+STATUS_ADD: Final = f"INSERT INTO status ({_STATUS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 STATUS_CHANGE: Final = """
-UPDATE status SET state = $1, message = $2, deployment = $3, deployments = $4, deployed_at = $5, changed = $6
-WHERE id = $7"""
-STATUS_REMOVE: Final = "DELETE FROM status WHERE id = $1"
+UPDATE status SET state = $1, message = $2, deployment = $3, deployments = $4, deployed_at = $5, changed = $6,
+    serving = $7, digest = $8, instances = $9
+WHERE id = $10"""
+STATUS_REMOVE: Final = "DELETE FROM status WHERE id = $1 RETURNING id"
+STATUS_SERVING: Final = "SELECT id, org FROM status WHERE serving IS NOT NULL ORDER BY id"
+STATUS_ALL: Final = "SELECT id FROM status ORDER BY id"
+STATUS_BELOW: Final = f"""
+SELECT {", ".join(f"status.{column}" for column in _STATUS.split(", "))}
+FROM resource JOIN status ON status.id = resource.id WHERE resource.parent = $1
+ORDER BY resource.created, resource.id"""
 
-_DEPLOYMENT = "id, org, service, number, status, created, changed, body"
+_DEPLOYMENT = "id, org, service, number, status, created, changed, body, action, sealed"
 DEPLOYMENT: Final = f"SELECT {_DEPLOYMENT} FROM deployment WHERE id = $1"
 DEPLOYMENTS_OPEN: Final = f"""
 SELECT {_DEPLOYMENT} FROM deployment
 WHERE service = $1 AND status IN ('QUEUED', 'BUILDING', 'DEPLOYING') ORDER BY number"""
-DEPLOYMENT_ADD: Final = f"INSERT INTO deployment ({_DEPLOYMENT}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
-DEPLOYMENT_CHANGE: Final = "UPDATE deployment SET status = $1, changed = $2, body = $3 WHERE id = $4"
+DEPLOYMENTS: Final = f"""
+SELECT {_DEPLOYMENT} FROM deployment WHERE service = $1 ORDER BY number DESC LIMIT $2 OFFSET $3"""
+DEPLOYMENTS_ENDED: Final = f"""
+SELECT {_DEPLOYMENT} FROM deployment
+WHERE service = $1 AND status NOT IN ('QUEUED', 'BUILDING', 'DEPLOYING')
+ORDER BY number DESC LIMIT $2 OFFSET $3"""
+DEPLOYMENT_ADD: Final = (
+    f"INSERT INTO deployment ({_DEPLOYMENT}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+)
+DEPLOYMENT_CHANGE: Final = (
+    "UPDATE deployment SET status = $1, changed = $2, body = $3, sealed = $4 WHERE id = $5"
+)
 DEPLOYMENTS_REMOVE: Final = "DELETE FROM deployment WHERE service = $1"
+
+HOST: Final = "SELECT service FROM host WHERE name = $1"
+HOST_ADD: Final = "INSERT INTO host (name, service) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING"
+HOSTS_OF: Final = "SELECT name FROM host WHERE service = $1 ORDER BY name"
+HOSTS_REMOVE: Final = "DELETE FROM host WHERE service = $1"
 
 COUNT_UP: Final = "UPDATE counter SET value = value + $1 WHERE name = $2 RETURNING value"
 EVENT_ADD: Final = (
@@ -102,13 +130,22 @@ SELECT seq, id, org, kind, target, at, body FROM event WHERE org = $1 AND seq > 
 # While a worker holds a row (`lease` > 0), `due` is far away unless the work was asked for once more.
 # An epoch never comes again, also not when a row was deleted and asked for anew: so it begins anywhere.
 WORK_ASK: Final = """
-INSERT INTO work (id, kind, due, lease, epoch, attempts) VALUES ($1, $2, $3, 0, $4, 0)
+INSERT INTO work (id, kind, due, lease, epoch, attempts, org) VALUES ($1, $2, $3, 0, $4, 0, $5)
 ON CONFLICT (id) DO UPDATE SET due = CASE WHEN excluded.due < work.due THEN excluded.due ELSE work.due END"""
+# Organizations take turns: whoever has less under way comes first. What is slow has a lane of its own, so
+# that what is quick never waits behind it.
 WORK_CLAIM: Final = """
 UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
 WHERE id IN (
-    SELECT id FROM work WHERE (lease = 0 AND due <= $3) OR (lease > 0 AND lease <= $3)
-    ORDER BY CASE WHEN lease > 0 THEN lease ELSE due END, id LIMIT $4
+    SELECT id FROM (
+        SELECT id, CASE WHEN lease > 0 THEN lease ELSE due END AS since,
+            row_number() OVER (PARTITION BY org ORDER BY CASE WHEN lease > 0 THEN lease ELSE due END, id)
+            + (SELECT count(*) FROM work AS held WHERE held.org = work.org AND held.lease > $3) AS turn
+        FROM work
+        WHERE ((lease = 0 AND due <= $3) OR (lease > 0 AND lease <= $3))
+            AND CASE WHEN kind = 'reconcile' THEN 1 ELSE 0 END = $4
+    ) AS waiting
+    ORDER BY turn, since, id LIMIT $5
 )
 RETURNING id, kind, epoch, attempts"""
 WORK_HELD: Final = "SELECT id FROM work WHERE id = $1 AND epoch = $2 AND lease > 0"
@@ -119,7 +156,9 @@ UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END, attemp
 WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
 WORK_RELEASE: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
-WORK_NEXT: Final = "SELECT min(CASE WHEN lease > 0 THEN lease ELSE due END) FROM work"
+WORK_NEXT: Final = """
+SELECT min(CASE WHEN lease > 0 THEN lease ELSE due END) FROM work
+WHERE CASE WHEN kind = 'reconcile' THEN 1 ELSE 0 END = $1"""
 WORK_REMOVE: Final = "DELETE FROM work WHERE id = $1"
 
 TOKEN: Final = """

@@ -54,6 +54,12 @@ class StatusRow(Struct, frozen=True, gc=False):
     deployments: int
     deployed_at: int | None
     changed: int
+    serving: str | None = None
+    """The deployment whose generation is meant to run."""
+    digest: str = ""
+    """Of all that it was deployed with."""
+    instances: int = 0
+    """How many were wanted last, between least and most."""
 
 
 class DeploymentRow(Struct, frozen=True, gc=False):
@@ -65,6 +71,9 @@ class DeploymentRow(Struct, frozen=True, gc=False):
     created: int
     changed: int
     body: bytes
+    action: str = "DEPLOY"
+    sealed: bytes | None = None
+    """What it runs, in every detail."""
 
 
 class EventRow(Struct, frozen=True, gc=False):
@@ -137,6 +146,10 @@ class Reads:
         """The resource itself, its parent, and so on to the organization."""
         return [Row(*row) for row in await self._all(sql.ABOVE, id)]
 
+    async def marks(self, id: str) -> list[tuple[str, str, str, str | None]]:
+        """Id, family, tag and name of all variables, secrets and databases at the levels from `id` up."""
+        return [(row[0], row[1], row[2], row[3]) for row in await self._all(sql.MARKS, id)]
+
     async def page(self, parent: str, family: str, skip: int, most: int) -> tuple[list[bytes], int]:
         """A slice of a list in the order of creation, and how long the list is, at a cost that depends on
         neither the length nor the place."""
@@ -181,6 +194,32 @@ class Reads:
     async def open_deployments(self, service: str) -> list[DeploymentRow]:
         return [DeploymentRow(*row) for row in await self._all(sql.DEPLOYMENTS_OPEN, service)]
 
+    async def deployments(self, service: str, most: int, skip: int = 0) -> list[DeploymentRow]:
+        """The newest first."""
+        return [DeploymentRow(*row) for row in await self._all(sql.DEPLOYMENTS, service, most, skip)]
+
+    async def ended_deployments(self, service: str, most: int, skip: int = 0) -> list[DeploymentRow]:
+        """The newest first, without those that wait or are under way."""
+        return [DeploymentRow(*row) for row in await self._all(sql.DEPLOYMENTS_ENDED, service, most, skip)]
+
+    async def statuses_below(self, parent: str) -> list[StatusRow]:
+        return [StatusRow(*row) for row in await self._all(sql.STATUS_BELOW, parent)]
+
+    async def serving(self) -> list[tuple[str, str]]:
+        """Services that are meant to run, each with its organization."""
+        return [(row[0], row[1]) for row in await self._all(sql.STATUS_SERVING)]
+
+    async def services(self) -> list[str]:
+        return [row[0] for row in await self._all(sql.STATUS_ALL)]
+
+    async def hosts(self, service: str) -> list[str]:
+        return [row[0] for row in await self._all(sql.HOSTS_OF, service)]
+
+    async def host(self, name: str) -> str | None:
+        """The service that has this name."""
+        row = await self._one(sql.HOST, name)
+        return row[0] if row else None
+
     async def events(self, org: str, after: int = 0, most: int = 1000) -> list[EventRow]:
         return [EventRow(*row) for row in await self._all(sql.EVENTS_AFTER, org, after, most)]
 
@@ -201,8 +240,8 @@ class Reads:
         row = await self._one(sql.BUDGET, subject)
         return (row[0], row[1]) if row else None
 
-    async def next_work(self) -> int | None:
-        row = await self._one(sql.WORK_NEXT)
+    async def next_work(self, *, slow: bool = True) -> int | None:
+        row = await self._one(sql.WORK_NEXT, int(slow))
         return row[0] if row else None
 
 
@@ -239,33 +278,31 @@ class Tx(Reads):
         await self._all(sql.REWRITE, body, id)
 
     async def remove(self, row: Row) -> list[str]:
-        """Takes away a resource and all that is below it; answers the ids."""
+        """Takes away a resource and all that is below it; answers the ids of those that could be deployed."""
         below = [found[0] for found in await self._all(sql.BELOW, row.id)]
         await self._all(sql.TALLY_REMOVE, row.parent, row.family)
         for level in range(1, _LEVELS + 1):
             await self._all(sql.HOLE_ADD, row.parent, row.family, level, (row.pos - 1) // _FANOUT**level)
-        gone = [row.id, *below]
-        for id in gone:
-            await self._forget(id)
-        return gone
+        return [id for id in (row.id, *below) if await self._forget(id)]
 
-    async def _forget(self, id: str) -> None:
+    async def _forget(self, id: str) -> bool:
         for statement in (
             sql.REMOVE,
             sql.TALLY_FORGET,
             sql.HOLE_FORGET,
             sql.UNLINK,
-            sql.STATUS_REMOVE,
             sql.DEPLOYMENTS_REMOVE,
+            sql.HOSTS_REMOVE,
             sql.WORK_REMOVE,
             sql.IDENTITY_REMOVE,
         ):
             await self._all(statement, id)
         if await self._all(sql.TOKEN_REMOVE, id):
             self.nudge("tokens")
+        return bool(await self._all(sql.STATUS_REMOVE, id))
 
     async def add_status(self, id: str, org: str, state: str) -> None:
-        await self._all(sql.STATUS_ADD, id, org, state, "", None, 0, None, self.now)
+        await self._all(sql.STATUS_ADD, id, org, state, "", None, 0, None, self.now, None, "", 0)
 
     async def change_status(self, row: StatusRow) -> None:
         await self._all(
@@ -276,6 +313,9 @@ class Tx(Reads):
             row.deployments,
             row.deployed_at,
             self.now,
+            row.serving,
+            row.digest,
+            row.instances,
             row.id,
         )
 
@@ -283,7 +323,7 @@ class Tx(Reads):
         await self._all(sql.DEPLOYMENT_ADD, *msgspec.structs.astuple(row))
 
     async def change_deployment(self, row: DeploymentRow) -> None:
-        await self._all(sql.DEPLOYMENT_CHANGE, row.status, self.now, row.body, row.id)
+        await self._all(sql.DEPLOYMENT_CHANGE, row.status, self.now, row.body, row.sealed, row.id)
 
     def emit(self, kind: str, org: str, target: str, body: bytes) -> None:
         """The event is numbered when the group is committed."""
@@ -302,13 +342,21 @@ class Tx(Reads):
         """Wakes whoever listens for it, on every replica, after the commit. A lost nudge is no loss."""
         self.nudges.append(word)
 
-    async def ask(self, kind: str, id: str, due: int | None = None) -> None:
+    async def take_host(self, name: str, service: str) -> bool:
+        """Whether the service has this name now."""
+        await self._all(sql.HOST_ADD, name, service)
+        return await self.host(name) == service
+
+    async def give_up_hosts(self, service: str) -> None:
+        await self._all(sql.HOSTS_REMOVE, service)
+
+    async def ask(self, kind: str, id: str, due: int | None = None, org: str = "") -> None:
         """Asks for a piece of work. Asking twice is asking once."""
-        await self._all(sql.WORK_ASK, id, kind, self.now if due is None else due, secrets.randbits(48))
+        await self._all(sql.WORK_ASK, id, kind, self.now if due is None else due, secrets.randbits(48), org)
         self.nudge("work")
 
-    async def claim(self, lease: int, most: int) -> list[Claim]:
-        found = await self._all(sql.WORK_CLAIM, self.now + lease, FAR, self.now, most)
+    async def claim(self, lease: int, most: int, *, slow: bool = True) -> list[Claim]:
+        found = await self._all(sql.WORK_CLAIM, self.now + lease, FAR, self.now, int(slow), most)
         return [Claim(*row) for row in found]
 
     async def held(self, claim: Claim) -> bool:

@@ -1,0 +1,252 @@
+"""From POST to RUNNING against the bare cost of the same effects, and what services cost that rest."""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.machine import ROOT, SERVER_CORE, computed
+from bench.measure import Bench, Line, Target
+from bench.servers import Windlass, windlass
+
+AT_ONCE = 4
+_PATIENCE = 300.0
+_SETTLING = 15.0
+_DOCKER = "/var/run/docker.sock"
+_PROGRAM = """
+import http.server, os
+class Hello(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "3")
+        self.end_headers()
+        self.wfile.write(b"hi\\n")
+    def log_message(self, *words): pass
+http.server.HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Hello).serve_forever()
+"""
+
+
+def run(bench: Bench) -> list[Line]:
+    lines = _engine(bench, "process", 1.3)
+    if _docker_answers() and shutil.which("busybox"):
+        lines += _engine(bench, "docker", 1.15)
+    return lines
+
+
+def _engine(bench: Bench, engine: str, most: float) -> list[Line]:
+    folder = bench.folder / f"deploys-{engine}"
+    folder.mkdir()
+    repository, commit = _repository(folder / "repository", engine)
+    settings = {"WINDLASS_ENGINE": engine, "WINDLASS_GIT_ALLOW_LOCAL": "1", "WINDLASS_STOP_SECONDS": "1"}
+    settings["WINDLASS_PARALLEL_DEPLOYMENTS"] = str(AT_ONCE)
+    with windlass(folder / "data", settings=settings) as server:
+        environment = _environment(server)
+        apps = [
+            _application(server, environment, repository, number) for number in range(bench.effort.services)
+        ]
+        first = apps[0]
+        _deploy(server, first, commit)
+        image = _image(server, first) if engine == "docker" else "-"
+        bare = _Bare(folder, repository, commit, image)
+        try:
+            one = bench.timed(
+                {"ours": lambda: _again(server, first, commit), "limit": lambda: bare.one(engine)}
+            )
+            _act(server, first, "stop")
+            _all_once(server, apps, commit)  # Builds: from now on every commit is a prebuilt one.
+            many = bench.timed(
+                {
+                    "ours": lambda: _all_from_rest(server, apps, commit),
+                    "limit": lambda: bare.many(engine, len(apps), AT_ONCE),
+                },
+                rounds=2,
+            )
+            idle = _idle(server, bench.effort.idle)
+        finally:
+            bare.stop()
+            for app in apps:
+                server.raw("DELETE", f"/application/{app}")
+            time.sleep(5)
+    return [
+        Line(
+            what=f"{engine}: POST to RUNNING of a prebuilt commit, against its bare effects",
+            unit="s",
+            ours=one["ours"],
+            limit=one["limit"],
+            target=Target(most, "≤"),
+        ),
+        Line(
+            what=f"{engine}: {len(apps)} deployments queued at once, {AT_ONCE} at a time, likewise",
+            unit="s",
+            ours=many["ours"],
+            limit=many["limit"],
+            target=Target(1.2, "≤"),
+        ),
+        Line(
+            what=f"{engine}: a server that looks after {len(apps)} services and has no requests",
+            unit="% of a core",
+            ours=[idle],
+            target=Target(1.0, "≤", "% of a core"),
+        ),
+    ]
+
+
+def _docker_answers() -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(_DOCKER)
+    except OSError:
+        return False
+    return True
+
+
+def _repository(folder: Path, engine: str) -> tuple[str, str]:
+    folder.mkdir()
+    if engine == "process":
+        (folder / "main.py").write_text(_PROGRAM)
+        (folder / "Procfile").write_text(f"web: {_python()} main.py\n")
+    else:
+        busybox = shutil.which("busybox")
+        assert busybox
+        shutil.copy(busybox, folder / "busybox")
+        (folder / "Dockerfile").write_text(
+            'FROM scratch\nCOPY busybox /busybox\nCMD ["/busybox", "httpd", "-f", "-p", "8080"]\n'
+        )
+    _git(folder, "init", "--quiet", "-b", "main")
+    _git(folder, "add", "--all")
+    _git(
+        folder, "-c", "user.name=bench", "-c", "user.email=bench@example.com", "commit", "--quiet", "-m", "x"
+    )
+    commit = _git(folder, "rev-parse", "HEAD")
+    return folder.as_uri(), commit
+
+
+def _python() -> str:
+    return str(Path(sys.executable).resolve())
+
+
+def _git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip()
+
+
+class _Bare:
+    """See bench/deployer.py; on the core of servers, as everything that Windlass starts."""
+
+    def __init__(self, folder: Path, repository: str, commit: str, image: str) -> None:
+        words = [repository, commit, image, _python(), "main.py"]
+        self._process = subprocess.Popen(
+            ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", "bench.deployer", *words],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def one(self, engine: str) -> float:
+        return self._ask(f"one {engine}")
+
+    def many(self, engine: str, count: int, at_once: int) -> float:
+        return self._ask(f"many {engine} {count} {at_once}")
+
+    def _ask(self, line: str) -> float:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+    def stop(self) -> None:
+        self._process.communicate()
+
+
+def _environment(server: Windlass) -> str:
+    project = server.ask("POST", f"/organization/{server.org}/project", {"name": "bench"})["id"]
+    return str(server.ask("POST", f"/project/{project}/environment", {"name": "bench"})["id"])
+
+
+def _application(server: Windlass, environment: str, repository: str, number: int) -> str:
+    body = {
+        "name": f"app-{number}",
+        "git_repository": {"url": repository, "branch": "main"},
+        "ports": [{"internal_port": 8080, "protocol": "HTTP"}],
+        "memory": 64,
+    }
+    return str(server.ask("POST", f"/environment/{environment}/application", body)["id"])
+
+
+def _again(server: Windlass, app: str, commit: str) -> float:
+    """From a standstill, as the bare one."""
+    _act(server, app, "stop")
+    time.sleep(0.2)
+    return _deploy(server, app, commit)
+
+
+def _deploy(server: Windlass, app: str, commit: str) -> float:
+    began = time.perf_counter()
+    server.ask("POST", f"/application/{app}/deploy", {"git_commit_id": commit})
+    _await(server, [app], "RUNNING")
+    return time.perf_counter() - began
+
+
+def _all_once(server: Windlass, apps: Sequence[str], commit: str) -> float:
+    began = time.perf_counter()
+    for app in apps:
+        server.ask("POST", f"/application/{app}/deploy", {"git_commit_id": commit})
+    _await(server, apps, "RUNNING")
+    return time.perf_counter() - began
+
+
+def _all_from_rest(server: Windlass, apps: Sequence[str], commit: str) -> float:
+    _act_all(server, apps, "stop")
+    return _all_once(server, apps, commit)
+
+
+def _act(server: Windlass, app: str, action: str) -> None:
+    _act_all(server, [app], action)
+
+
+def _act_all(server: Windlass, apps: Sequence[str], action: str) -> None:
+    for app in apps:
+        server.ask("POST", f"/application/{app}/{action}")
+    _await(server, apps, "STOPPED")
+
+
+def _await(server: Windlass, apps: Sequence[str], state: str) -> None:
+    """Looks often at one that is awaited, and seldom enough at many not to be in the way."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    headers = {"Authorization": f"Token {server.token}"}
+    until = time.monotonic() + _PATIENCE
+    for app in reversed(apps):
+        while True:
+            connection.request("GET", f"/application/{app}/status", headers=headers)
+            text = connection.getresponse().read()
+            if f'"state":"{state}"'.encode() in text:
+                break
+            if b'"state":"ERROR"' in text or time.monotonic() > until:
+                raise RuntimeError(text.decode())
+            time.sleep(0.002 if len(apps) == 1 else 0.02)
+    connection.close()
+
+
+def _image(server: Windlass, app: str) -> str:
+    found = subprocess.run(
+        ["docker", "images", "--format", "{{.Repository}}:{{.Tag}}"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return next(line for line in found.stdout.splitlines() if app in line)
+
+
+def _idle(server: Windlass, seconds: float) -> float:
+    time.sleep(_SETTLING)
+    before = computed(server.pid)
+    time.sleep(seconds)
+    return (computed(server.pid) - before) / seconds * 100

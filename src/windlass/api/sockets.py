@@ -1,0 +1,107 @@
+"""Websockets: on one path, existing command lines follow the log of a service.
+
+A frame is a line. Nothing that a client says is listened to, except that it leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.api.streaming import Allowed, Ending, Streams, left
+from windlass.base.clock import Clock
+from windlass.base.segments import Gone, instant
+from windlass.core.fields import Id
+from windlass.core.resource import Spec
+
+LOGS: Final = "/service/logs"
+LAST: Final = 1000
+"""How many lines come first, of those that were said before."""
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Lines = AsyncGenerator[list[bytes] | Gone, None]
+
+# How it ends, in the numbers of RFC 6455. Existing command lines come back by themselves, except after 1008.
+_CLOSED: Final = {
+    Ending.OVER: (1000, "Nothing more comes"),
+    Ending.REFUSED: (1008, "This token may not read this log any more"),
+    Ending.STOPPED: (1012, "This server is stopping: connect again"),
+}
+
+
+class Wanted(Spec):
+    """Whose log. The other ids say where the service lies; what is said must be true."""
+
+    service: Id = ""
+    environment: str = ""
+    project: str = ""
+    organization: str = ""
+    cluster: str = ""
+
+    @property
+    def within(self) -> set[str]:
+        return {self.environment, self.project, self.organization, self.cluster} - {""}
+
+
+class _Line(Struct):
+    created_at: str
+    message: str
+    pod_name: str = ""
+    version: str = ""
+
+
+class Frame(Struct, frozen=True):
+    created_at: int
+    message: str
+    version: str
+    pod_name: str
+
+
+_line_of = msgspec.json.Decoder(_Line).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def denying(send: Send) -> Send:
+    """What an ordinary answer takes, instead of a websocket."""
+
+    async def deny(message: Message) -> None:
+        await send({**message, "type": f"websocket.{message['type']}"})
+
+    return deny
+
+
+async def follow(
+    lines: Lines, streams: Streams, clock: Clock, receive: Receive, send: Send, allowed: Allowed
+) -> None:
+    """Over a connection that was accepted, to its end."""
+
+    async def put(piece: list[bytes] | Gone) -> None:
+        for text in _texts(piece, clock):
+            await send({"type": "websocket.send", "text": text})
+
+    ending = await streams.run(lines, put, left(receive, "websocket.disconnect"), allowed)
+    if ending in _CLOSED:
+        code, reason = _CLOSED[ending]
+        with contextlib.suppress(OSError):  # the client was faster
+            await send({"type": "websocket.close", "code": code, "reason": reason})
+
+
+def _texts(piece: list[bytes] | Gone, clock: Clock) -> list[str]:
+    if isinstance(piece, Gone):
+        missing = "Lines that should come here are no longer kept: the log has grown too large or too old"
+        return [_text(Frame(clock.now(), missing, "", "windlass"))]
+    return [_text(_frame(_line_of(line))) for line in piece]
+
+
+def _frame(line: _Line) -> Frame:
+    return Frame(instant(line.created_at), line.message, line.version, line.pod_name)
+
+
+def _text(frame: Frame) -> str:
+    return _encode(frame).decode()

@@ -1,0 +1,133 @@
+"""Answers that go on, until one of the two has enough or the server stops: as server-sent events here, and as
+frames of a websocket in `sockets`.
+
+A stream of events ends as a whole, with the end of its chunked body, unless something went wrong: then the
+connection just ends, and the client knows that it has not seen everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+EVENTS: Final = (b"content-type", b"text/event-stream")
+STILL_HERE: Final = b": still here\n\n"
+QUIET: Final = 15.0
+"""Seconds after which a client, and whoever stands between, is told that there is only nothing to say."""
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+Allowed = Callable[[], Awaitable[bool]]
+
+
+class Ending(Enum):
+    OVER = "all is said"
+    REFUSED = "the reader may not read it any more"
+    STOPPED = "the server stops"
+    LEFT = "nobody reads any more"
+
+
+class Streams:
+    """All that are open."""
+
+    def __init__(self, quiet: float = QUIET) -> None:
+        self._quiet = quiet
+        self._open: set[asyncio.Event] = set()
+        self._stopping = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def stop(self) -> None:
+        """Ends them all, and whichever is still to come at once."""
+        self._stopping = True
+        for ending in self._open:
+            ending.set()
+
+    async def events(
+        self, pieces: AsyncGenerator[bytes, None], receive: Receive, send: Send, allowed: Allowed
+    ) -> None:
+        """Sends the body of an answer whose head has been sent."""
+
+        async def put(piece: bytes) -> None:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+        leaving = left(receive, "http.disconnect")
+        ending = await self.run(pieces, put, leaving, allowed, still_here=STILL_HERE)
+        if ending is not Ending.LEFT:
+            await send({"type": "http.response.body", "body": b""})
+
+    async def run(
+        self,
+        pieces: AsyncGenerator[T, None],
+        put: Callable[[T], Awaitable[None]],
+        leaving: Awaitable[None],
+        allowed: Allowed,
+        *,
+        still_here: T | None = None,
+    ) -> Ending:
+        """Puts one piece after the other; `allowed` is asked before each. `leaving` ends with its reader."""
+        stopping = asyncio.Event()
+        self._open.add(stopping)
+        if self._stopping:
+            stopping.set()
+        pump = asyncio.ensure_future(_pump(pieces, self._quiet, put, allowed, still_here))
+        gone = asyncio.ensure_future(leaving)
+        doing = (pump, gone, asyncio.ensure_future(stopping.wait()))
+        try:
+            await asyncio.wait(doing, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._open.discard(stopping)
+            for task in doing:
+                task.cancel()
+            await asyncio.wait(doing)
+        ending = Ending.STOPPED if pump.cancelled() else pump.result()
+        return ending if gone.cancelled() else Ending.LEFT
+
+
+async def _pump(
+    pieces: AsyncGenerator[T, None],
+    quiet: float,
+    put: Callable[[T], Awaitable[None]],
+    allowed: Allowed,
+    still_here: T | None,
+) -> Ending:
+    async with aclosing(pieces), aclosing(_never_quiet(pieces, quiet, still_here)) as spoken:
+        async for piece in spoken:
+            if piece is not still_here and not await allowed():
+                return Ending.REFUSED
+            try:
+                await put(piece)
+            except OSError:  # so ASGI says that there is nobody any more
+                return Ending.LEFT
+    return Ending.OVER
+
+
+async def _never_quiet(
+    pieces: AsyncIterator[T], quiet: float, still_here: T | None
+) -> AsyncGenerator[T, None]:
+    following = asyncio.ensure_future(anext(pieces, None))
+    try:
+        while True:
+            done, _ = await asyncio.wait([following], timeout=None if still_here is None else quiet)
+            if not done:
+                assert still_here is not None
+                yield still_here
+            elif (piece := following.result()) is None:
+                return
+            else:
+                yield piece
+                following = asyncio.ensure_future(anext(pieces, None))
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+
+async def left(receive: Receive, word: str) -> None:
+    while (await receive())["type"] != word:
+        continue

@@ -1,0 +1,5 @@
+"""A client of the Docker Engine API: one socket, our own failures, streams as they arrive."""
+
+from windlass.base.docker.client import Answer, Away, Docker, Refused
+
+__all__ = ["Answer", "Away", "Docker", "Refused"]

@@ -1,0 +1,22 @@
+"""Logs in files: a stream is a folder of append-only segments, a line is one JSON object.
+
+A library of its own, which knows nothing of services or builds. Writing is one system call for a batch.
+Reading begins at the end and costs the same for any length. What is too much or old goes in whole segments.
+"""
+
+from windlass.base.segments.files import Gone
+from windlass.base.segments.lines import EVERYTHING, LATEST, Line, Saying, Sieve, id_of, instant, sieve
+from windlass.base.segments.streams import Segments
+
+__all__ = [
+    "EVERYTHING",
+    "LATEST",
+    "Gone",
+    "Line",
+    "Saying",
+    "Segments",
+    "Sieve",
+    "id_of",
+    "instant",
+    "sieve",
+]

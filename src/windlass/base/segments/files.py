@@ -1,0 +1,233 @@
+"""The files of a stream, for readers: which there are, and what is in them from either end.
+
+`00000001f400.1790000000000.1790000360000.jsonl` begins at byte 0x1f400 of its stream; the two times are the
+least and the greatest in the segment before it. So a name never changes, and only the last one is written to.
+
+A reader holds no lock and keeps no file open. It sees whole lines only, because it stops at the last line
+end, and what goes under its feet is gone for it as it would have been a moment later.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.segments.lines import BEGIN, Sieve, instant, place_of, split, time_of
+
+BLOCK: Final = 64 * 1024
+_ONWARD: Final = 256 * 1024
+_NAME = re.compile(r"([0-9a-f]{12})(?:\.([0-9]{1,15})\.([0-9]{1,15}))?\.jsonl")
+
+Times = tuple[int, int]
+"""The least and the greatest."""
+
+
+class Gone(Struct, frozen=True):
+    """Lines that should have come here are no longer kept."""
+
+
+class Segment(Struct, frozen=True):
+    base: int
+    path: str
+    before: Times | None
+    """The times of the segment before it."""
+
+
+def name_of(base: int, before: Times | None) -> str:
+    return f"{base:012x}.jsonl" if before is None else f"{base:012x}.{before[0]}.{before[1]}.jsonl"
+
+
+def segments_of(folder: str) -> list[Segment]:
+    """Oldest first."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [
+                _segment(entry.path, match) for entry in entries if (match := _NAME.fullmatch(entry.name))
+            ]
+    except FileNotFoundError:
+        return []
+    found.sort(key=_base)
+    return found
+
+
+def _base(segment: Segment) -> int:
+    return segment.base
+
+
+def _segment(path: str, match: re.Match[str]) -> Segment:
+    base, least, greatest = match.groups()
+    return Segment(int(base, 16), path, (int(least), int(greatest)) if least else None)
+
+
+class Open:
+    """A file for as long as a `with`; None where it is gone."""
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+
+    def __enter__(self) -> int | None:
+        try:
+            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        return self._fd
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+def whole(fd: int, end: int) -> int:
+    """Where the last whole line before `end` ends."""
+    step = 1
+    while end > 0:
+        start = max(0, end - step)
+        found = os.pread(fd, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end, step = start, BLOCK
+    return 0
+
+
+def backwards(fd: int, end: int) -> Iterator[bytes]:
+    """The lines before `end`, which is a line end, in chunks of whole lines: the last chunk first."""
+    rest: list[bytes] = []  # of a line of which the beginning is still to come, last part first
+    while end > 0:
+        start = max(0, end - BLOCK)
+        block = os.pread(fd, end - start, start)
+        end = start
+        cut = block.find(b"\n") + 1 if start else 0
+        if start and not cut:
+            rest.append(block)
+        else:
+            chunk = block[cut:] + b"".join(reversed(rest))
+            rest = [block[:cut]]
+            if chunk:
+                yield chunk
+
+
+def forwards(fd: int, start: int) -> bytes:
+    """Whole lines from here on; as many as fit, but the first in any case."""
+    parts: list[bytes] = []
+    while block := os.pread(fd, _ONWARD, start):
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            return b"".join(parts) + block[:cut]
+        parts.append(block)
+        start += len(block)
+    return b""
+
+
+def times_of(fd: int, end: int) -> Times | None:
+    """The least and the greatest time of the lines before `end`."""
+    found: list[bytes] = []
+    for chunk in backwards(fd, end):
+        stamps = [time_of(line) for line in split(chunk) if line.startswith(BEGIN)]
+        found += (min(stamps), max(stamps)) if stamps else ()
+    return (instant(min(found).decode()), instant(max(found).decode())) if found else None
+
+
+def end_of(folder: str) -> int:
+    """Where the stream ends now."""
+    while found := segments_of(folder):
+        with Open(found[-1].path) as fd:
+            if fd is not None:
+                return found[-1].base + whole(fd, os.fstat(fd).st_size)
+    return 0
+
+
+def last(folder: str, most: int, wanted: Sieve, before: int | None = None) -> list[bytes]:
+    """The last wanted lines, oldest first; only those before a place, if one is given."""
+    pieces: list[list[bytes]] = []
+    if most <= 0:
+        return []
+    for segment, spans in _newest_first(folder, before):
+        if spans is not None and not wanted.may_take(*spans):
+            continue
+        with Open(segment.path) as fd:
+            if fd is None:
+                break  # It was too much or too old, and so is everything before it.
+            size = os.fstat(fd).st_size
+            end = size if before is None else min(size, before - segment.base)
+            for chunk in backwards(fd, whole(fd, end)):
+                lines = wanted.last(chunk, most)
+                pieces.append(lines)
+                most -= len(lines)
+                if most <= 0:
+                    return _joined(pieces)
+    return _joined(pieces)
+
+
+def _joined(pieces: list[list[bytes]]) -> list[bytes]:
+    return [line for lines in reversed(pieces) for line in lines]
+
+
+def _newest_first(folder: str, before: int | None) -> Iterator[tuple[Segment, Times | None]]:
+    """Each segment with its times, where it is not the one that is written to."""
+    newer: Segment | None = None
+    for segment in reversed(segments_of(folder)):
+        if before is None or segment.base < before:
+            yield segment, newer.before if newer else None
+        newer = segment
+
+
+class Step(Struct, frozen=True):
+    """What a follower finds at its place, and where it goes on."""
+
+    chunk: bytes
+    place: int
+    gone: bool = False
+
+
+def onward(folder: str, place: int) -> Step:
+    """What comes at this place, if something does; never a line twice, and none left out without a word."""
+    gone = False
+    for segment in _from(folder, place):
+        if segment.base > place:
+            # Only at the first is something missing: later ones follow without a gap.
+            place, gone = segment.base, True
+        with Open(segment.path) as fd:
+            if fd is None:
+                return onward(folder, place)
+            if not _is_between_lines(fd, place - segment.base):
+                return _anew(folder)
+            chunk = forwards(fd, place - segment.base)
+        if chunk:
+            return Step(chunk, place + len(chunk), gone)
+    return Step(b"", place, gone)
+
+
+def _from(folder: str, place: int) -> list[Segment]:
+    found = segments_of(folder)
+    at = next((number for number in reversed(range(len(found))) if found[number].base <= place), 0)
+    return found[at:]
+
+
+def _is_between_lines(fd: int, offset: int) -> bool:
+    return offset == 0 or os.pread(fd, 1, offset - 1) == b"\n"
+
+
+def _anew(folder: str) -> Step:
+    """The stream is another one than that which was followed."""
+    found = segments_of(folder)
+    return Step(b"", found[0].base if found else 0, gone=True)
+
+
+def after(folder: str, id: str) -> int | None:
+    """Where the line after this one begins, if this one is still there."""
+    place = place_of(id)
+    found = [] if place is None else _from(folder, place)
+    if place is None or not found or found[0].base > place:
+        return None
+    with Open(found[0].path) as fd:
+        if fd is None:
+            return None
+        line = forwards(fd, place - found[0].base).partition(b"\n")[0]
+    return place + len(line) + 1 if line.startswith(BEGIN + id.encode() + b'"') else None

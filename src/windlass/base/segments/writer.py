@@ -1,0 +1,233 @@
+"""The end of one stream, open for writing.
+
+Several processes may write to one stream in turn: each batch is written under a lock on the last segment. A
+segment that is full is made read-only, which tells the others, before the next one is made.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base.clock import stamp
+from windlass.base.segments.files import Times, name_of, segments_of, times_of, whole
+from windlass.base.segments.lines import LATEST, Line, Saying, id_at, new_prefix
+
+_OURS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_SEALED: Final = 0o400
+_TRIES: Final = 20
+_PAUSE: Final = 0.001
+_encode_into = msgspec.json.Encoder().encode_into
+
+
+class Held(OSError):
+    """Another process has the segment to itself, longer than a batch takes."""
+
+
+class Broken(Exception):
+    """Not everything could be written."""
+
+    def __init__(self, written: int, error: OSError) -> None:
+        super().__init__(str(error))
+        self.written = written
+        """How many of the lines that were to be written are in the file, with those before."""
+        self.error = error
+
+
+class Writer:
+    """At the end of the last segment, which is made if there is none."""
+
+    def __init__(self, folder: str, size: int, total: int) -> None:
+        self._folder = folder
+        self._most = size
+        self._total = total
+        self._fd = -1
+        self._base = 0
+        self._size = -1
+        """As far as it was looked at; that takes the lock."""
+        self._times: Times | None = None
+        self._knows_times = False
+        """Whether these are of all lines of the segment, and not only of ours."""
+        self._prefix = ""
+        try:
+            self._open_last()
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, lines: Sequence[Saying], begin: int) -> int:
+        """Writes the lines from `begin` on, as many as this segment has room for; answers up to which."""
+        self._lock()
+        try:
+            while self._size >= self._most:
+                self._go_on()
+            return self._write(lines, begin)
+        finally:
+            self._unlock()
+
+    def seal(self) -> None:
+        """Begins a new segment, unless this one is empty."""
+        self._lock()
+        try:
+            if self._size:
+                self._go_on()
+        finally:
+            self._unlock()
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    # One writer at a time
+
+    def _lock(self) -> None:
+        while True:
+            _lock(self._fd)
+            now = os.fstat(self._fd)
+            if now.st_nlink and now.st_mode & stat.S_IWUSR:
+                if now.st_size != self._size:
+                    self._look()
+                return
+            self._open_last()
+
+    def _unlock(self) -> None:
+        if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _look(self) -> None:
+        """At what is there, which somebody else has written; what was torn off is cut."""
+        size = os.fstat(self._fd).st_size
+        self._size = whole(self._fd, size)
+        if self._size < size:
+            os.ftruncate(self._fd, self._size)
+        self._times, self._knows_times = None, self._size == 0
+        self._prefix = new_prefix()
+
+    # Segments
+
+    def _open_last(self) -> None:
+        for _ in range(_TRIES):
+            self.close()
+            try:
+                return self._try_to_open_last()
+            except FileNotFoundError:
+                continue  # It was let go while we looked for it.
+        raise Held("another process keeps taking this log away")
+
+    def _try_to_open_last(self) -> None:
+        """Opens the last segment, or the one after it if it is sealed: its maker may have died in between."""
+        Path(self._folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = segments_of(self._folder)
+        path = found[-1].path if found else f"{self._folder}/{name_of(0, None)}"
+        self._base = found[-1].base if found else 0
+        if found and not is_open(path):
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._size, self._knows_times = os.fstat(self._fd).st_size, False
+            self._follow_up()
+        else:
+            self._fd, self._size = os.open(path, _OURS, 0o600), -1
+
+    def _go_on(self) -> None:
+        """To the next segment, with the lock on it; what is too much goes."""
+        os.fchmod(self._fd, _SEALED)
+        self._follow_up()
+        self._lock()
+        self._trim()
+
+    def _follow_up(self) -> None:
+        """Makes the next segment, and takes it in the place of this one."""
+        times = self._times if self._knows_times else times_of(self._fd, self._size)
+        base = self._base + self._size
+        made = os.open(f"{self._folder}/{name_of(base, times or (0, LATEST))}", _OURS, 0o600)
+        self.close()
+        self._fd, self._base, self._size = made, base, -1
+
+    def _trim(self) -> None:
+        found = segments_of(self._folder)
+        for segment in found[:-1]:
+            if self._base - segment.base + self._most <= self._total:
+                return
+            Path(segment.path).unlink(missing_ok=True)
+
+    # Lines
+
+    def _write(self, lines: Sequence[Saying], begin: int) -> int:
+        batch, at, end = self._encoded(lines, begin)
+        written = 0
+        try:
+            while written < len(batch):
+                written += os.write(self._fd, memoryview(batch)[written:])
+        except OSError as error:
+            kept = batch.rfind(b"\n", 0, written) + 1
+            os.ftruncate(self._fd, self._size + kept)
+            written = kept
+            raise Broken(begin + batch.count(b"\n", 0, kept), error) from error
+        finally:
+            self._size += written
+            self._note(at)
+        return end
+
+    def _note(self, at: Times) -> None:
+        known = self._times
+        self._times = at if known is None else (min(known[0], at[0]), max(known[1], at[1]))
+
+    def _encoded(self, lines: Sequence[Saying], begin: int) -> tuple[bytearray, Times, int]:
+        """One batch, its times, and the first line that is not in it."""
+        batch = bytearray()
+        here, room = self._base + self._size, self._most - self._size
+        least, greatest, moment, shown = LATEST, 0, -1, ""
+        number = begin
+        for number in range(begin, len(lines)):
+            place = len(batch)
+            if place >= room:
+                break
+            line = lines[number]
+            at = line.at
+            if at != moment:
+                moment, shown = at, _stamp(at)
+                least, greatest = min(least, at), max(greatest, at)
+            id = id_at(self._prefix, here + place)
+            try:
+                _encode_into(Line(id, shown, line.message, line.pod, line.version), batch, -1)
+            except UnicodeEncodeError:
+                del batch[place:]
+                _encode_into(
+                    Line(id, shown, _clean(line.message), _clean(line.pod), _clean(line.version)), batch, -1
+                )
+            batch += b"\n"
+        else:
+            number = len(lines)
+        return batch, (max(least, 0), min(greatest, LATEST)), number
+
+
+def is_open(path: str) -> bool:
+    """Whether the last segment is still written to."""
+    return bool(Path(path).stat().st_mode & stat.S_IWUSR)
+
+
+def _lock(fd: int) -> None:
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+        else:
+            return
+    raise Held("another process is writing to this log and does not end")
+
+
+def _stamp(at: int) -> str:
+    return stamp(min(max(at, 0), LATEST))
+
+
+def _clean(text: str) -> str:
+    """Without what is no Unicode: half a surrogate pair."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,47 @@
+"""Repositories from everywhere, and the one that comes with Windlass.
+
+Its address, which leads nowhere, is replaced by the folder that it is written into; every other address goes
+the usual way. What may not be fetched from the machine itself still may not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from windlass import demo
+from windlass.base import group
+from windlass.builders.git import Commit, Git, Source
+from windlass.builders.git.remote import Progress, silent
+
+
+class WithBundled:
+    def __init__(self, others: Git, home: Path) -> None:
+        """`home` is a folder for this alone."""
+        self._others = others
+        self._repository = home.absolute() / "demo.git"
+        self._local = Git(allow_local=True, outbound_allow=(), home=home / "git")
+
+    async def fetch(self, source: Source, into: Path, progress: Progress = silent) -> Commit:
+        git, found = await self._found(source)
+        return await git.fetch(found, into, progress)
+
+    async def commits(self, source: Source, most: int = 20) -> list[Commit]:
+        git, found = await self._found(source)
+        return await git.commits(found, most)
+
+    async def head(self, source: Source) -> tuple[str, str]:
+        git, found = await self._found(source)
+        return await git.head(found)
+
+    async def sweep(self) -> None:
+        await self._others.sweep()
+        await self._local.sweep()
+
+    async def _found(self, source: Source) -> tuple[Git, Source]:
+        if source.url != demo.URL:
+            return self._others, source
+        # Each time: a new version of Windlass brings a new commit.
+        made = await group.aside(demo.repository, self._repository)
+        return self._local, replace(source, url=f"file://{made}", token=None)

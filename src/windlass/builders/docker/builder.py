@@ -1,0 +1,234 @@
+"""Builds images with a Docker engine, from the files of a commit and its Dockerfile.
+
+BuildKit builds where the engine has it, else the builder that every engine has; the build log says which.
+What is built is found again by its tag, and by its labels; what failed leaves nothing behind but BuildKit's
+cache, which the engine keeps within bounds itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Literal
+
+from windlass.base import group
+from windlass.base.docker import Away, Docker, Refused
+from windlass.base.docker.images import image, pull
+from windlass.base.log import log
+from windlass.builders import dockerfile
+from windlass.builders.builder import BuilderAway, BuildError, Order, Say
+from windlass.builders.docker.context import Context, context, packing
+from windlass.builders.docker.progress import Progress
+from windlass.core.runtime import Artifact
+
+INSTALLATION: Final = "windlass.installation"
+SERVICE: Final = "windlass.service"
+KEY: Final = "windlass.key"
+PERIOD: Final = 100_000
+MEGABYTE: Final = 1024 * 1024
+UNNAMED: Final = "<none>:<none>"
+"""So older engines say that an image has no name."""
+
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_log = log("builders.docker")
+
+
+class DockerBuilder:
+    makes: Literal["native", "image"] = "image"
+
+    def __init__(self, *, host: str, installation: str, buildkit: bool | None = None) -> None:
+        """`installation` tells our images from those of another Windlass on the same engine. Whether BuildKit
+        is used is up to the engine, unless it is said here."""
+        self._docker = Docker(host)
+        self._installation = installation
+        self._buildkit = buildkit
+        self._building: list[tuple[str, str]] = []
+        self._left: list[Progress] = []
+        """Of builds that failed because the engine went away."""
+
+    async def stop(self) -> None:
+        await self._docker.close()
+
+    async def find(self, service: str, key: str) -> Artifact | None:
+        with _translated():
+            return await self._artifact(service, key)
+
+    async def build(self, order: Order, say: Say) -> Artifact:
+        if not _TAG.fullmatch(order.key):
+            raise BuildError(f"{order.key!r} cannot name an image")
+        self._building.append((order.service, order.key))
+        try:
+            with _translated():
+                return await self._built(order, say)
+        finally:
+            self._building.remove((order.service, order.key))
+
+    async def discard(self, service: str) -> None:
+        with _translated():
+            for each in await self._images(f"{SERVICE}={service}"):
+                await self._forget(each, force=True)
+
+    async def prune(self, service: str, keep: Collection[str]) -> None:
+        with _translated():
+            for each in await self._images(f"{SERVICE}={service}"):
+                if each["Labels"].get(KEY, "") not in keep:
+                    await self._forget(each)
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        with _translated():
+            left, self._left = self._left, []
+            for progress in left:
+                await self._clean(progress)
+            for each in await self._images():
+                service, key = each["Labels"].get(SERVICE, ""), each["Labels"].get(KEY, "")
+                if (service, key) in self._building:
+                    continue
+                # One that was built twice under a key has lost its name to the later.
+                if service not in keep or not _names(each):
+                    await self._forget(each)
+
+    async def _built(self, order: Order, say: Say) -> Artifact:
+        files = await group.aside(context, order)
+        kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
+        say(_opening(kit))
+        await self._pull_bases(files, order, say)
+        progress = Progress(say)
+        try:
+            await self._send(order, files, kit, progress)
+        except BaseException:
+            await asyncio.shield(self._clean(progress))
+            raise
+        if progress.error:
+            await self._clean(progress)
+            raise BuildError(f"The build failed at {progress.failure}")
+        artifact = await self._artifact(order.service, order.key)
+        if artifact is None:
+            raise BuildError("The Docker engine ended the build without an image, and did not say why")
+        return artifact
+
+    async def _send(self, order: Order, files: Context, kit: bool, progress: Progress) -> None:
+        params = self._asked(order, files, kit)
+        async with packing(files) as parcel:
+            try:
+                async with self._docker.stream(
+                    "POST", "/build", params=params, data=parcel.pieces(), patience=None
+                ) as answer:
+                    async for said in answer.objects():
+                        progress.take(said)
+            except Away as away:
+                raise parcel.failure() or away from away
+        progress.close()
+
+    def _asked(self, order: Order, files: Context, kit: bool) -> dict[str, Any]:
+        return {
+            "t": _ref(order.service, order.key),
+            "dockerfile": files.dockerfile,
+            "buildargs": dict(order.arguments),
+            "labels": {INSTALLATION: self._installation, SERVICE: order.service, KEY: order.key},
+            "target": order.stage or None,
+            "version": "2" if kit else "1",
+            "rm": True,
+            "forcerm": True,
+            # Known to the builder that every engine has; BuildKit takes no limits through this interface.
+            "memory": order.memory * MEGABYTE,
+            "memswap": order.memory * MEGABYTE,
+            "cpuperiod": PERIOD,
+            "cpuquota": order.cpu * PERIOD // 1000,
+        }
+
+    async def _has_buildkit(self) -> bool:
+        """Engines say 1 where it is switched off, and nothing where both are there; others are no Docker."""
+        headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
+        return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
+
+    async def _pull_bases(self, files: Context, order: Order, say: Say) -> None:
+        """BuildKit, asked this way, can log in nowhere. The engine can, and says more plainly why not."""
+        for ref in _bases(files, order):
+            if await image(self._docker, ref):
+                continue
+            say(f"Pulling {ref}")
+            try:
+                await pull(self._docker, ref)
+            except Refused as refused:
+                raise BuildError(f"The image {ref} cannot be pulled: {refused.message}") from refused
+
+    async def _artifact(self, service: str, key: str) -> Artifact | None:
+        ref = _ref(service, key)
+        said = await image(self._docker, ref)
+        if said is None:
+            return None
+        exposed = (said.get("Config") or {}).get("ExposedPorts") or {}
+        ports = sorted(int(port.partition("/")[0]) for port in exposed if not port.endswith("/udp"))
+        return Artifact(kind="image", ref=ref, key=key, ports=tuple(ports))
+
+    async def _images(self, *labels: str) -> list[dict[str, Any]]:
+        filters = {"label": [f"{INSTALLATION}={self._installation}", *labels]}
+        return list(await self._docker.json("GET", "/images/json", params={"filters": filters}))
+
+    async def _forget(self, said: Mapping[str, Any], *, force: bool = False) -> None:
+        for name in _names(said) or [said["Id"]]:
+            await self._delete(f"/images/{name}", force)
+
+    async def _clean(self, progress: Progress) -> None:
+        """What the classic builder leaves of a failed build: the last first, they stand on each other."""
+        try:
+            for container in progress.containers:
+                await self._delete(f"/containers/{container}", force=True)
+            for layer in reversed(progress.made):
+                await self._delete(f"/images/{layer}")
+        except Away:
+            self._left.append(progress)
+
+    async def _delete(self, path: str, force: bool = False) -> None:
+        try:
+            await self._docker.raw("DELETE", path, params={"force": force})
+        except Refused as refused:
+            # 404: it is gone already. 409: something runs from it or stands on it; another sweep will look.
+            if refused.status not in (404, 409):
+                raise
+
+
+def _ref(service: str, key: str) -> str:
+    return f"windlass/{service}:{key}"
+
+
+def _names(said: Mapping[str, Any]) -> list[str]:
+    return [name for name in said["RepoTags"] or () if name != UNNAMED]
+
+
+def _opening(kit: bool) -> str:
+    if kit:
+        return "Building with BuildKit"
+    return "Building with the classic builder, without BuildKit: RUN --mount is not known to it"
+
+
+def _bases(files: Context, order: Order) -> list[str]:
+    """Images that the build needs. What is wrong with a Dockerfile, the engine says."""
+    try:
+        read = dockerfile.read(files.text.decode(errors="replace"))
+        named = [*read.bases(order.arguments), *_copied(read)]
+    except dockerfile.DockerfileError:
+        return []
+    stages = {"", "scratch", *(stage.name for stage in read.stages), *map(str, range(len(read.stages)))}
+    return [ref for ref in dict.fromkeys(named) if ref.lower() not in stages and "$" not in ref]
+
+
+def _copied(read: dockerfile.Dockerfile) -> Iterator[str]:
+    """`COPY --from=image`, `RUN --mount=type=bind,from=image`"""
+    for stage in read.stages:
+        for instruction in stage.instructions:
+            for name, value in instruction.flags:
+                options = f"from={value}" if name == "from" else value if name == "mount" else ""
+                yield from (part[5:] for part in options.split(",") if part.startswith("from="))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except Away as away:
+        raise BuilderAway(str(away)) from away
+    except Refused as refused:
+        raise BuildError(f"The Docker engine refuses: {refused.message}") from refused

@@ -1,0 +1,201 @@
+"""The files of a build, packed while they are sent: in a thread, and no faster than the engine takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import os
+import re
+import tarfile
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Final, cast
+
+from msgspec import Struct
+
+from windlass.builders.builder import BuildError, Order
+from windlass.builders.ignore import Ignore, beside
+
+PIECE: Final = 256 * 1024
+AHEAD: Final = 4
+"""Pieces that wait to be sent."""
+IGNORE: Final = ".dockerignore"
+OUTSIDE: Final = ".windlass.dockerfile"
+"""What a Dockerfile is called that is not among the files it is for."""
+LARGEST_DOCKERFILE: Final = 4 * 1024 * 1024
+
+_DIRECTIVE = re.compile(rb"\s*#\s*[A-Za-z][A-Za-z0-9]*\s*=\s*\S")
+_SYNTAX = re.compile(rb"(?i)\s*#\s*syntax\s*=")
+
+
+class Context(Struct, frozen=True):
+    folder: Path
+    dockerfile: str
+    """Its name in the context."""
+    text: bytes
+    """What it says, wherever it is a link to."""
+    ignore: Ignore
+    outside: bool
+    """The Dockerfile is not one of the folder's files, and is added to them."""
+
+    def leaves_out(self, path: str) -> bool:
+        """The engine needs what tells it how to build, whatever else is left out."""
+        return path not in (self.dockerfile, IGNORE) and self.ignore(PurePosixPath(path))
+
+    def goes_into(self, folder: str, left_out: bool) -> bool:
+        return not left_out or not self.ignore.prunes or self.dockerfile.startswith(f"{folder}/")
+
+
+def context(order: Order) -> Context:
+    """Looks at the files; nothing is read that is not among those of the commit, wherever links point."""
+    source = Path(os.path.realpath(order.source))
+    folder = _within(source, source / order.root, f"root_path: there is no folder {order.root}")
+    if not folder.is_dir():
+        raise BuildError(f"root_path: {order.root} is no folder")
+    named = order.dockerfile or "Dockerfile"
+    place = os.path.normpath(folder / named)
+    if not os.path.lexists(place):
+        where = order.root if order.root not in ("", ".") else "the repository's root"
+        raise BuildError(f"There is no {named} in {where}: add one, or say in dockerfile_path where it is")
+    file = _within(source, Path(place), f"dockerfile_path: {named} points out of the repository")
+    if not file.is_file() or file.stat().st_size > LARGEST_DOCKERFILE:
+        raise BuildError(f"dockerfile_path: {named} is no Dockerfile")
+    inside = Path(place).is_relative_to(folder)
+    name = Path(place).relative_to(folder).as_posix() if inside else OUTSIDE
+    ignore = beside(folder, PurePosixPath(name) if inside else None)
+    return Context(folder, name, own_syntax(file.read_bytes()), ignore, outside=not inside)
+
+
+def own_syntax(text: bytes) -> bytes:
+    """The same without `# syntax=…`; its lines keep their numbers.
+
+    The directive names an image, in a registry, that reads the Dockerfile in the engine's stead.
+    """
+    lines = text.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)
+    top = list(itertools.takewhile(_DIRECTIVE.match, lines))
+    kept = [line for line in top if not _SYNTAX.match(line)]
+    passed_over = [b"# the engine's own\n"] * (len(top) - len(kept))
+    return b"".join([*kept, *passed_over, *lines[len(top) :]])
+
+
+@asynccontextmanager
+async def packing(context: Context) -> AsyncIterator[Parcel]:
+    """The packing ends with the block."""
+    parcel = Parcel()
+    doing = asyncio.ensure_future(asyncio.to_thread(_packed, context, parcel))
+    try:
+        yield parcel
+    finally:
+        parcel.leave()
+        await asyncio.wait([doing])
+
+
+class Parcel:
+    """A tar, piece by piece; what is written to it in a thread waits until there is room."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._room = threading.Semaphore(AHEAD)
+        self._left = self._ended = False
+        self._error: Exception | None = None
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        while (piece := await self._pieces.get()) is not None:
+            yield piece
+            self._room.release()
+        if error := self.failure():
+            raise error
+
+    def failure(self) -> BuildError | None:
+        """Who sends the pieces may make something else of our error."""
+        return BuildError(f"The files of the commit cannot be read: {self._error}") if self._error else None
+
+    def leave(self) -> None:
+        """Nobody wants the rest."""
+        self._left = True
+        self._room.release()
+
+    def write(self, piece: bytes) -> int:
+        if self._ended:  # tarfile writes what it has left, also when it is told to end
+            return len(piece)
+        self._room.acquire()
+        if self._left:
+            self._ended = True
+            raise _Left
+        self._loop.call_soon_threadsafe(self._pieces.put_nowait, bytes(piece))
+        return len(piece)
+
+    def end(self, error: Exception | None) -> None:
+        self._error = error
+        self._loop.call_soon_threadsafe(self._pieces.put_nowait, None)
+
+
+class _Left(Exception):
+    """Nobody wants the rest."""
+
+
+def _packed(context: Context, parcel: Parcel) -> None:
+    try:
+        _pack(context, parcel)
+    except _Left:
+        return
+    except (OSError, tarfile.TarError) as error:
+        parcel.end(error)
+    else:
+        parcel.end(None)
+
+
+def _pack(context: Context, parcel: Parcel) -> None:
+    with tarfile.open(
+        fileobj=cast("IO[bytes]", parcel), mode="w|", bufsize=PIECE, format=tarfile.PAX_FORMAT
+    ) as tar:
+        # From its first kilobyte BuildKit tells an archive from a Dockerfile; a long name would mislead it.
+        _add(tar, context.folder, ".")
+        for path in _files(context, ""):
+            if path != context.dockerfile:
+                _add(tar, context.folder / path, path)
+        _add_text(tar, context)
+
+
+def _files(context: Context, below: str) -> Iterator[str]:
+    """Folders before what is in them; links stay links."""
+    with os.scandir(context.folder / below) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        path = f"{below}/{entry.name}" if below else entry.name
+        left_out = context.leaves_out(path)
+        if not left_out:
+            yield path
+        if entry.is_dir(follow_symlinks=False) and context.goes_into(path, left_out):
+            yield from _files(context, path)
+
+
+def _add(tar: tarfile.TarFile, file: Path, name: str) -> None:
+    entry = tar.gettarinfo(file, name)
+    entry.uid = entry.gid = 0
+    entry.mtime = int(entry.mtime)
+    entry.uname = entry.gname = ""
+    if entry.isreg() or entry.islnk():
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW), "rb") as content:
+            entry.type, entry.linkname = tarfile.REGTYPE, ""
+            entry.size = os.fstat(content.fileno()).st_size
+            tar.addfile(entry, content)
+    elif entry.isdir() or entry.issym():
+        tar.addfile(entry)
+
+
+def _add_text(tar: tarfile.TarFile, context: Context) -> None:
+    entry = tarfile.TarInfo(context.dockerfile)
+    entry.size = len(context.text)
+    tar.addfile(entry, io.BytesIO(context.text))
+
+
+def _within(source: Path, place: Path, otherwise: str) -> Path:
+    real = Path(os.path.realpath(place))
+    if not real.is_relative_to(source) or not real.exists():
+        raise BuildError(otherwise)
+    return real

@@ -1,0 +1,128 @@
+"""The build log: what the engine says while it builds, and why it failed, in words of the Dockerfile."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from windlass.builders.docker import trace
+
+LONGEST: Final = 16 * 1024
+_HIDDEN: Final = ("[internal]", "copy /context")
+# Which the classic builder gives to what is written to stderr.
+_COLOUR = re.compile(rb"\x1b\[(?:91|0)m")
+_ITS_OWN: Final = ("Removing intermediate container", " ---> ", "Step ")
+_STEP = re.compile(r"Step \d+/\d+ : ")
+_LAYER = re.compile(r" ---> ([0-9a-f]{12,64})\Z")
+_RUNNING = re.compile(r" ---> Running in ([0-9a-f]{12,64})\Z")
+_CODE = re.compile(r"(?:non-zero code|exit code): (\d+)")
+
+Say = Callable[[str], None]
+
+
+class Lines:
+    """Cuts what is written at its line ends."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._rest = b""
+
+    def feed(self, text: bytes) -> None:
+        *whole, self._rest = (self._rest + text).split(b"\n")
+        for line in whole:
+            self._line(line)
+        while len(self._rest) >= LONGEST:
+            self._line(self._rest[:LONGEST])
+            self._rest = self._rest[LONGEST:]
+
+    def close(self) -> None:
+        if self._rest:
+            self._line(self._rest)
+            self._rest = b""
+
+    def _line(self, line: bytes) -> None:
+        # What draws a bar over itself means its last state.
+        shown = _COLOUR.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
+        for cut in range(0, len(shown), LONGEST) or (0,):
+            self._say(shown[cut : cut + LONGEST].decode(errors="replace"))
+
+
+class Progress:
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._classic = Lines(self._classic_line)
+        self._lines: dict[str, Lines] = {}
+        self._names: dict[str, str] = {}
+        self._told: set[str] = set()
+        self._step = ""
+        self._layer_is_ours = False
+        self.error = ""
+        self.made: list[str] = []
+        """Layers of the classic builder, in order: they stay when it fails."""
+        self.containers: list[str] = []
+        """In which the classic builder ran something."""
+
+    def take(self, said: Mapping[str, Any]) -> None:
+        if "stream" in said:
+            self._written(str(said["stream"]))
+        elif said.get("id") == "moby.buildkit.trace":
+            self._trace(base64.b64decode(said["aux"]))
+        elif "error" in said:
+            detail = said.get("errorDetail") or {}
+            self.error = str(detail.get("message") or said["error"])
+        elif "status" in said and "progressDetail" not in said:
+            self._say(str(said["status"]))
+
+    def close(self) -> None:
+        self._classic.close()
+        for lines in self._lines.values():
+            lines.close()
+
+    @property
+    def failure(self) -> str:
+        """Why, for a person who knows the Dockerfile."""
+        code = _CODE.search(self.error)
+        why = f"it exited with code {code[1]}" if code else self.error
+        return f"{self._step}: {why}" if self._step else why
+
+    def _written(self, text: str) -> None:
+        if text.startswith(_ITS_OWN):  # what the engine itself says begins a line, whatever a command left
+            self._classic.close()
+        self._classic.feed(text.encode())
+
+    def _classic_line(self, line: str) -> None:
+        if _STEP.match(line):
+            self._step, self._layer_is_ours = line.partition(" : ")[2], " : FROM " not in line
+        elif line == " ---> Using cache":
+            self._layer_is_ours = False
+        elif found := _RUNNING.match(line):
+            self.containers.append(found[1])
+        elif (found := _LAYER.match(line)) and self._layer_is_ours:
+            self.made.append(found[1])
+        if line.strip():
+            self._say(line)
+
+    def _trace(self, message: bytes) -> None:
+        steps, outputs = trace.read(message)
+        for step in steps:
+            self._names[step.digest] = step.name
+            self._tell(step)
+        for output in outputs:
+            self._of(output.digest).feed(output.text)
+
+    def _tell(self, step: trace.Vertex) -> None:
+        if step.error:
+            self._of(step.digest).close()
+            if "context canceled" not in step.error or not self._step:
+                self._step = step.name
+        if not step.started or step.digest in self._told or step.name.startswith(_HIDDEN):
+            return
+        self._told.add(step.digest)
+        self._say(f"{step.name} (from the cache)" if step.cached else step.name)
+
+    def _of(self, digest: str) -> Lines:
+        if digest not in self._lines:
+            self._lines[digest] = Lines(self._say)
+        return self._lines[digest]

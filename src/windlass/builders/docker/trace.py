@@ -1,0 +1,93 @@
+"""What BuildKit says of its progress: protocol buffers, of which only what a build log needs is read.
+
+message StatusResponse { repeated Vertex vertexes = 1; …; repeated VertexLog logs = 3; … }
+https://github.com/moby/buildkit/blob/master/api/services/control/control.proto
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+
+class Vertex(Struct, frozen=True):
+    """A step of the build."""
+
+    digest: str
+    name: str
+    cached: bool
+    started: bool
+    completed: bool
+    error: str
+
+
+class Output(Struct, frozen=True):
+    """What the command of a step wrote."""
+
+    digest: str
+    text: bytes
+
+
+def read(message: bytes) -> tuple[list[Vertex], list[Output]]:
+    steps, outputs = [], []
+    for number, value in _fields(message):
+        if isinstance(value, bytes):
+            if number == 1:
+                steps.append(_vertex(value))
+            elif number == 3:
+                outputs.append(_output(value))
+    return steps, outputs
+
+
+def _vertex(message: bytes) -> Vertex:
+    found = dict(_fields(message))
+    return Vertex(
+        digest=_text(found.get(1)),
+        name=_text(found.get(3)),
+        cached=bool(found.get(4)),
+        started=5 in found,
+        completed=6 in found,
+        error=_text(found.get(7)),
+    )
+
+
+def _output(message: bytes) -> Output:
+    found = dict(_fields(message))
+    text = found.get(4, b"")
+    return Output(_text(found.get(1)), text if isinstance(text, bytes) else b"")
+
+
+def _text(value: int | bytes | None) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else ""
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Number and value of each; https://protobuf.dev/programming-guides/encoding/"""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        match key & 7:
+            case 0:
+                number, at = _varint(message, at)
+                yield key >> 3, number
+            case 1:
+                at += 8
+            case 2:
+                length, at = _varint(message, at)
+                yield key >> 3, message[at : at + length]
+                at += length
+            case 5:
+                at += 4
+            case kind:
+                raise ValueError(f"no such kind of field: {kind}")
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at

@@ -1,0 +1,104 @@
+"""Builders and repositories for tests: nothing is fetched or built, everything is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Literal
+
+from windlass.base.group import aside
+from windlass.builders.builder import BuildError, Order, Say
+from windlass.builders.git import Commit, GitError, Source
+from windlass.core.runtime import Artifact
+
+
+class FakeRepositories:
+    def __init__(self) -> None:
+        self.newest = hashlib.sha1(b"first", usedforsecurity=False).hexdigest()
+        """The commit at the head of every branch."""
+        self.broken = ""
+        """If set, no repository can be read, for this reason."""
+        self.fetched: list[Source] = []
+
+    def push(self, what: str) -> str:
+        """A new commit."""
+        self.newest = hashlib.sha1(what.encode(), usedforsecurity=False).hexdigest()
+        return self.newest
+
+    async def head(self, source: Source) -> tuple[str, str]:
+        self._answer()
+        return source.branch or "main", self.newest
+
+    async def commits(self, source: Source, most: int = 20) -> list[Commit]:
+        self._answer()
+        return [_commit(source.commit or self.newest)]
+
+    async def fetch(self, source: Source, into: Path) -> Commit:
+        self._answer()
+        self.fetched.append(source)
+        await aside(into.mkdir, 0o700, True)
+        return _commit((source.commit or self.newest).ljust(40, "0"))
+
+    async def sweep(self) -> None:
+        return None
+
+    def _answer(self) -> None:
+        if self.broken:
+            raise GitError(self.broken)
+
+
+def _commit(id: str) -> Commit:
+    return Commit(id, f"Change {id[:7]}", "Ada", "ada@example.com", 1_790_000_000_000)
+
+
+class FakeBuilder:
+    def __init__(self, makes: Literal["native", "image"] = "native") -> None:
+        self.makes = makes
+        self.built: list[Order] = []
+        self.kept: dict[tuple[str, str], Artifact] = {}
+        self.broken = ""
+        """If set, nothing can be built, for this reason."""
+        self.gate: asyncio.Event | None = None
+        """If set, building waits for it."""
+
+    async def stop(self) -> None:
+        return None
+
+    async def find(self, service: str, key: str) -> Artifact | None:
+        return self.kept.get((service, key))
+
+    async def build(self, order: Order, say: Say) -> Artifact:
+        self.built.append(order)
+        say(f"Building {order.commit[:12]}")
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.broken:
+            raise BuildError(self.broken)
+        artifact = Artifact(kind=self.makes, ref=f"fake/{order.key}", key=order.key, command=("run",))
+        self.kept[order.service, order.key] = artifact
+        return artifact
+
+    async def discard(self, service: str) -> None:
+        self.kept = {key: one for key, one in self.kept.items() if key[0] != service}
+
+    async def prune(self, service: str, keep: Collection[str]) -> None:
+        self.kept = {key: one for key, one in self.kept.items() if key[0] != service or key[1] in keep}
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        self.kept = {key: one for key, one in self.kept.items() if key[0] in keep}
+
+
+class FakeServers:
+    async def artifact(self, type: str, version: str, service: str) -> Artifact:
+        return Artifact(kind="native", ref="fake", key=f"{type}-{version}", command=(type.lower(),))
+
+    def ready(self, type: str) -> tuple[str, ...]:
+        return ("ready", type.lower())
+
+    async def discard(self, service: str) -> None:
+        return None
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        return None

@@ -1,0 +1,103 @@
+"""What a .dockerignore keeps out of a build, by Docker's rules: the last pattern that fits decides."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from msgspec import Struct
+
+MOST: Final = 1000
+LONGEST: Final = 256 * 1024
+
+
+class Pattern(Struct, frozen=True):
+    parts: tuple[str, ...]
+    keeps: bool = False
+    """It begins with `!`, and takes back what an earlier one said."""
+
+
+class Ignore(Struct, frozen=True):
+    patterns: tuple[Pattern, ...] = ()
+
+    def __call__(self, path: PurePosixPath) -> bool:
+        """A path below the folder that the file speaks of; what is below something ignored is so too."""
+        ignored = False
+        for pattern in self.patterns:
+            if pattern.keeps == ignored and _fits_or_above(path.parts, pattern.parts):
+                ignored = not pattern.keeps
+        return ignored
+
+    @property
+    def prunes(self) -> bool:
+        """Nothing below an ignored folder can be taken back."""
+        return not any(pattern.keeps for pattern in self.patterns)
+
+
+def read(text: str) -> Ignore:
+    lines = (line.strip() for line in text[:LONGEST].removeprefix("\ufeff").splitlines())
+    said = [line for line in lines if line and not line.startswith("#")]
+    return Ignore(tuple(filter(None, map(_pattern, said[:MOST]))))
+
+
+def beside(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
+    """Of this folder; one that is named after the Dockerfile comes before the common one."""
+    names = [f"{dockerfile}.dockerignore"] if dockerfile else []
+    for name in (*names, ".dockerignore"):
+        file = root / name
+        if file.is_file() and not file.is_symlink():
+            return read(file.read_text(errors="replace"))
+    return Ignore()
+
+
+def fits(name: str, pattern: str) -> bool:
+    """One name, as the shell's patterns do; `*` also stands for a dot at the beginning."""
+    return bool(_form(pattern).match(name))
+
+
+def _pattern(line: str) -> Pattern | None:
+    keeps = line.startswith("!")
+    parts: list[str] = []
+    for part in line.removeprefix("!").strip().split("/"):
+        if part == ".." and parts:
+            parts.pop()
+        elif part not in ("", ".", ".."):
+            parts.append(part)
+    return Pattern(tuple(parts), keeps) if parts else None
+
+
+def _fits_or_above(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Walks through both at once: `here` are the parts of the pattern that may come next."""
+    here = _past_stars({0}, pattern)
+    for name in path:
+        here = _past_stars({_after(at, pattern) for at in here if _takes(at, pattern, name)}, pattern)
+        if len(pattern) in here:
+            return True
+    return False
+
+
+def _takes(at: int, pattern: Sequence[str], name: str) -> bool:
+    return at < len(pattern) and (pattern[at] == "**" or fits(name, pattern[at]))
+
+
+def _after(at: int, pattern: Sequence[str]) -> int:
+    return at if pattern[at] == "**" else at + 1
+
+
+def _past_stars(here: set[int], pattern: Sequence[str]) -> set[int]:
+    for at in list(here):
+        while at < len(pattern) and pattern[at] == "**":
+            at += 1
+            here.add(at)
+    return here
+
+
+@lru_cache(maxsize=MOST)
+def _form(pattern: str) -> re.Pattern[str]:
+    # fnmatch knows no escapes, and says `[!a]` for `[^a]`. Its expressions never go back over a star.
+    plain = re.sub(r"\\(.)", lambda found: f"[{found[1]}]", pattern.replace("[^", "[!"))
+    return re.compile(fnmatch.translate(plain))

@@ -1,0 +1,286 @@
+"""The builder for the process engine: nothing but this machine's Python and Node, and no container.
+
+An artifact is a folder: `app`, the code, which the engine copies for each instance, beside what they share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final, Literal
+from weakref import WeakValueDictionary
+
+from windlass import config
+from windlass.base import group
+from windlass.builders.builder import BuildError, Order, Say
+from windlass.builders.native import node, python, sources, tree
+from windlass.builders.native.command import Site, settled
+from windlass.builders.native.recipe import Shell
+from windlass.builders.native.shelf import CACHE, COMPLETE, Shelf, name_of, services, synced
+from windlass.builders.native.sources import Sources
+from windlass.builders.native.tools import Tools, about_registries
+from windlass.core.runtime import Artifact
+
+# A variable of the service must not say where a tool looks for itself and puts its things.
+NOT_FOR_TOOLS: Final = frozenset(
+    {"PATH", "HOME", "TMPDIR", "NODE_ENV", "VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH"}
+)
+
+_NODE = re.compile(r"(?<![\w-])(node|npm|npx|yarn|pnpm)(?![\w-])")
+
+
+class NativeBuilder:
+    makes: Literal["native", "image"] = "native"
+
+    def __init__(self, folder: Path, surroundings: Mapping[str, str] | None = None) -> None:
+        """`surroundings` is where tools find proxies, certificates and registries; else the environment."""
+        self._folder = folder.absolute()
+        self._surroundings = config.for_tools() if surroundings is None else surroundings
+        self._with_pip: set[str] = set()
+        self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def stop(self) -> None:
+        """It holds nothing open."""
+
+    async def find(self, service: str, key: str) -> Artifact | None:
+        return await group.aside(Shelf(self._folder, service).find, key)
+
+    async def build(self, order: Order, say: Say) -> Artifact:
+        lock = self._busy.setdefault((order.service, order.key), asyncio.Lock())
+        async with lock:
+            if known := await self.find(order.service, order.key):
+                say("This was built before, and is used again.")
+                return known
+            with _in_plain_words():
+                return await self._build(order, say)
+
+    async def discard(self, service: str) -> None:
+        await group.aside(Shelf(self._folder, service).discard)
+
+    async def prune(self, service: str, keep: Collection[str]) -> None:
+        await group.aside(Shelf(self._folder, service).sweep, keep)
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        kept = {name_of(service) for service in keep}
+        for found in await group.aside(lambda: list(services(self._folder))):
+            shelf = Shelf(self._folder, found)
+            await group.aside(shelf.sweep if found in kept else shelf.discard)
+
+    async def _build(self, order: Order, say: Say) -> Artifact:
+        shelf = Shelf(self._folder, order.service)
+        async with _aside() as held:
+            made = await group.aside(held.enter_context, shelf.making())
+            home, cache = made / "home", self._folder / CACHE
+            await group.aside(_folders, home, cache, made / "artifact")
+            found = await group.aside(sources.read, order, made / "stages")
+            for line in found.said:
+                say(line)
+            tools = Tools(self._surroundings, home, cache, say, self._with_pip)
+            held.callback(tools.end_all)
+            work = _Work(order, found, tools, shelf, made / "artifact", held)
+            return await group.aside(shelf.put, made / "artifact", await work.done())
+
+
+class _Work:
+    """One build, after its sources are read."""
+
+    def __init__(
+        self, order: Order, found: Sources, tools: Tools, shelf: Shelf, made: Path, held: ExitStack
+    ) -> None:
+        self.order = order
+        self.found = found
+        self.layout = found.layout
+        self.tools = tools
+        self.say = tools.say
+        self.shelf = shelf
+        self.made = made
+        self.held = held
+        self.final = shelf.at(order.key)
+        self.places: list[tuple[Path, Path]] = []
+        """Folders of programs: where they are, and where they will be."""
+        self.environment: dict[str, str] = {"PYTHONUNBUFFERED": "1"}
+
+    async def done(self) -> Artifact:
+        await self._python()
+        await self._node()
+        said: list[str] = []
+        artifact = await group.aside(self._artifact, said.append)
+        for line in said:
+            self.say(line)
+        await group.aside(tree.move, self.layout.app, self.made / "app")
+        return artifact
+
+    async def _python(self) -> None:
+        said: list[str] = []
+        wanted = await group.aside(lambda: [python.needs(wish, said.append) for wish in self.found.wishes])
+        for line in said:
+            self.say(line)
+        needed = python.together(wanted) if wanted else None
+        version = await python.interpreter(self.tools, self.found.wanted_python, self.say)
+        if needed is None or needed.nothing:
+            _shims(self.made / "bin", version)
+            self.places.append((self.made / "bin", self.final / "bin"))
+            return
+        given = about_registries(self.found.variables) | python.asked_for(needed, self.found.variables)
+        venv = await self._venv(needed, version, given)
+        self.environment["VIRTUAL_ENV"] = str(venv)
+        self.places.append((venv / "bin", venv / "bin"))
+        if needed.project and not needed.whole:
+            await python.project(self.tools, version, needed, venv, self.made / "site", given)
+            self.places.append((self.made / "site" / "bin", self.final / "site" / "bin"))
+            self.environment["PYTHONPATH"] = str(self.final / "site")
+
+    async def _venv(
+        self, needed: python.Needs, version: python.Interpreter, given: Mapping[str, str]
+    ) -> Path:
+        digest = await group.aside(python.digest, needed, version, given)
+        deps, there = await self._depending(digest)
+        if there:
+            self.say("The Python dependencies have not changed: they are used as they were installed before.")
+        else:
+            await python.environment(self.tools, version, needed, deps, given)
+            await group.aside(_complete, deps)
+        (self.made / "venv").symlink_to(Path("..", deps.parent.name, deps.name, "venv"))
+        return deps / "venv"
+
+    async def _depending(self, digest: str) -> tuple[Path, bool]:
+        """Held until the artifact is in its place: no sweep takes it away before."""
+        found: tuple[Path, bool] = await group.aside(self.held.enter_context, self.shelf.depending(digest))
+        return found
+
+    async def _node(self) -> None:
+        package = self.found.package
+        if package is None or not self._wants_node(package):
+            return
+        self.environment["NODE_ENV"] = "production"
+        modules = package.folder / "node_modules"
+        said: list[str] = []
+        needed = await group.aside(
+            lambda: node.needs(package, self.layout.app, said.append, dev=self.found.dev)
+        )
+        if needed.nothing or modules.exists():
+            if modules.exists():
+                self.say("node_modules is part of the code: it is used as it is.")
+            self.places.append((modules / ".bin", Path("node_modules/.bin")))
+            return
+        for line in said:
+            self.say(line)
+        await self._modules(needed)
+        modules.unlink(missing_ok=True)
+        modules.symlink_to(self.final / "node_modules")
+        self.places.append((self.made / "node_modules" / ".bin", self.final / "node_modules" / ".bin"))
+
+    def _wants_node(self, package: node.Package) -> bool:
+        """In a Python project, package.json is often there for nothing but tools."""
+        command = self.found.start.command
+        said = command.text if isinstance(command, Shell) else " ".join(command.argv)
+        if not self.found.wishes or self.found.installs_node or _NODE.search(said):
+            return True
+        if package.dependencies:
+            self.say(
+                "package.json is not installed: this is a Python project, and its command is not Node's."
+            )
+        return False
+
+    async def _modules(self, needed: node.Needs) -> None:
+        variables = self.found.variables
+        version = await node.version(self.tools)
+        if needed.in_place:
+            given = {name: value for name, value in variables.items() if name.upper() not in NOT_FOR_TOOLS}
+            await node.in_place(self.tools, needed, self.made, self.layout.app, given)
+            return
+        given = about_registries(variables) | node.asked_for(needed, variables)
+        digest = await group.aside(node.digest, needed, version, given)
+        deps, there = await self._depending(digest)
+        if there:
+            self.say("The Node dependencies have not changed: they are used as they were installed before.")
+        else:
+            await node.apart(self.tools, needed, deps, given)
+            await group.aside(_complete, deps)
+        (self.made / "node_modules").symlink_to(Path("..", deps.parent.name, deps.name, "node_modules"))
+
+    def _artifact(self, say: Say) -> Artifact:
+        self._of_the_image(say)
+        now = [*(str(at) for at, _ in self.places), *self.tools.path]
+        final = [*(str(at) for _, at in self.places), *self.tools.path]
+        site = Site(layout=self.layout, path=tuple(now), final=tuple(final), undone=self.found.undone)
+        command = settled(self.found.start.command, site, say)
+        self.environment["PATH"] = os.pathsep.join(final)
+        _writable((*command, *self.environment, *self.environment.values()))
+        return Artifact(
+            kind="native",
+            ref=str(self.final),
+            key=self.order.key,
+            command=command,
+            environment=self.environment,
+            workdir=self.layout.below,
+            ports=self.found.ports,
+        )
+
+    def _of_the_image(self, say: Say) -> None:
+        """What ENV says, with the paths of the image as they are here."""
+        for name, value in self.found.environment.items():
+            here = ":".join(self.layout.here(part) for part in value.split(":"))
+            if here != value and name != "PATH":
+                say(f"ENV {name}: {value} is {here} here, from the folder that it is started in.")
+            if name == "PATH":
+                self.places += [(self.layout.folder / part, Path(part)) for part in _own_places(value, here)]
+            elif name == "PYTHONPATH" and name in self.environment:
+                self.environment[name] += f":{here}"
+            elif name not in ("VIRTUAL_ENV", "PYTHONHOME", "HOME"):
+                self.environment[name] = here
+
+
+def _own_places(value: str, here: str) -> Iterator[str]:
+    for said, part in zip(value.split(":"), here.split(":"), strict=True):
+        if part and said != part:
+            yield part
+
+
+def _shims(folder: Path, version: python.Interpreter) -> None:
+    """This machine may call it python3 only."""
+    folder.mkdir()
+    for name in ("python", "python3"):
+        (folder / name).symlink_to(version.path)
+
+
+def _complete(deps: Path) -> None:
+    synced(deps)
+    (deps / COMPLETE).touch()
+
+
+def _folders(*wanted: Path) -> None:
+    for each in wanted:
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _writable(texts: Collection[str]) -> None:
+    if any("\0" in text for text in texts):
+        raise BuildError("The command or a variable holds a NUL character, which no program can be given.")
+
+
+@asynccontextmanager
+async def _aside() -> AsyncIterator[ExitStack]:
+    """Its blocks end off the event loop: much may have to be removed."""
+    held = ExitStack()
+    try:
+        yield held
+    finally:
+        await group.aside(held.close)
+
+
+@contextmanager
+def _in_plain_words() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise BuildError("The disk of the machine that runs Windlass is full.") from error
+        raise BuildError(
+            f"The machine that runs Windlass could not put together what is built: {error.strerror or error}."
+        ) from error

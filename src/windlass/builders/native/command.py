@@ -1,0 +1,169 @@
+"""A command as an engine can start it: found on this machine, with paths from the working folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.builders.builder import BuildError, Say
+from windlass.builders.native import tools
+from windlass.builders.native.layout import Layout
+from windlass.builders.native.recipe import Command, Shell, Words
+
+# What a shell does itself, or what does not stand alone: `exec` before it would change what it means.
+_NOT_ALONE = re.compile(r"[;&|<>(){}`\n]|\$\(")
+_WORDS: Final = (
+    "! . : [ [[ alias break case cd command continue do done elif else esac eval exec exit export fi for "
+    "function if local read return set shift source test then time times trap true type ulimit umask unset "
+    "until wait while"
+)
+_BUILTIN: Final = frozenset(_WORDS.split())
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")
+_SCRIPTED: Final = {
+    "python": (".py",),
+    "node": (".js", ".mjs", ".cjs", "/index.js", "/package.json", ".json"),
+    "sh": (),
+    "bash": (),
+}
+
+
+class Site(Struct, frozen=True, kw_only=True):
+    """Where the command will run."""
+
+    layout: Layout
+    path: tuple[str, ...]
+    """Folders of programs as they are now, while it is built."""
+    final: tuple[str, ...]
+    """And as they will be called, in the same order."""
+    undone: tuple[str, ...] = ()
+    """Instructions that were not executed, and may be why something is missing."""
+
+
+def settled(command: Command, site: Site, say: Say) -> tuple[str, ...]:
+    match command:
+        case Words(argv):
+            return _exec(argv, site, say)
+        case Shell(text, shell):
+            return _in_shell(text, shell, site, say)
+
+
+def _exec(argv: Sequence[str], site: Site, say: Say) -> tuple[str, ...]:
+    if not argv[0]:
+        raise BuildError("The command that starts the application is empty.")
+    first, *rest = (site.layout.here(word) for word in argv)
+    program = _program(argv[0], first, site, say)
+    _has_script(program, rest, site)
+    if "/" not in program or program.startswith("/"):
+        return (program, *rest)
+    # Its path is from the working folder, which only the process itself is sure to be in.
+    return ("/bin/sh", "-c", 'exec "$0" "$@"', program, *rest)
+
+
+def _in_shell(text: str, shell: Sequence[str], site: Site, say: Say) -> tuple[str, ...]:
+    here = site.layout.here(text).strip()
+    words = _simple(here)
+    if words:
+        program = _program(
+            _simple(text.strip())[0] if _simple(text.strip()) else words[0], words[0], site, say
+        )
+        plain = [word for word in words[1:] if "$" not in word]
+        if len(plain) == len(words) - 1 or (plain and plain[0] == words[1]):
+            _has_script(program, plain, site)
+        # The word itself is replaced only if it stands there as it is meant.
+        if here.startswith(words[0]):
+            here = shlex.quote(program) + here[len(words[0]) :]
+        if not here.startswith("exec "):
+            here = f"exec {here}"
+    first = _program(shell[0], shell[0], site, say)
+    return (first, *shell[1:], here)
+
+
+def _simple(text: str) -> list[str]:
+    """The words of one plain command; none if there is more to it."""
+    if _NOT_ALONE.search(re.sub(r"\$\{\w+[^}]*\}", "$X", text)):
+        return []
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return []
+    if words[:1] == ["exec"]:
+        words = words[1:]
+    if not words or words[0] in _BUILTIN or _ASSIGNMENT.match(words[0]) or "$" in words[0]:
+        return []
+    return words
+
+
+def _program(said: str, here: str, site: Site, say: Say) -> str:
+    name = said.rpartition("/")[2]
+    if "/" not in said:
+        return _on_path(name, site) or _missing(said, site)
+    ours = here if not here.startswith("/") else ""
+    if ours:
+        place = site.layout.folder / ours
+        if place.is_file() and os.path.realpath(place).startswith(os.path.realpath(site.layout.app)):
+            _executable(place, said, say)
+            return ours if "/" in ours else f"./{ours}"
+        # A virtual environment that the Dockerfile makes, such as /app/.venv/bin/gunicorn.
+        return (_on_path(name, site) if "/bin/" in said else None) or _missing(said, site)
+    if (known := _on_path(name, site)) and (_PYTHON.fullmatch(name) or not os.access(said, os.X_OK)):
+        return known
+    if _is_own(name, site) and known:
+        return known
+    return said if os.access(said, os.X_OK) and Path(said).is_file() else known or _missing(said, site)
+
+
+def _is_own(name: str, site: Site) -> bool:
+    return bool(tools.found(name, site.path[:1]))
+
+
+def _on_path(name: str, site: Site) -> str | None:
+    """By its final path. Any Python is the Python of the application."""
+    if _PYTHON.fullmatch(name) and tools.found("python", site.path[:1]):
+        name = "python"
+    for now, final in zip(site.path, site.final, strict=True):
+        if path := tools.found(name, [now]):
+            return str(Path(final) / Path(path).name)
+    return None
+
+
+def _executable(place: Path, said: str, say: Say) -> None:
+    mode = place.stat().st_mode
+    if not mode & 0o100:
+        say(f"{said} is made executable.")
+        place.chmod(mode | 0o111)
+
+
+def _has_script(program: str, rest: Sequence[str], site: Site) -> None:
+    """`python main.py` and the like: the file is there."""
+    name = _PYTHON.sub("python", Path(program).name)
+    if name not in _SCRIPTED or not rest or rest[0].startswith("-") or rest[0].startswith("/"):
+        return
+    folder = site.layout.folder
+    if any((folder / f"{rest[0]}{end}").exists() for end in ("", *_SCRIPTED[name])):
+        return
+    _missing(f"{name} {rest[0]}", site, rest[0])
+
+
+def _missing(said: str, site: Site, file: str = "") -> str:
+    what = (
+        f"there is no file {file}"
+        if file
+        else f"{said} is neither a file of it nor a program of this machine"
+    )
+    why = (
+        f" It may be made by what is not executed here: {'; '.join(site.undone[:3]).rstrip('. ')}."
+        if site.undone
+        else ""
+    )
+    raise BuildError(
+        f"The application cannot be started with {said}: {what}.{why} Add what is missing, install it on the "
+        "machine that runs Windlass, or deploy to a cluster with the engine docker, which builds the whole "
+        "Dockerfile."
+    )

@@ -1,0 +1,206 @@
+"""Node dependencies: what package.json names, installed by npm."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base import group
+from windlass.builders.builder import BuildError, Say
+from windlass.builders.native import tree
+from windlass.builders.native.tools import Tools, step
+
+LOCKS: Final = ("package-lock.json", "npm-shrinkwrap.json")
+FOREIGN_LOCKS: Final = ("yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb")
+# npm runs these of the package itself when it installs, and they may look at anything.
+_SCRIPTS: Final = "preinstall install postinstall prepublish preprepare prepare postprepare"
+OWN_SCRIPTS: Final = frozenset(_SCRIPTS.split())
+MOST_PACKAGES: Final = 100
+
+_LOCAL = re.compile(r"(?:file|link):(?P<path>.+)|(?P<bare>\.{1,2}/.*|/.*|~/.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$\{([A-Za-z0-9_]+)\??\}")
+
+
+class Package(Struct, frozen=True, kw_only=True):
+    """What a package.json says, as far as it matters here."""
+
+    folder: Path
+    scripts: Mapping[str, str]
+    dependencies: Mapping[str, str]
+    development: Mapping[str, str]
+    workspaces: bool
+    main: str
+
+    @property
+    def runs_own_scripts(self) -> bool:
+        return bool(OWN_SCRIPTS & self.scripts.keys())
+
+
+class Needs(Struct, frozen=True, kw_only=True):
+    package: Package
+    dev: bool = False
+    files: tuple[Path, ...] = ()
+    """What npm needs to see besides the code."""
+    local: tuple[Path, ...] = ()
+    """Packages that are folders or archives of the repository itself."""
+
+    @property
+    def in_place(self) -> bool:
+        """It can only be installed where all the code is, and is of this commit alone."""
+        return self.package.runs_own_scripts or self.package.workspaces
+
+    @property
+    def nothing(self) -> bool:
+        package = self.package
+        return not (package.dependencies or self.in_place or (self.dev and package.development))
+
+
+def package(folder: Path) -> Package | None:
+    file = folder / "package.json"
+    if not file.is_file():
+        return None
+    try:
+        told = msgspec.json.decode(file.read_bytes())
+    except msgspec.DecodeError as error:
+        raise BuildError(f"package.json cannot be read: {error}.") from error
+    if not isinstance(told, dict):
+        raise BuildError("package.json must hold an object.")
+    return Package(
+        folder=folder,
+        scripts=_texts(told.get("scripts")),
+        dependencies=_texts(told.get("dependencies")) | _texts(told.get("optionalDependencies")),
+        development=_texts(told.get("devDependencies")),
+        workspaces=bool(told.get("workspaces")),
+        main=told["main"] if isinstance(told.get("main"), str) else "",
+    )
+
+
+def needs(found: Package, top: Path, say: Say, *, dev: bool) -> Needs:
+    folder = found.folder
+    files = [folder / name for name in ("package.json", *LOCKS, ".npmrc") if (folder / name).is_file()]
+    if not any((folder / name).is_file() for name in LOCKS):
+        for name in FOREIGN_LOCKS:
+            if (folder / name).is_file():
+                say(f"{name} is not followed: npm installs what package.json names.")
+    return Needs(package=found, dev=dev, files=tuple(files), local=tuple(_local(found, top)))
+
+
+def digest(needed: Needs, version: str, given: Mapping[str, str]) -> str:
+    total = hashlib.sha256()
+    folder = needed.package.folder
+    for part in (
+        version,
+        str(needed.dev),
+        tree.digest(folder, needed.files),
+        tree.digest(folder, needed.local),
+        *(f"{name}={value}" for name, value in sorted(given.items())),
+    ):
+        total.update(part.encode(errors="surrogateescape") + b"\0")
+    return "node-" + total.hexdigest()[:32]
+
+
+def asked_for(needed: Needs, variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that .npmrc speaks of, such as a token."""
+    settings = needed.package.folder / ".npmrc"
+    named = _VARIABLE.findall(settings.read_text(errors="replace")) if settings.is_file() else []
+    return {name: variables[name] for name in named if name in variables}
+
+
+async def version(tools: Tools) -> str:
+    """Of node; where it or npm is missing, that is said."""
+    for name in ("node", "npm"):
+        if not (path := tools.find(name)):
+            raise BuildError(
+                f"{name} is not installed on the machine that runs Windlass, and package.json needs it: "
+                "install Node.js with npm there, or deploy to a cluster with the engine docker."
+            )
+        if name == "node":
+            answer = await tools.ask([path, "--version"], cwd=tools.home)
+    return (answer or "").strip()
+
+
+async def apart(tools: Tools, needed: Needs, made: Path, given: Mapping[str, str]) -> None:
+    """Into `made`/node_modules, where it stays, seen by npm together with nothing but what it needs."""
+    for path in (*needed.files, *needed.local):
+        target = made / path.relative_to(needed.package.folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            await group.aside(tree.copy, path, target)
+        elif not target.exists():
+            await group.aside(tree.place, path, target)
+    await _npm(tools, needed, made, given)
+    (made / "node_modules").mkdir(exist_ok=True)
+
+
+async def in_place(tools: Tools, needed: Needs, made: Path, app: Path, given: Mapping[str, str]) -> None:
+    """Where the code is; what was installed is then put to `made`, beside `app`."""
+    folder = needed.package.folder
+    await _npm(tools, needed, folder, given)
+    (folder / "node_modules").mkdir(exist_ok=True)
+    await group.aside(tree.move, folder / "node_modules", made / "node_modules")
+    await group.aside(_mend, made / "node_modules", folder / "node_modules", app)
+
+
+def _mend(moved: Path, was: Path, app: Path) -> None:
+    """Packages of the repository are linked to by relative paths, which change with the place."""
+    for path in list(tree.walk(moved)):
+        if not path.is_symlink() or path.readlink().is_absolute():
+            continue
+        old = was / path.relative_to(moved)
+        target = os.path.normpath(old.parent / path.readlink())
+        if not target.startswith(f"{was}/"):
+            # An artifact's `app` stands beside its `node_modules`.
+            new = posixpath.join(
+                os.path.relpath(moved.parent, path.parent), "app", os.path.relpath(target, app)
+            )
+            path.unlink()
+            path.symlink_to(new)
+
+
+async def _npm(tools: Tools, needed: Needs, cwd: Path, given: Mapping[str, str]) -> None:
+    npm = tools.find("npm")
+    assert npm  # `version` made sure
+    locked = any((cwd / name).is_file() for name in LOCKS)
+    words = ["ci"] if locked else ["install", "--no-package-lock"]
+    only = [] if needed.dev else ["--omit=dev"]
+    what = f"npm {words[0]}"
+    with step(tools.say, f"Installing the Node dependencies ({' '.join([what, *only])})"):
+        await tools.run([npm, *words, *only], cwd=cwd, more=given, what=what)
+
+
+def _local(found: Package, top: Path) -> Iterator[Path]:
+    """Also those that such a package names in turn."""
+    seen: set[Path] = set()
+    ahead = [found]
+    while ahead:
+        here = ahead.pop()
+        for said in (*here.dependencies.values(), *(here.development.values() if here is found else ())):
+            if not (named := _LOCAL.fullmatch(said)):
+                continue
+            path = named["path"] or named["bare"]
+            place = tree.within(top, os.path.normpath(here.folder / path), "package.json")
+            if not place.is_relative_to(found.folder):
+                raise BuildError(f"package.json names {path}, which is outside of the folder that it is in.")
+            if not place.exists():
+                raise BuildError(f"package.json names {path}, which is not there.")
+            if place not in seen and len(seen) < MOST_PACKAGES:
+                seen.add(place)
+                yield place
+                if place.is_dir() and (inner := package(place)):
+                    ahead.append(inner)
+
+
+def _texts(told: Any) -> dict[str, str]:
+    return (
+        {name: value for name, value in told.items() if isinstance(value, str)}
+        if isinstance(told, dict)
+        else {}
+    )

@@ -1,0 +1,277 @@
+"""Where artifacts and dependencies are kept, and how they get there: whole, or not at all.
+
+    <folder>/cache/                      what tools have fetched, for all
+    <folder>/<service>/<key>/            an artifact; it is complete: it gets its name at the end
+    <folder>/<service>/.deps/<name>/     installed dependencies, where they were made: they know
+                                         their path. Complete with the file `complete` in it
+    <folder>/<service>/.new-<name>/      a build under way
+
+Whoever works on one of the last two, or with one of them, holds the lock file beside it; the kernel lets go
+of it when the process ends, however it ends. What nobody holds is a leftover.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base import group
+from windlass.core.runtime import Artifact
+
+DEPS: Final = ".deps"
+NEW: Final = ".new-"
+GONE: Final = ".gone-"
+RECORD: Final = "artifact.json"
+COMPLETE: Final = "complete"
+CACHE: Final = "cache"
+LINKS: Final = ("venv", "node_modules")
+TRIES: Final = 50
+
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
+
+
+def name_of(text: str) -> str:
+    """As the name of a folder; most ids and keys are one already."""
+    if _PLAIN.fullmatch(text) and text != CACHE and not text.endswith(".lock"):
+        return text
+    return "h" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+class Shelf:
+    """What is kept of one service."""
+
+    def __init__(self, folder: Path, service: str) -> None:
+        self.folder = folder / name_of(service)
+
+    def at(self, key: str) -> Path:
+        return self.folder / name_of(key)
+
+    def find(self, key: str) -> Artifact | None:
+        return _read(self.at(key))
+
+    @contextmanager
+    def making(self) -> Iterator[Path]:
+        """A folder to build in, which is gone afterwards; what is to stay is put elsewhere from it."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _new(self.folder, NEW) as made:
+            try:
+                yield made
+            finally:
+                _gone(made)
+
+    @contextmanager
+    def depending(self, digest: str) -> Iterator[tuple[Path, bool]]:
+        """A folder for these dependencies, and whether they are in it; it stays if marked complete."""
+        deps = self.folder / DEPS
+        deps.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for known in sorted(deps.glob(f"{digest}-*")):
+            if known.is_dir() and (held := _hold(known, fcntl.LOCK_SH)) is not None:
+                try:
+                    if (known / COMPLETE).exists():
+                        yield known, True
+                        return
+                finally:
+                    os.close(held)
+        with _new(deps, f"{digest}-", keeps=True) as made:
+            try:
+                yield made, False
+            finally:
+                if not (made / COMPLETE).exists():
+                    _gone(made)
+
+    def put(self, made: Path, artifact: Artifact) -> Artifact:
+        """Under its final name, whole. One that came first is taken instead: it was made of the same."""
+        (made / RECORD).write_bytes(msgspec.json.encode(artifact))
+        synced(made)
+        final = self.at(artifact.key)
+        for _ in range(2):
+            try:
+                made.rename(final)
+            except OSError:
+                if not final.exists():
+                    raise
+                if first := _read(final):
+                    return first
+                self._away(final)
+            else:
+                return artifact
+        raise OSError(f"{final} cannot be replaced")
+
+    def discard(self) -> None:
+        for left in self.folder.glob(f"{NEW}*"):
+            _end_programs(left)
+        self._away(self.folder, self.folder.parent)
+
+    def sweep(self, keep: Collection[str] | None = None) -> None:
+        """Leftovers go, and artifacts with other keys than these; without keys, all artifacts stay."""
+        if not self.folder.is_dir():
+            return
+        kept = None if keep is None else {name_of(key) for key in keep}
+        for left in sorted(self.folder.iterdir()):
+            if left.name.startswith(GONE):
+                _gone(left)
+            elif left.name.startswith(NEW):
+                self._sweep_leftover(left)
+            elif left.name != DEPS and kept is not None and left.name not in kept:
+                self._away(left)
+        for deps in sorted((self.folder / DEPS).glob("*")):
+            self._sweep_deps(deps)
+
+    def _sweep_leftover(self, left: Path) -> None:
+        if left.name.endswith(".lock"):
+            if not left.with_suffix("").exists():
+                _drop_lock(left)
+            return
+        held = _hold(left, fcntl.LOCK_EX)
+        if held is None and _lock(left).exists():
+            return  # somebody works there
+        _end_programs(left)
+        _gone(left)
+        _lock(left).unlink(missing_ok=True)
+        if held is not None:
+            os.close(held)
+
+    def _sweep_deps(self, deps: Path) -> None:
+        if deps.name.endswith(".lock"):
+            if not deps.with_suffix("").exists():
+                _drop_lock(deps)
+            return
+        held = _hold(deps, fcntl.LOCK_EX)
+        if held is None and _lock(deps).exists():
+            return
+        # Looked at only now: whoever uses it holds its lock until its artifact is in place.
+        if not (deps / COMPLETE).exists() or deps.name not in self._used():
+            self._away(deps)
+            _lock(deps).unlink(missing_ok=True)
+        if held is not None:
+            os.close(held)
+
+    def _used(self) -> set[str]:
+        return {
+            link.readlink().parent.name
+            for name in LINKS
+            for link in self.folder.glob(f"[!.]*/{name}")
+            if link.is_symlink()
+        }
+
+    def _away(self, path: Path, into: Path | None = None) -> None:
+        """Out of its name first, so that nobody takes what is half removed for the whole."""
+        gone = (into or self.folder) / f"{GONE}{uuid.uuid4().hex}"
+        with suppress(FileNotFoundError):
+            path.rename(gone)
+        _gone(gone)
+
+
+def services(folder: Path) -> Iterator[str]:
+    """The folders of services; what an interrupted removal has left goes on the way."""
+    if folder.is_dir():
+        for found in sorted(folder.iterdir()):
+            if found.name.startswith(GONE):
+                _gone(found)
+            elif found.name != CACHE and found.is_dir():
+                yield found.name
+
+
+def synced(folder: Path) -> None:
+    """On disk, all of its file system: many small files, for which one by one would take far longer."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(opened):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(opened)
+
+
+def _read(path: Path) -> Artifact | None:
+    try:
+        artifact = msgspec.json.decode((path / RECORD).read_bytes(), type=Artifact)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    links = (path / name for name in LINKS)
+    whole = (path / "app").is_dir() and all(link.exists() for link in links if link.is_symlink())
+    return artifact if whole else None
+
+
+@contextmanager
+def _new(folder: Path, beginning: str, *, keeps: bool = False) -> Iterator[Path]:
+    """A folder that exists only while its lock is held, or after it was kept."""
+    made, held = _locked(folder, beginning)
+    try:
+        made.mkdir(mode=0o700)
+        yield made
+    finally:
+        if not (keeps and made.exists()):
+            _lock(made).unlink(missing_ok=True)
+        os.close(held)
+
+
+def _locked(folder: Path, beginning: str) -> tuple[Path, int]:
+    """A new name, and its lock; a sweep may take that away before it is held, and then it is of no use."""
+    while True:
+        made = folder / f"{beginning}{uuid.uuid4().hex[:12]}"
+        os.close(os.open(_lock(made), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if (held := _hold(made, fcntl.LOCK_EX)) is not None:
+            return made, held
+
+
+def _lock(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def _hold(path: Path, how: int) -> int | None:
+    """The lock beside a folder, if it is there and free."""
+    try:
+        held = os.open(_lock(path), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(held, how | fcntl.LOCK_NB)
+        if _lock(path).exists() and os.path.samestat(os.fstat(held), _lock(path).stat()):
+            return held
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(held)
+    return None
+
+
+def _drop_lock(lock: Path) -> None:
+    """Of a folder that is not there: it is made while the lock is held, or was removed."""
+    held = _hold(lock.with_suffix(""), fcntl.LOCK_EX)
+    if held is not None:
+        if not lock.with_suffix("").exists():
+            lock.unlink(missing_ok=True)
+        os.close(held)
+
+
+def _end_programs(left: Path) -> None:
+    group.end_all_with("HOME", str(left / "home"))
+
+
+def _gone(path: Path) -> None:
+    """Also where a tool has taken the right to write from a folder, or a program still writes a last file."""
+    for _ in range(TRIES):
+        if not os.path.lexists(path):
+            return
+        shutil.rmtree(path, ignore_errors=True)
+        if os.path.lexists(path):
+            _writable(path)
+            time.sleep(0.02)
+
+
+def _writable(path: Path) -> None:
+    for folder, _, _ in os.walk(path):
+        with suppress(OSError):
+            os.chmod(folder, 0o700)  # noqa: PTH101 (a name from os.walk)

@@ -1,0 +1,112 @@
+"""What an application is started with: said by a Procfile, Dockerfile or package.json, or plain to see."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.builders.builder import BuildError
+from windlass.builders.native import node, python
+from windlass.builders.native.recipe import Command, Shell, Words
+
+_PROCESS = re.compile(r"(?P<name>[A-Za-z0-9_-]+)\s*:\s*(?P<command>\S.*?)\s*\Z")
+LOOKED_FOR: Final = (
+    "Procfile (web: …), Dockerfile (CMD), package.json (scripts.start), pyproject.toml (one of "
+    "[project.scripts]), main.py, app.py, manage.py"
+)
+
+
+class Start(Struct, frozen=True):
+    command: Command
+    origin: str
+
+
+def by_procfile(folder: Path) -> Start | None:
+    file = folder / "Procfile"
+    if not file.is_file():
+        return None
+    found: dict[str, str] = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        process = _PROCESS.match(line.strip())
+        if not process:
+            raise BuildError(f"Procfile line {number}: it is not of the form `web: command`.")
+        found.setdefault(process["name"], process["command"])
+    name = "web" if "web" in found else next(iter(found), "")
+    if not name:
+        raise BuildError("The Procfile names no process: add a line such as `web: python main.py`.")
+    if name != "web" and len(found) > 1:
+        raise BuildError(
+            f"The Procfile names {', '.join(found)}, and no web: call the one that is to run here web."
+        )
+    return Start(Shell(found[name]), f"the process {name} of the Procfile")
+
+
+def by_package(found: node.Package | None) -> Start | None:
+    """As `npm start` would."""
+    if found is None:
+        return None
+    if command := script(found, "start"):
+        return Start(command, "the start script of package.json")
+    if (found.folder / "server.js").is_file():
+        return Start(Words(("node", "server.js")), "server.js, as npm start would")
+    return None
+
+
+def script(found: node.Package, name: str, more: tuple[str, ...] = ()) -> Command | None:
+    """A script of package.json; by npm only where there is more to it than a command."""
+    if name not in found.scripts:
+        return None
+    around = {f"pre{name}", f"post{name}"} & found.scripts.keys()
+    if around or more or "npm_" in found.scripts[name]:
+        dashes = ("--", *more) if more else ()
+        return Words(("npm", "run", "--silent", name, *dashes))
+    return Shell(found.scripts[name])
+
+
+def without_npm(command: Command, found: node.Package | None) -> Command:
+    """`npm start` and its like as what they come to: npm would stand between the engine and the process."""
+    words = command.argv if isinstance(command, Words) else tuple(command.text.split())
+    match words:
+        case ("npm" | "yarn" | "pnpm", "start"):
+            name = "start"
+        case ("npm" | "yarn" | "pnpm", "run", name) if re.fullmatch(r"[\w:.-]+", name):
+            pass
+        case _:
+            return command
+    return (found and script(found, name)) or command
+
+
+def plain_to_see(folder: Path) -> Start | None:
+    scripts = _project_scripts(folder)
+    if len(scripts) == 1:
+        return Start(Words((scripts[0],)), f"{scripts[0]}, the one script of pyproject.toml")
+    for name in ("main.py", "app.py"):
+        if (folder / name).is_file():
+            return Start(Words(("python", name)), name)
+    if (folder / "manage.py").is_file():
+        serving = Shell("python manage.py runserver --noreload 0.0.0.0:${PORT:-8000}")
+        return Start(
+            serving, "manage.py, with Django's server for development; a Procfile can name a better one"
+        )
+    return None
+
+
+def nothing_found(folder: Path) -> BuildError:
+    there = sorted(path.name for path in folder.iterdir())[:10]
+    return BuildError(
+        f"Nothing says how to start this. Looked for: {LOOKED_FOR}. Add a Procfile with a line such as "
+        f"`web: python main.py`. The folder holds: {', '.join(there) or 'nothing'}."
+    )
+
+
+def _project_scripts(folder: Path) -> list[str]:
+    if not (folder / "pyproject.toml").is_file():
+        return []
+    told = python.described(folder).get("project")
+    scripts = told.get("scripts") if isinstance(told, dict) else None
+    return [name for name in scripts if isinstance(name, str)] if isinstance(scripts, dict) else []

@@ -1,0 +1,227 @@
+"""Run the tools that install dependencies: in a group and a home of their own, and heard while they work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import time
+from asyncio.subprocess import Process
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from windlass.base import group
+from windlass.builders.builder import BuildError, Say
+
+LONGEST: Final = 2000
+MOST: Final = 5000
+"""Lines of one program that are said; what is worth reading of more stands at the end."""
+KEPT: Final = 40
+SOON: Final = 0.2
+
+# Of the operator's environment: where the network and the registries are. Nothing else is a tool's business.
+PASSED: Final = frozenset(
+    {
+        "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "LANG", "LC_ALL", "TZ",
+    }
+)  # fmt: skip
+PASSED_BEGINNINGS: Final = ("PIP_", "UV_", "NPM_CONFIG_")
+# Where a tool puts things is decided here.
+OURS: Final = frozenset(
+    {
+        "PIP_CACHE_DIR", "PIP_NO_CACHE_DIR", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON",
+        "PIP_REQUIRE_VIRTUALENV", "PIP_LOG", "PIP_LOG_FILE", "PIP_REPORT", "PIP_DRY_RUN", "UV_CACHE_DIR",
+        "UV_NO_CACHE", "UV_PYTHON", "UV_PROJECT_ENVIRONMENT", "UV_SYSTEM_PYTHON", "UV_TARGET",
+        "NPM_CONFIG_CACHE", "NPM_CONFIG_PREFIX", "NPM_CONFIG_GLOBAL", "NPM_CONFIG_OMIT", "NPM_CONFIG_ONLY",
+        "NPM_CONFIG_PRODUCTION", "NPM_CONFIG_INCLUDE", "NPM_CONFIG_LOCATION",
+    }
+)  # fmt: skip
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
+_CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
+_FULL = re.compile(r"No space left on device|ENOSPC|Disk quota exceeded", re.IGNORECASE)
+_BLAMES = re.compile(r"^(ERROR|npm (error|ERR!)|error|fatal)\b:?\s*", re.IGNORECASE)
+_EMPTY_BLAMES = re.compile(r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code")
+
+
+def about_registries(names: Mapping[str, str]) -> dict[str, str]:
+    """What is said to pip, uv and npm by environment, without where they put things."""
+    return {
+        name: value
+        for name, value in names.items()
+        if name.upper().startswith(PASSED_BEGINNINGS) and name.upper() not in OURS
+    }
+
+
+def machine_path() -> list[str]:
+    """Where this machine's programs are, without those of the environment that Windlass is installed in."""
+    own = os.path.realpath(Path(sys.prefix) / "bin") if sys.prefix != sys.base_prefix else ""
+    return [each for each in os.get_exec_path() if each.startswith("/") and os.path.realpath(each) != own]
+
+
+def found(name: str, path: Sequence[str]) -> str | None:
+    return shutil.which(name, path=os.pathsep.join(path))
+
+
+class Tools:
+    def __init__(
+        self, surroundings: Mapping[str, str], home: Path, cache: Path, say: Say, with_pip: set[str]
+    ) -> None:
+        """`home` tells the programs of this build from all others; whoever sweeps ends them by it."""
+        self.say = say
+        self.with_pip = with_pip
+        """Those Pythons of which it is known."""
+        self._shown = str(cache.parent)
+        self.ran = False
+        self.home = home
+        self.path = machine_path()
+        passed = {name: value for name, value in surroundings.items() if name.upper() in PASSED}
+        self._environment = {
+            **passed,
+            **about_registries(surroundings),
+            "PATH": os.pathsep.join(self.path),
+            "HOME": str(home),
+            "TMPDIR": str(home),
+            "PIP_CACHE_DIR": str(cache / "pip"),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_INPUT": "1",
+            "PIP_PROGRESS_BAR": "off",
+            "PIP_NO_COLOR": "1",
+            "PIP_ROOT_USER_ACTION": "ignore",
+            "UV_CACHE_DIR": str(cache / "uv"),
+            "UV_NO_PROGRESS": "1",
+            "NO_COLOR": "1",
+            "npm_config_cache": str(cache / "npm"),
+            "npm_config_update_notifier": "false",
+            "npm_config_audit": "false",
+            "npm_config_fund": "false",
+            "npm_config_progress": "false",
+            "npm_config_color": "false",
+            "CI": "1",
+        }
+
+    def find(self, name: str) -> str | None:
+        return found(name, self.path)
+
+    async def run(
+        self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None, what: str
+    ) -> None:
+        """Its lines are said while it works; a failure tells why in its own words."""
+        # Where this machine keeps things is nobody's business who reads a build log.
+        heard = Lines(lambda line: self.say(line.replace(self._shown, "…")))
+        code = await self._run(argv, cwd, more or {}, heard, what)
+        if code:
+            raise BuildError(_failure(what, code, heard.last).replace(self._shown, "…"))
+
+    async def ask(
+        self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None
+    ) -> str | None:
+        """The answer of a program that can be asked; nothing if it cannot."""
+        answer: list[str] = []
+        heard = Lines(answer.append)
+        try:
+            code = await self._run(argv, cwd, more or {}, heard, str(argv[0]))
+        except BuildError:
+            return None
+        return None if code else "\n".join(answer)
+
+    async def _run(
+        self, argv: Sequence[str | Path], cwd: Path, more: Mapping[str, str], heard: Lines, what: str
+    ) -> int:
+        env = {**self._environment, **more}
+        self.ran = True
+        try:
+            async with group.running([str(word) for word in argv], cwd=cwd, env=env) as process:
+                errors = heard.other()
+                ending = asyncio.ensure_future(self._end_what_it_leaves(process))
+                try:
+                    await group.together(
+                        group.pump(process.stdout, heard.feed), group.pump(process.stderr, errors.feed)
+                    )
+                finally:
+                    ending.cancel()
+                code = await process.wait()
+                heard.end()
+                errors.end()
+                return code
+        except FileNotFoundError as error:
+            raise BuildError(
+                f"{what} cannot be started: {Path(argv[0]).name} is not on this machine."
+            ) from error
+
+    async def _end_what_it_leaves(self, process: Process) -> None:
+        """What a program left behind may hold its output open, and nobody would hear that it has ended."""
+        while process.returncode is None:  # noqa: ASYNC110 (what waits for its end also waits for its output)
+            await asyncio.sleep(SOON)
+        await asyncio.sleep(SOON)
+        group.kill(process)
+        await group.aside(self.end_all)
+
+    def end_all(self) -> None:
+        """Also what has left its group, as a daemon does."""
+        if self.ran:
+            group.end_all_with("HOME", str(self.home))
+
+
+class Lines:
+    """Cuts what a program writes into lines that people can read."""
+
+    def __init__(self, say: Say, last: deque[str] | None = None) -> None:
+        self._say = say
+        self._rest = b""
+        self._said = 0
+        self.last: deque[str] = deque(maxlen=KEPT) if last is None else last
+
+    def other(self) -> Lines:
+        """For what it writes elsewhere at the same time."""
+        return Lines(self._say, self.last)
+
+    def feed(self, piece: bytes) -> None:
+        *lines, rest = (self._rest + piece).split(b"\n")
+        self._rest = rest[-64 * 1024 :]
+        for line in lines:
+            self._line(line)
+
+    def end(self) -> None:
+        self._line(self._rest)
+        self._rest = b""
+
+    def _line(self, raw: bytes) -> None:
+        # A line that is written over and over is progress: only how it ended counts.
+        text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace").replace("\t", "    ")
+        plain = _CREDENTIALS.sub("***@", _ESCAPES.sub("", text))
+        line = "".join(filter(str.isprintable, plain))[:LONGEST].rstrip()
+        if not line:
+            return
+        self.last.append(line)
+        self._said += 1
+        if self._said <= MOST:
+            self._say(line)
+        elif self._said == MOST + 1:
+            self._say("(it says more than can be kept; the rest is left out)")
+
+
+@contextmanager
+def step(say: Say, what: str) -> Iterator[None]:
+    """Says what is done, and how long it took."""
+    say(f"{what} …")
+    start = time.monotonic()
+    yield
+    say(f"{what}: done in {time.monotonic() - start:.1f} s.")
+
+
+def _failure(what: str, code: int, last: Sequence[str]) -> str:
+    if any(_FULL.search(line) for line in last):
+        return f"{what} failed: the disk of the machine that runs Windlass is full."
+    if code < 0:
+        return f"{what} was ended by signal {-code}: the machine may be short of memory."
+    blamed = [_BLAMES.sub("", line) for line in last if _BLAMES.match(line)]
+    told = [line for line in blamed if not _EMPTY_BLAMES.search(line)]
+    reason = told[0] if told else last[-1].strip() if last else "it gave no reason"
+    return f"{what} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."

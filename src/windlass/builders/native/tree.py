@@ -1,0 +1,116 @@
+"""Folders of code: copied, moved, told apart by one number; nothing is read through a link out of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from windlass.builders.builder import BuildError
+
+
+def without_ways_out(top: Path, say: Callable[[str], None]) -> None:
+    """Takes away symbolic links that lead out of the folder, and what is neither file, folder nor link."""
+    links: list[Path] = []
+    for path in list(walk(top)):
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            links.append(path)
+        elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            path.unlink()
+    # Those to absolute paths first: afterwards a relative one cannot leave by way of them.
+    links = [link for link in links if not _absolute(top, link, say)]
+    real = os.path.realpath(top)
+    for link in links:
+        if not _within(os.path.realpath(link), real):
+            _leave_out(top, link, say)
+
+
+def walk(top: Path) -> Iterator[Path]:
+    """Everything below, folders before what is in them; links are not followed."""
+    with os.scandir(top) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        path = Path(entry.path)
+        yield path
+        if entry.is_dir(follow_symlinks=False):
+            yield from walk(path)
+
+
+def inside(top: Path, path: Path) -> Path | None:
+    """The path, if it is there and in the folder with all links followed."""
+    real = os.path.realpath(path)
+    return Path(real) if _within(real, os.path.realpath(top)) and os.path.lexists(real) else None
+
+
+def move(source: Path, to: Path) -> None:
+    """By name where that can be done; else copied."""
+    try:
+        source.rename(to)
+    except OSError:
+        copy(source, to)
+
+
+def copy(source: Path, to: Path) -> None:
+    shutil.copytree(source, to, symlinks=True, dirs_exist_ok=True)
+
+
+def place(source: Path, to: Path, *, own: bool = False) -> None:
+    """One file or link, where there may be another; it shares its bytes unless it is to be its own."""
+    if to.is_symlink() or to.exists():
+        to.unlink()
+    if source.is_symlink():
+        to.symlink_to(source.readlink())
+        return
+    try:
+        if not own:
+            os.link(source, to)
+            return
+    except OSError:
+        pass  # not on this file system, or too many already
+    shutil.copy2(source, to)
+
+
+def digest(top: Path, only: Iterable[Path] | None = None) -> str:
+    """Of names, contents and modes of all files, or of these files and folders."""
+    total = hashlib.sha256()
+    for start in [top] if only is None else sorted(only):
+        for path in [start, *walk(start)] if start.is_dir() and not start.is_symlink() else [start]:
+            total.update(os.fsencode(os.path.relpath(path, top)) + b"\0" + _facts(path) + b"\0")
+    return total.hexdigest()
+
+
+def _facts(path: Path) -> bytes:
+    if path.is_symlink():
+        return b"link " + os.fsencode(path.readlink())
+    if path.is_dir():
+        return b"folder"
+    with path.open("rb") as file:
+        return f"{path.stat().st_mode & 0o111:o} ".encode() + hashlib.file_digest(file, "sha256").digest()
+
+
+def within(top: Path, path: str, what: str) -> Path:
+    """A path that a file of the repository names; one that leaves the folder is refused."""
+    found = top / path
+    if not _within(os.path.realpath(found), os.path.realpath(top)):
+        raise BuildError(f"{what} names {path}, which is outside of the folder that is deployed.")
+    return found
+
+
+def _absolute(top: Path, link: Path, say: Callable[[str], None]) -> bool:
+    if link.readlink().is_absolute():
+        _leave_out(top, link, say)
+        return True
+    return False
+
+
+def _leave_out(top: Path, link: Path, say: Callable[[str], None]) -> None:
+    say(f"{link.relative_to(top)} is a symbolic link that leads out of the folder: it is left out.")
+    link.unlink()
+
+
+def _within(real: str, top: str) -> bool:
+    return real == top or real.startswith(top.rstrip("/") + "/")

@@ -1,0 +1,230 @@
+"""Words and variables as a Dockerfile knows them: quotes, escapes, `$NAME` and `${NAME:-otherwise}`.
+
+It is like the shell, and is none: nothing is run, and there are no words but those named here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+DEEPEST: Final = 20
+LONGEST: Final = 128 * 1024
+"""Of what a word may become: a few words that double each other would fill the memory."""
+
+_NAME = re.compile(r"[^\W\d]\w*|\d+|[@*#?$!-]")
+
+
+class BadWord(ValueError):
+    """Why a word cannot be read."""
+
+
+def words(text: str, escape: str) -> list[str]:
+    """Cut where there is space outside of quotes; quotes and escapes stay, for `substituted`."""
+    found: list[str] = []
+    word, quote, place = "", "", 0
+    begun = False
+    while place < len(text):
+        sign = text[place]
+        if not quote and sign.isspace():
+            if begun:
+                found.append(word)
+            word, begun = "", False
+        else:
+            begun = True
+            if sign == escape and quote != "'":
+                if place + 1 == len(text):
+                    break
+                word += sign
+                place += 1
+                sign = text[place]
+            elif sign == quote:
+                quote = ""
+            elif not quote and sign in "'\"":
+                quote = sign
+            word += sign
+        place += 1
+    if begun and word:
+        found.append(word)
+    return found
+
+
+def substituted(text: str, variables: Mapping[str, str], escape: str, *, quotes: bool = True) -> str:
+    """With the values of the variables, and without its quotes unless they are to stay."""
+    reading = _Reading(text, variables, escape, quotes=quotes)
+    made = reading.until("")
+    if reading.place < len(text):
+        raise BadWord("cannot be read to its end")
+    return made
+
+
+class _Reading:
+    def __init__(self, text: str, variables: Mapping[str, str], escape: str, *, quotes: bool) -> None:
+        self._text = text
+        self._variables = variables
+        self._escape = escape
+        self._quotes = quotes
+        self._deep = 0
+        self.place = 0
+
+    def until(self, stop: str, *, raw: bool = False) -> str:
+        made: list[str] = []
+        size = 0
+        while self.place < len(self._text):
+            sign = self._text[self.place]
+            if stop and sign == stop:
+                self.place += 1
+                return "".join(made)
+            made.append(self._piece(sign, raw=raw))
+            size += len(made[-1])
+            if size > LONGEST:
+                raise BadWord("becomes too long")
+        if stop:
+            raise BadWord(f"has no closing {stop}")
+        return "".join(made)
+
+    def _piece(self, sign: str, *, raw: bool) -> str:
+        if sign == "$":
+            return self._dollar()
+        if self._quotes and sign == "'":
+            return self._single()
+        if self._quotes and sign == '"':
+            return self._double()
+        self.place += 1
+        if sign == self._escape:
+            following = self._text[self.place : self.place + 1]
+            self.place += 1
+            return (sign if raw or (not self._quotes and following != "$") else "") + following
+        return sign
+
+    def _single(self) -> str:
+        end = self._text.find("'", self.place + 1)
+        if end < 0:
+            raise BadWord("has no closing '")
+        inside = self._text[self.place + 1 : end]
+        self.place = end + 1
+        return inside
+
+    def _double(self) -> str:
+        self.place += 1
+        made: list[str] = []
+        while (sign := self._peek()) != '"':
+            if not sign:
+                raise BadWord('has no closing "')
+            if sign == "$":
+                made.append(self._dollar())
+                continue
+            self.place += 1
+            if sign == self._escape:
+                following = self._peek()
+                if following and following in f'"${self._escape}':
+                    self.place += 1
+                    sign = following
+            made.append(sign)
+        self.place += 1
+        return "".join(made)
+
+    def _dollar(self) -> str:
+        self.place += 1
+        if self._peek() == "{":
+            self.place += 1
+            self._deep += 1
+            if self._deep > DEEPEST:
+                raise BadWord("has variables within variables, too deep to follow")
+            try:
+                return self._braces()
+            finally:
+                self._deep -= 1
+        name = self._name()
+        return self._variables.get(name, "") if name else "$"
+
+    def _braces(self) -> str:
+        name = self._name()
+        if not name:
+            raise BadWord("has a ${ without the name of a variable")
+        value = self._variables.get(name)
+        how = self._take()
+        if how == "}":
+            return value or ""
+        if how == ":" and (how := self._take()) in "-+?" and how:
+            return self._chosen(name, value or None, how, "empty")
+        if how and how in "-+?":
+            return self._chosen(name, value, how, "unset")
+        if how and how in "#%" and self._text[self.place - 2] != ":":
+            return _trimmed(value or "", how, self.until("}", raw=True))
+        raise BadWord(f"has no closing }}, or ${{{name} goes on in a way that is not known")
+
+    def _chosen(self, name: str, value: str | None, how: str, what: str) -> str:
+        other = self.until("}")
+        if how == "+":
+            return "" if value is None else other
+        if value is None and how == "?":
+            raise BadWord(f"needs {name}: {other or f'it must not be {what}'}")
+        return other if value is None else value
+
+    def _name(self) -> str:
+        found = _NAME.match(self._text, self.place)
+        self.place = found.end() if found else self.place
+        return found[0] if found else ""
+
+    def _take(self) -> str:
+        sign = self._peek()
+        self.place += 1
+        return sign
+
+    def _peek(self) -> str:
+        return self._text[self.place : self.place + 1]
+
+
+def _trimmed(value: str, how: str, pattern: str) -> str:
+    """Without the shortest (`#`, `%`) or longest (`##`, `%%`) beginning or end that the pattern fits."""
+    signs = _signs(pattern.removeprefix(how))
+    ends = _ends(signs, value) if how == "#" else _ends(signs[::-1], value[::-1])
+    if not ends:
+        return value
+    length = ends[-1] if pattern.startswith(how) else ends[0]
+    return value[length:] if how == "#" else value[: len(value) - length]
+
+
+def _signs(pattern: str) -> list[str]:
+    """`*` and `?` as they are, every other sign behind a dot."""
+    made: list[str] = []
+    place = 0
+    while place < len(pattern):
+        escaped = pattern[place] == "\\" and place + 1 < len(pattern)
+        place += escaped
+        plain = escaped or pattern[place] not in "*?"
+        made.append(f".{pattern[place]}" if plain else pattern[place])
+        place += 1
+    return made
+
+
+def _ends(signs: list[str], value: str) -> list[int]:
+    """Where the value may be cut so that the pattern fits all before it; in steps, never back."""
+    found: list[int] = []
+    here = _spread(signs, {0})
+    for place in range(len(value) + 1):
+        if len(signs) in here:
+            found.append(place)
+        if place == len(value) or not here:
+            break
+        here = _spread(signs, {_next(signs, at) for at in here if _fits(signs, at, value[place])})
+    return found
+
+
+def _next(signs: list[str], at: int) -> int:
+    return at if signs[at] == "*" else at + 1
+
+
+def _fits(signs: list[str], at: int, sign: str) -> bool:
+    return at < len(signs) and signs[at] in ("*", "?", f".{sign}")
+
+
+def _spread(signs: list[str], here: set[int]) -> set[int]:
+    """A star may also stand for nothing."""
+    for at in list(here):
+        while at < len(signs) and signs[at] == "*":
+            at += 1
+            here.add(at)
+    return here

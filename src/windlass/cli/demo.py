@@ -1,0 +1,187 @@
+"""`windlass demo`: a bundled application with a database, from nothing to its address.
+
+Every step asks first what is there, so that a second call goes on where the first one was interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+import msgspec
+
+from windlass.base.sections import Command, Option
+from windlass.base.show import FORM, print_json, wants_json
+from windlass.base.stopped import Stopped
+from windlass.cli.client import Api
+from windlass.cli.options import api_of, call_options
+from windlass.cli.waiting import Failed, Started, Waiting, say, under_way
+from windlass.demo import BRANCH, URL
+
+MADE: Final = "Made by `windlass demo`, and removed by `windlass demo --remove`."
+"""By this description, a project is known to be the demonstration, whatever else it is called."""
+
+ENVIRONMENT: Final = {"name": "production", "mode": "PRODUCTION"}
+DATABASE: Final = {"name": "db", "type": "POSTGRESQL", "mode": "CONTAINER", "memory": 256}
+APPLICATION: Final = {
+    "name": "guestbook",
+    "git_repository": {"url": URL, "branch": BRANCH},
+    "cpu": 250,
+    "memory": 128,
+    "ports": [{"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True, "name": "web"}],
+    "healthchecks": {
+        "readiness_probe": {
+            "type": {"http": {"path": "/healthz", "port": 8080}},
+            "initial_delay_seconds": 0,
+            "period_seconds": 1,
+            "failure_threshold": 30,
+        }
+    },
+}
+
+
+def demo_command() -> click.Command:
+    return Command(
+        "demo",
+        callback=_demo,
+        params=[
+            Option(["remove", "--remove"], is_flag=True, help="Delete the demonstration, and all it made."),
+            Option(
+                ["yes", "-y", "--yes"], is_flag=True, help="With --remove: do not ask whether it is meant."
+            ),
+            Option(["project", "--project"], default="demo", show_default=True, help="Name of the project."),
+            Option(
+                ["version", "--postgresql"], default="16", show_default=True, help="Version of PostgreSQL."
+            ),
+            Option(
+                ["patience", "--patience"],
+                type=click.IntRange(min=1),
+                default=600,
+                show_default=True,
+                metavar="SECONDS",
+                help="How long each of the two may take.",
+            ),
+            *call_options(),
+        ],
+        short_help="Deploy a bundled application with a database, and print its address.",
+        help="""Deploy a bundled application with a database, and print its address.
+
+        Makes a project with one environment, a PostgreSQL database and an application from a git repository
+        that is part of Windlass, deploys both and waits until they run. A repeated call goes on where
+        it was.""",
+    )
+
+
+def _demo(remove: bool, yes: bool, project: str, version: str, patience: int, **said: Any) -> None:
+    demo = Demo(api_of(said), project, patience)
+    if remove:
+        demo.remove(sure=yes or not (sys.stdin.isatty() and sys.stdout.isatty()))
+        return
+    made = demo.deploy(version, docs=f"{demo.api.url}/docs")
+    if wants_json(said.get(FORM)):
+        print_json(made)
+    else:
+        click.echo(f"\nOpen {click.style(made['url'], bold=True)}\n")
+
+
+class Demo:
+    def __init__(self, api: Api, project: str, patience: int) -> None:
+        self.api = api
+        self._project = project
+        self._patience = patience
+
+    def deploy(self, version: str, docs: str) -> dict[str, str]:
+        """Everything is there and runs afterwards: where, and under which ids."""
+        project = self._own_project() or self._made(self._projects, self._described())
+        environment = self._existing(f"/project/{project['id']}/environment", ENVIRONMENT)
+        below = f"/environment/{environment['id']}"
+        database = self._existing(f"{below}/database", DATABASE | {"version": version})
+        application = self._existing(f"{below}/application", APPLICATION)
+        self._existing(
+            f"/application/{application['id']}/environmentVariable",
+            {"key": "DOCS_URL", "value": docs},
+            by="key",
+        )
+        self._brought_up("database", database)
+        self._brought_up("application", application)
+        return {
+            "url": self._address(application["id"]),
+            "project_id": project["id"],
+            "environment_id": environment["id"],
+            "database_id": database["id"],
+            "application_id": application["id"],
+        }
+
+    def remove(self, *, sure: bool) -> None:
+        project = self._own_project()
+        if project is None:
+            say("There is no demonstration here.")
+            return
+        if not sure:
+            click.confirm(f"Delete the project {project['name']}, with its data?", abort=True, err=True)
+        self.api.call("DELETE", f"/project/{project['id']}")
+        say(f"Deleted the project {project['name']}, with all that was in it.")
+
+    # What is there
+
+    @property
+    def _projects(self) -> str:
+        return f"/organization/{self.api.get('/organization')['id']}/project"
+
+    def _described(self) -> dict[str, str]:
+        return {"name": self._project, "description": MADE}
+
+    def _own_project(self) -> Any:
+        found = self._named(self._projects, self._project)
+        if found is not None and found.get("description") != MADE:
+            raise Stopped(
+                f"there is a project {found['name']!r} already that is not the demonstration, and it is left "
+                "as it is: choose another name with --project"
+            )
+        return found
+
+    def _existing(self, path: str, body: Mapping[str, Any], by: str = "name") -> Any:
+        found = self._named(path, body[by], by)
+        return self._made(path, body, by) if found is None else found
+
+    def _made(self, path: str, body: Mapping[str, Any], by: str = "name") -> Any:
+        made = self.api.call("POST", path, msgspec.json.encode(body)).json
+        say(f"Made the {_spoken(path)} {body[by]}.")
+        return made
+
+    def _named(self, path: str, name: str, by: str = "name") -> Any:
+        listed = self.api.everything(path)
+        return next((one for one in listed if one[by].casefold() == name.casefold()), None)
+
+    # What runs
+
+    def _brought_up(self, family: str, service: Mapping[str, Any]) -> None:
+        path, name = f"/{family}/{service['id']}", service["name"]
+        status = self.api.get(f"{path}/status")
+        if under_way(status):
+            self._wait(path, name, status)
+            status = self.api.get(f"{path}/status")
+        if str(status["state"]) == "RUNNING" and status.get("service_deployment_status") != "OUT_OF_DATE":
+            say(f"{name}: runs already")
+        else:
+            self._wait(path, name, self.api.call("POST", f"{path}/deploy").json)
+
+    def _wait(self, path: str, name: str, begun: Mapping[str, Any]) -> None:
+        started = Started(path, name, begun["deployment_request_id"])
+        try:
+            Waiting(self.api, [started], patience=self._patience).until_done()
+        except Failed as failed:
+            raise Stopped(f"{name} does not run: {failed.why}") from failed
+
+    def _address(self, application: str) -> str:
+        links = self.api.get(f"/application/{application}/link")["results"]
+        default = sorted(links, key=lambda link: not link.get("is_default"))
+        if not default:
+            raise Stopped("the guestbook runs, but has no address: is its port still public?")
+        return str(default[0]["url"])
+
+
+def _spoken(path: str) -> str:
+    return {"environmentVariable": "variable"}.get(path.rpartition("/")[2], path.rpartition("/")[2])

@@ -1,0 +1,167 @@
+"""Answers that go on: the events of one stream, over as many connections as it takes.
+
+A server that is away for a while is waited for, and asked to go on after the last event that came through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Final
+
+import click
+from msgspec import Struct
+
+from windlass.base.show import plain
+from windlass.base.stopped import Stopped
+from windlass.cli.client import Answer, Refused, Stream, Unreachable
+
+LINE: Final = "message"
+"""What an event is that says nothing else of itself."""
+END: Final = "end"
+"""The event after which nothing more comes."""
+PATIENCE: Final = 600.0
+"""Seconds that a server may be away."""
+_SOONEST, _LATEST = 0.5, 10.0
+_LATER: Final = frozenset({429, 502, 503, 504})
+"""Answers of a server, or of a proxy before it, that may be others a little later."""
+_MOST = 3600.0
+
+Ask = Callable[[Mapping[str, str]], Answer]
+"""Makes the call once more, with these headers."""
+
+
+class Event(Struct, frozen=True):
+    kind: str
+    data: str
+    id: str
+
+
+class Patience:
+    """Whether it is worth another try, and when. Says when the trouble begins, and when it is over."""
+
+    def __init__(self, seconds: float = PATIENCE, *, quiet: bool = False) -> None:
+        self._seconds = seconds
+        self._quiet = quiet
+        self._until = 0.0
+        self._pauses = pauses(_SOONEST, _LATEST)
+
+    def pause(self, trouble: Exception) -> float:
+        """Seconds to wait; raises the trouble if that would not help, or not any more."""
+        if not _passes(trouble):
+            raise trouble
+        now = time.monotonic()
+        if not self._until:
+            self._until = now + self._seconds
+            self._say(f"{plain(str(trouble))}\nTrying again…")
+        if now > self._until:
+            raise trouble
+        return max(next(self._pauses), _asked_for(trouble))
+
+    def over(self) -> None:
+        if self._until:
+            self._say("It goes on.")
+        self._until = 0.0
+
+    def restored(self) -> None:
+        """It has not only begun to work again, it has worked."""
+        self._pauses = pauses(_SOONEST, _LATEST)
+
+    def _say(self, message: str) -> None:
+        if not self._quiet:
+            click.echo(message, err=True)
+
+
+class Following:
+    """`events()` may be read in one thread, and ended with `hang_up` by another."""
+
+    def __init__(self, ask: Ask, first: Answer, *, quiet: bool = False) -> None:
+        self._ask = ask
+        self._current = _stream_of(first)
+        self._patience = Patience(quiet=quiet)
+        self._over = threading.Event()
+        self._last = ""
+
+    def events(self) -> Iterator[Event]:
+        while not self._over.is_set():
+            trouble = yield from self._one_connection()
+            if trouble is None:
+                return
+            self._wait_out(trouble)
+
+    def hang_up(self) -> None:
+        self._over.set()
+        self._current.hang_up()
+
+    def _one_connection(self) -> Generator[Event, None, Exception | None]:
+        """What ended it, if that was not the last event."""
+        try:
+            with contextlib.closing(self._current.pieces()) as pieces:
+                for event in heard(pieces):
+                    self._last = event.id or self._last
+                    self._patience.restored()
+                    if event.kind == END:
+                        return None
+                    yield event
+            return Unreachable("The server has ended the stream.")
+        except (OSError, http.client.HTTPException) as error:
+            return Unreachable(f"The connection was lost: {str(error) or type(error).__name__}.")
+
+    def _wait_out(self, trouble: Exception) -> None:
+        """Until there is another connection, or nobody wants one any more."""
+        while not self._over.is_set() and not self._over.wait(self._patience.pause(trouble)):
+            try:
+                answer = self._ask({"Last-Event-ID": self._last} if self._last else {})
+            except Stopped as error:
+                trouble = error
+                continue
+            self._current = _stream_of(answer)
+            self._patience.over()
+            if self._over.is_set():
+                self._current.hang_up()
+            return
+
+
+def _stream_of(answer: Answer) -> Stream:
+    if answer.going_on is None:
+        raise Stopped("what answered there does not go on as it began: is it still Windlass?")
+    return answer.going_on
+
+
+def heard(pieces: Iterator[bytes]) -> Iterator[Event]:
+    """The events of a stream, as the HTML standard reads one. Comments are for whoever stands between."""
+    said: dict[str, list[str]] = {}
+    for line in _lines(pieces):
+        name, _, value = line.partition(":")
+        if line and name:
+            said.setdefault(name, []).append(value.removeprefix(" "))
+        elif not line and said:
+            kind, id = (said.get(field, [""])[-1] for field in ("event", "id"))
+            yield Event(kind or LINE, "\n".join(said.get("data", [])), id)
+            said = {}
+
+
+def pauses(soonest: float, latest: float) -> Iterator[float]:
+    """Longer and longer."""
+    return itertools.accumulate(itertools.repeat(soonest), lambda pause, _: min(pause * 1.15, latest))
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r").decode("utf-8", "replace")
+
+
+def _passes(trouble: Exception) -> bool:
+    return isinstance(trouble, Unreachable) or (isinstance(trouble, Refused) and trouble.status in _LATER)
+
+
+def _asked_for(trouble: Exception) -> float:
+    after = trouble.after if isinstance(trouble, Refused) else ""
+    return min(float(after), _MOST) if after.isdecimal() else 0.0

@@ -1,0 +1,28 @@
+"""Who waits for which nudge. A call that is not heard is no loss: whoever waits also looks for himself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+from windlass.store.store import Store
+
+
+class Calls:
+    def __init__(self, store: Store) -> None:
+        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        store.listen(self._heard)
+
+    def expect(self, word: str) -> asyncio.Event:
+        event = asyncio.Event()
+        self._waiting[word].add(event)
+        return event
+
+    def forget(self, word: str, event: asyncio.Event) -> None:
+        self._waiting[word].discard(event)
+        if not self._waiting[word]:
+            del self._waiting[word]
+
+    def _heard(self, word: str) -> None:
+        for event in self._waiting.get(word, ()):
+            event.set()

@@ -1,0 +1,208 @@
+"""Deployments as records: accepted, moved on, told of. Every step is part of a transaction of its caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.base import ids
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict
+from windlass.control.context import Call, encode
+from windlass.core.deployment import TOLD, Particulars, Person
+from windlass.core.document import Document
+from windlass.core.events import Event
+from windlass.core.plan import superseded
+from windlass.core.states import OPEN, WORDS, Do, Progress, State, action, action_status
+from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
+
+RECONCILE = "reconcile"
+
+_particulars = msgspec.json.Decoder(Particulars).decode
+
+
+def particulars(deployment: DeploymentRow) -> Particulars:
+    return _particulars(deployment.body)
+
+
+async def accept(tx: Tx, service: Row, do: Do, call: Call, **facts: Any) -> tuple[DeploymentRow, StatusRow]:
+    """Accepted and durable: the deployment, the state, the event and the work are one transaction."""
+    status = await status_of(tx, service)
+    waiting = await tx.open_deployments(service.id)
+    for place in superseded([one.status for one in waiting]):
+        await finish(tx, service, waiting[place], Progress.SUPERSEDED, "A newer one took its place")
+    under_way = any(one.status != Progress.QUEUED for one in waiting)
+    story = Particulars(
+        family=service.family,
+        actor=Person(call.actor.id, call.actor.name),
+        origin=call.origin,
+        **facts,
+    )
+    deployment = DeploymentRow(
+        ids.new_id(), service.org, service.id, status.deployments + 1, Progress.QUEUED, tx.now, tx.now,
+        encode(story), do,
+    )  # fmt: skip
+    await tx.add_deployment(deployment)
+    status = replace(
+        status,
+        state=status.state if under_way else WORDS[do].queued,
+        message=status.message if under_way else "",
+        deployment=deployment.id,
+        deployments=deployment.number,
+    )
+    await tx.change_status(status)
+    announce(tx, TOLD[do].queued, service, deployment, story)
+    await tx.ask(RECONCILE, service.id, org=service.org)
+    return deployment, status
+
+
+async def status_of(source: Reads, service: Row) -> StatusRow:
+    status = await source.status(service.id)
+    if status is None:
+        raise Conflict("This service cannot be deployed")
+    return status
+
+
+async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> DeploymentRow:
+    """Takes up what waited."""
+    do = Do(deployment.action)
+    story = particulars(deployment)
+    story.began = tx.now
+    built = do is not Do.DEPLOY or story.made is not None
+    state = WORDS[do].under_way if built else State.BUILDING
+    deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, story)
+    await tx.change_status(replace(status, state=state, message=""))
+    if kind := TOLD[do].began:
+        announce(tx, kind, service, deployment, story)
+    return deployment
+
+
+async def move(
+    tx: Tx, deployment: DeploymentRow, progress: Progress, story: Particulars, sealed: bytes | None = None
+) -> DeploymentRow:
+    new = replace(
+        deployment, status=progress, body=encode(story), sealed=sealed or deployment.sealed, changed=tx.now
+    )
+    await tx.change_deployment(new)
+    return new
+
+
+async def finish(
+    tx: Tx, service: Row, deployment: DeploymentRow, progress: Progress, message: str = ""
+) -> DeploymentRow:
+    """The one final state, and the one final event."""
+    assert deployment.status in OPEN
+    story = particulars(deployment)
+    story.message, story.ended = message, tx.now
+    closed = await move(tx, deployment, progress, story)
+    announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, story)
+    return closed
+
+
+async def cancel(tx: Tx, service: Row, which: list[DeploymentRow], call: Call) -> StatusRow:
+    """What waits is cancelled here and now; what is under way is asked to come back."""
+    status = await status_of(tx, service)
+    waiting = [one for one in which if one.status == Progress.QUEUED]
+    for one in waiting:
+        await finish(tx, service, one, Progress.CANCELED, f"Cancelled by {call.actor.name}")
+    under_way = [one for one in which if one.status != Progress.QUEUED]
+    for one in under_way:
+        story = particulars(one)
+        story.cancelled = True
+        story.message = f"Cancelled by {call.actor.name}"
+        await move(tx, one, Progress(one.status), story)
+        announce(tx, Event.CANCEL_ASKED, service, one, story)
+        tx.nudge(cancel_word(one.id))
+        await tx.ask(RECONCILE, service.id, org=service.org)
+    if under_way:
+        status = replace(status, state=State.CANCELING)
+    elif len(await tx.open_deployments(service.id)) == 0:
+        status = replace(status, state=State.CANCELED, message=f"Cancelled by {call.actor.name}")
+    await tx.change_status(status)
+    return status
+
+
+def cancel_word(deployment: str) -> str:
+    return f"cancel:{deployment}"
+
+
+def announce(
+    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str = ""
+) -> None:
+    document = msgspec.json.decode(service.body)
+    commit = story.commit or {}
+    tx.emit(
+        kind,
+        service.org,
+        service.id,
+        encode(
+            {
+                "family": service.family,
+                "name": document["name"],
+                "environment_id": service.parent,
+                "deployment_id": deployment.id,
+                "action": deployment.action,
+                "git_commit_id": commit.get("git_commit_id") or story.git_commit_id,
+                "actor": {"id": story.actor.id, "name": story.actor.name},
+                "status": deployment.status,
+                "message": message or story.message,
+            }
+        ),
+    )
+
+
+# As the API shows them
+
+
+def shown_deployment(
+    call: Call, service: Row, deployment: DeploymentRow, status: StatusRow, freshness: str
+) -> Document:
+    """A deployment, with the keys of the service's status beside its own."""
+    story = particulars(deployment)
+    commit = story.commit or {}
+    own = {
+        "id": deployment.id if call.dialect.deployment_first else service.id,
+        "action": deployment.action,
+        "status": deployment.status,
+        "created_at": stamp(deployment.created),
+        "updated_at": stamp(deployment.changed),
+        "number": deployment.number,
+        "service_id": service.id,
+        "git_commit_id": commit.get("git_commit_id") or story.git_commit_id,
+        "commit": story.commit,
+        "message": story.message,
+        "triggered_by": story.actor.name,
+        "origin": story.origin,
+        "started_at": stamp(story.began) if story.began else None,
+        "finished_at": stamp(story.ended) if story.ended else None,
+        "repeats": story.of,
+        "execution_id": deployment.id,
+        "deployment_request_id": deployment.id,
+    }
+    if service.family == "application":
+        own["application_id"] = service.id
+    return {**shown_status(call, service, status, freshness), **own}
+
+
+def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) -> Document:
+    document: Document = {
+        "id": service.id,
+        "state": call.dialect.state(status.state),
+        "deployment_state": status.state,
+        "message": status.message,
+        "service_deployment_status": freshness,
+        "is_part_last_deployment": status.deployments > 0,
+        "status_details": {
+            "action": action(status.state),
+            "status": action_status(status.state),
+            "sub_action": "NONE",
+        },
+        "execution_id": status.deployment or "",
+        "deployment_request_id": status.deployment,
+        "deployment_requests_count": status.deployments,
+    }
+    if status.deployed_at is not None:
+        document["last_deployment_date"] = stamp(status.deployed_at)
+    return document

@@ -1,0 +1,145 @@
+"""What a service runs with beside its own settings, and a digest that says when any of it has changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Struct, inspect
+
+from windlass.base.errors import Missing
+from windlass.control.built_ins import Whereabouts, found
+from windlass.control.context import Context
+from windlass.control.resources import open_hidden
+from windlass.core.document import Document
+from windlass.core.traits import has_variables
+from windlass.core.variables import Entry, resolve
+from windlass.families import registry
+from windlass.families.database import database
+from windlass.families.variable import secret, variable
+from windlass.store.store import Reads, Row
+
+# What people read about a service, and what only later deployments do with it.
+_SAYS_NOTHING_OF_RUNNING: Final = frozenset(
+    {"description", "icon_uri", "auto_deploy", "auto_preview", "annotations_groups", "labels_groups"}
+)
+_KINDS: Final = (variable, secret)
+
+
+class Inputs(Struct, frozen=True, kw_only=True):
+    variables: dict[str, str]
+    files: dict[str, bytes]
+    """By the path where the service finds them."""
+    secrets: frozenset[str]
+    """Which of the variables are not for build logs and images."""
+    arguments: dict[str, str]
+    """For builds: all that is no secret."""
+    warnings: tuple[str, ...] = ()
+    """For the build log."""
+    digest: str
+
+
+async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Whereabouts) -> Inputs:
+    """Read and worked out now; raises `core.variables.Unusable` with what the person who deploys can do."""
+    if not _takes_variables(service.family):
+        return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=_digest(service, ()))
+    levels = await source.above(service.id)
+    if not levels:
+        raise Missing("This service was deleted meanwhile")
+    rows = [await _said_at(source, level) for level in levels]
+    own = await found(ctx, source, levels, whereabouts)
+    result = resolve([*([_entry(ctx, row) for row in level] for level in rows), own.entries])
+    everyone = [row for level in rows for row in level] + own.databases
+    return Inputs(
+        variables=result.variables,
+        files=result.files,
+        secrets=result.secrets,
+        arguments={key: value for key, value in result.variables.items() if key not in result.secrets},
+        warnings=(*own.warnings, *result.warnings),
+        # Of the very rows that were read: a change that comes between is a change since.
+        digest=_digest(service, ((row.id, row.family, row.tag, row.name) for row in everyone)),
+    )
+
+
+async def _said_at(source: Reads, level: Row) -> list[Row]:
+    return [row for family in _KINDS for row in await source.of_parent(level.id, family.name)]
+
+
+def _entry(ctx: Context, row: Row) -> Entry:
+    document: Document = msgspec.json.decode(row.body)
+    hush = row.family == secret.name
+    mount_path = document.get("mount_path") or ""
+    aliased = document.get("aliased_secret" if hush else "aliased_variable")
+    return Entry(
+        id=row.id,
+        key=document["key"],
+        value=open_hidden(ctx, row).get("value", "") if hush else document["value"],
+        secret=hush,
+        mount_path=mount_path,
+        interpolated=not mount_path or bool(document.get("enable_interpolation_in_file")),
+        stands_for=aliased["id"] if aliased else "",
+    )
+
+
+# The digest
+
+
+async def digest_of(source: Reads, service: Row) -> str:
+    """The same as that of the inputs, as long as nothing changed. Cheap: no secret is opened for it."""
+    marks = await source.marks(service.id) if _takes_variables(service.family) else ()
+    return _digest(service, marks)
+
+
+def _digest(service: Row, marks: Iterable[tuple[str, str, str, str | None]]) -> str:
+    """Variables count with each change; of databases, only whether they are there and how they are called:
+    nothing else of them is in anybody's variables."""
+    known = sorted((id, name if family == database.name else tag) for id, family, tag, name in marks)
+    told = [_running(_shape(service.family), msgspec.json.decode(service.body)), known]
+    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
+
+
+Shape: TypeAlias = "Mapping[str, Shape] | None"
+"""The fields that clients send, at every depth; None is a value to be taken whole."""
+
+
+@cache
+def _shape(family: str) -> Mapping[str, Shape]:
+    fields = _fields(registry()[family].spec)
+    return {name: shape for name, shape in fields.items() if name not in _SAYS_NOTHING_OF_RUNNING}
+
+
+def _fields(spec: type[Struct]) -> dict[str, Shape]:
+    return {
+        field.encode_name: _below(inspect.type_info(field.type)) for field in msgspec.structs.fields(spec)
+    }
+
+
+def _below(info: inspect.Type) -> Shape:
+    match info:
+        case inspect.Metadata(type=inner) | inspect.ListType(item_type=inner):
+            return _below(inner)
+        case inspect.UnionType(types=types):
+            return next((shape for one in types if (shape := _below(one)) is not None), None)
+        case inspect.StructType(cls=cls):
+            return _fields(cls)
+        case _:
+            return None
+
+
+def _running(shape: Shape, value: Any) -> Any:
+    """A document without what the server added, and without what is null: that is the same as absent."""
+    if shape is None or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, list):
+        return [_running(shape, one) for one in value]
+    return {
+        name: _running(shape[name], one) for name, one in value.items() if name in shape and one is not None
+    }
+
+
+@cache
+def _takes_variables(family: str) -> bool:
+    return has_variables in registry()[family].traits

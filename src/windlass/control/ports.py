@@ -1,0 +1,29 @@
+"""Ports of this machine that are given out once, and kept for as long as their owner is there."""
+
+from __future__ import annotations
+
+from windlass.control.context import Context
+from windlass.engines.engine import EngineError
+from windlass.store.store import Row, Tx
+
+PUBLIC = range(15_000, 20_000)
+"""Ports of this machine for public databases: everybody wants the same, so each gets one of its own."""
+PORT = "port "
+"""Stands before a number where host names are kept, which have no blanks."""
+
+
+async def public_port(ctx: Context, service: Row) -> int:
+    """The port of this machine where a public database is found: its own, for as long as it is there."""
+    first = int(service.id[:8], 16) % len(PUBLIC)
+
+    async def change(tx: Tx) -> int:
+        for held in await tx.hosts(service.id):
+            if held.startswith(PORT):
+                return int(held.removeprefix(PORT))
+        for step in range(len(PUBLIC)):
+            port = PUBLIC[(first + step) % len(PUBLIC)]
+            if await tx.take_host(f"{PORT}{port}", service.id):
+                return port
+        raise EngineError("All ports for public databases are taken")
+
+    return await ctx.store.write(change)

@@ -1,0 +1,121 @@
+"""Reading a log: its last lines as a list, or as a stream that goes on with what comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing, suppress
+from typing import TypeAlias
+
+import msgspec
+
+from windlass.base.errors import Missing
+from windlass.base.segments import LATEST, Gone, Sieve, id_of, instant, sieve
+from windlass.control.context import Call, Context, Dialect, Reply, encode, reads, results
+from windlass.control.resources import seen, target
+from windlass.core.access import Actor
+from windlass.core.states import OPEN
+from windlass.core.traits import Tail, has_logs
+from windlass.families.environment import environment
+from windlass.store.store import Row
+
+Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
+
+_SECOND = 1.0
+_GONE = b"event: gone\ndata: %b\n\n" % encode(
+    {"message": "Lines that should come here are no longer kept: the log has grown too large or too old"}
+)
+_END = b"event: end\ndata: %b\n\n" % encode({"message": "Nothing more comes"})
+
+
+@reads("*.log")
+async def read_log(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    return await log_reply(ctx, call, service.id)
+
+
+async def log_reply(ctx: Context, call: Call, service: str, deployment: str | None = None) -> Reply:
+    """What a service says while it runs; or the log of one of its builds. The caller may see it."""
+    query: Tail = call.query
+    wanted = _wanted(query)
+    if query.follow:
+        lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
+        return Reply(stream=_events(lines if deployment is None else _of_a_build(ctx, deployment, lines)))
+    if wanted.takes_all:
+        return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment)))
+    # To find a few lines, all may have to be looked at.
+    found = await asyncio.to_thread(ctx.logs.tail, service, query.tail, wanted, deployment=deployment)
+    return Reply(results(found))
+
+
+async def followed(
+    ctx: Context, actor: Actor, dialect: Dialect, service: str, within: Collection[str], last: int
+) -> Lines:
+    """What a service of any family says while it runs: its last lines, and what comes. It has to lie in all
+    that `within` names."""
+    for operation in ctx.registry.operations:
+        family = operation.family
+        if family is None or has_logs not in family.traits or operation.handler != f"{family.name}.log":
+            continue
+        call = Call(operation=operation, actor=actor, ids=(service,), dialect=dialect)
+        with suppress(Missing):
+            row = await seen(ctx.store.reads, call, family, service)
+            if await _lies_in(ctx, row, within):
+                return ctx.logs.follow(service, last)
+    raise Missing("No service with this id was found there")
+
+
+async def _lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
+    above = await ctx.store.reads.above(row.id)
+    clusters = {
+        str(msgspec.json.decode(one.body)["cluster_id"]) for one in above if one.family == environment.name
+    }
+    return {one.id for one in above} | clusters >= set(within)
+
+
+async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
+    async with aclosing(lines):
+        async for piece in lines:
+            yield _GONE if isinstance(piece, Gone) else b"".join([_event(line) for line in piece])
+    yield _END
+
+
+async def _of_a_build(ctx: Context, deployment: str, lines: Lines) -> Lines:
+    """Until the deployment has ended, and what was said until then is said."""
+    over = False
+    async with aclosing(lines):
+        following = asyncio.ensure_future(anext(lines, None))
+        try:
+            while True:
+                done, _ = await asyncio.wait([following], timeout=_SECOND)
+                if not done:
+                    if over:
+                        return
+                    over = await _is_over(ctx, deployment)
+                elif (piece := following.result()) is None:
+                    return
+                else:
+                    yield piece
+                    following = asyncio.ensure_future(anext(lines, None))
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
+
+
+async def _is_over(ctx: Context, deployment: str) -> bool:
+    row = await ctx.store.reads.deployment(deployment)
+    return row is None or row.status not in OPEN
+
+
+def _event(line: bytes) -> bytes:
+    return b"id: %b\ndata: %b\n\n" % (id_of(line), line)
+
+
+def _wanted(query: Tail) -> Sieve:
+    return sieve(_moment(query.since), _moment(query.until), query.search)
+
+
+def _moment(text: str) -> int | None:
+    if not text:
+        return None
+    return min(int(text), LATEST) if text.isdecimal() else instant(text)

@@ -1,0 +1,198 @@
+"""Which address leads to which instances: worked out of what is recorded and seen, when either changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.base.log import log
+from windlass.control.context import Context
+from windlass.control.deployments import status_of
+from windlass.control.ports import PORT
+from windlass.control.wanted import open_wanted
+from windlass.core.document import Document
+from windlass.core.hosts import by_name, host, listens, names
+from windlass.core.runtime import Instance, Phase, PortWanted, Wanted
+from windlass.routers.router import Endpoint, Listen, Route, RouteError
+from windlass.store.store import Reads, Row, Tx
+
+_log = log("routes")
+
+ROUTE = "route:"
+"""Followed by the id of a service: its routes changed, on whichever replica."""
+
+
+async def named(tx: Tx, service: Row, wanted: Wanted) -> None:
+    """Gives the service a host name, if it needs one and has none yet, or was renamed."""
+    if not any(by_name(port) for port in wanted.ports):
+        return
+    environment = await tx.get(service.parent)
+    assert environment is not None
+    wishes = list(names(wanted.name, msgspec.json.decode(environment.body)["name"], service.id))
+    if set(await tx.hosts(service.id)) & set(wishes):
+        return
+    await tx.give_up_hosts(service.id)
+    for wish in wishes:
+        if await tx.take_host(wish, service.id):
+            return
+
+
+async def reserve(ctx: Context, *generations: Wanted | None) -> None:
+    """Listens for all of these at once, or raises RouteError with nothing changed."""
+    known = [wanted for wanted in generations if wanted]
+    found = {listen for wanted in known for listen in await _listening(ctx, wanted)}
+    await ctx.router.reserve(known[0].service, sorted(found, key=lambda listen: listen.port))
+
+
+async def _listening(ctx: Context, wanted: Wanted) -> list[Listen]:
+    public = [Listen(port) for one in wanted.ports if (port := listens(one)) is not None]
+    return public + [Listen(port, local=True) for port in (await _inside(ctx, wanted)).values()]
+
+
+async def _inside(ctx: Context, wanted: Wanted) -> dict[str, int]:
+    """By port name: where its neighbours find it, if the router has to listen there for them."""
+    if ctx.engine.takes != "native" or wanted.alone:
+        return {}
+    return {
+        port.name: (await ctx.engine.whereabouts(wanted.service, wanted.name, port.internal))[1]
+        for port in wanted.ports
+        if port.protocol != "UDP"
+    }
+
+
+async def refresh(ctx: Context, service: str) -> list[Endpoint]:
+    """Brings the router up to date with one service; answers where it leads now."""
+    source = ctx.store.reads
+    row, status = await source.get(service), await source.status(service)
+    if row is None or status is None:
+        await ctx.router.forget(service)
+        return []
+    serving = await source.deployment(status.serving) if status.serving else None
+    wanted = open_wanted(ctx, serving) if serving else await _last(ctx, service)
+    if wanted is None:
+        return []
+    seen = await ctx.engine.observe(service) if serving else []
+    well = [
+        one
+        for one in seen
+        if one.generation == wanted.generation and one.phase is Phase.RUNNING and one.id not in ctx.unwell
+    ]
+    routes = await _routes(ctx, wanted, _names(await source.hosts(service)), well)
+    try:
+        await ctx.router.set(service, routes)
+    except RouteError:
+        await ctx.router.set(service, await _as_far_as_can_be(ctx, wanted, routes))
+    return [endpoint for route in routes for endpoint in route.endpoints]
+
+
+async def _as_far_as_can_be(ctx: Context, wanted: Wanted, routes: Sequence[Route]) -> Sequence[Route]:
+    """Nobody has listened on its ports in this process yet. If that cannot be done now, because another
+    replica of this machine does or another program, it is reached by name all the same."""
+    try:
+        await reserve(ctx, wanted)
+    except RouteError as error:
+        _log.warning("routes are left out", extra={"service": wanted.service, "why": str(error)})
+        return [replace(route, external=None) for route in routes if route.kind == "http"]
+    return routes
+
+
+async def _last(ctx: Context, service: str) -> Wanted | None:
+    """What it was when it last ran: whoever still comes is told that it does not run."""
+    for row in await ctx.store.reads.deployments(service, 20):
+        if wanted := open_wanted(ctx, row):
+            return wanted
+    return None
+
+
+def _names(held: Sequence[str]) -> list[str]:
+    return [one for one in held if not one.startswith(PORT)]
+
+
+async def _routes(
+    ctx: Context, wanted: Wanted, hosts: Sequence[str], instances: Sequence[Instance]
+) -> list[Route]:
+    domain = ctx.settings.gateway_domain
+    inside = await _inside(ctx, wanted)
+    routes: list[Route] = []
+    for port in wanted.ports:
+        endpoints = endpoints_of(port, instances)
+        if by_name(port):
+            routes.append(
+                Route(
+                    service=wanted.service,
+                    port=port.name,
+                    title=wanted.name,
+                    kind="http",
+                    hosts=tuple(host(port, name, domain) for name in hosts),
+                    path=port.path,
+                    rewrite=port.rewrite,
+                    external=listens(port),
+                    endpoints=endpoints,
+                )
+            )
+        elif (external := listens(port)) is not None:
+            routes.append(_tcp(wanted, port, external, endpoints))
+        if port.name in inside:
+            routes.append(_tcp(wanted, port, inside[port.name], endpoints))
+    return routes
+
+
+def _tcp(wanted: Wanted, port: PortWanted, external: int, endpoints: tuple[Endpoint, ...]) -> Route:
+    return Route(
+        service=wanted.service,
+        port=port.name,
+        title=wanted.name,
+        kind="tcp",
+        external=external,
+        endpoints=endpoints,
+    )
+
+
+def endpoints_of(port: PortWanted, instances: Sequence[Instance]) -> tuple[Endpoint, ...]:
+    found = [(one.address, one.ports.get(port.internal)) for one in instances]
+    return tuple(Endpoint(address, number) for address, number in found if number)
+
+
+def all_endpoints(wanted: Wanted, instances: Sequence[Instance]) -> list[Endpoint]:
+    return [endpoint for port in wanted.ports for endpoint in endpoints_of(port, instances)]
+
+
+# Addresses, for people
+
+
+async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
+    """Where the public ports are reached, once the service was deployed."""
+    status = await status_of(source, service)
+    deployment = await source.deployment(status.serving) if status.serving else None
+    wanted = open_wanted(ctx, deployment) if deployment else await _last(ctx, service.id)
+    if wanted is None:
+        return []
+    hosts = _names(await source.hosts(service.id))
+    links: list[Document] = []
+    for port in wanted.ports:
+        if (external := listens(port)) is not None:
+            scheme = "http" if by_name(port) else "tcp"
+            url = f"{scheme}://{ctx.public_host}:{external}"
+            links.append(_link(service, port, url, external, default=port.default and not by_name(port)))
+        if by_name(port):
+            number = ctx.gateway()
+            tail = "" if number == 80 else f":{number}"
+            path = "" if port.path == "/" else port.path
+            for name in hosts:
+                url = f"http://{host(port, name, ctx.settings.gateway_domain)}{tail}{path}"
+                links.append(_link(service, port, url, number, default=port.default))
+    return sorted(links, key=lambda link: not link["is_default"])
+
+
+def _link(service: Row, port: PortWanted, url: str, external: int, *, default: bool) -> Document:
+    return {
+        "service_id": service.id,
+        "service_type": service.family.upper(),
+        "url": url,
+        "internal_port": port.internal,
+        "external_port": external,
+        "is_qovery_domain": False,
+        "is_default": default,
+    }

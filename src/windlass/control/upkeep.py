@@ -1,0 +1,159 @@
+"""What is done from time to time, and after a deletion: nothing is left of what nobody asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
+from windlass.control.builds import sweep_work
+from windlass.control.context import Context
+from windlass.control.deployments import RECONCILE
+from windlass.control.release import count_of
+from windlass.control.resources import DISCARD
+from windlass.control.wanted import open_wanted
+from windlass.core.runtime import Instance, Phase, Usage, Wanted
+from windlass.core.scaling import scaled
+from windlass.engines.engine import EngineAway
+from windlass.store.store import Claim, Tx
+
+SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
+SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
+
+
+async def sweep(ctx: Context, claim: Claim) -> None:
+    """Lets go of what nobody asks for any more, and comes back in an hour."""
+
+    async def change(tx: Tx) -> None:
+        await tx.sweep(answers_before=tx.now - DAY, budgets_before=tx.now - 2 * HOUR)
+        await tx.again(claim, tx.now + HOUR)
+
+    await ctx.store.write(change)
+
+
+async def tidy(ctx: Context, claim: Claim) -> None:
+    """Takes away what runs, was built or was written for services that are no more, and old builds."""
+    # Each sweep may take long, and what was made for services that came meanwhile must stay: it asks anew.
+    services = ctx.store.reads.services
+    await ctx.point("about to sweep")
+    with suppress(EngineAway):  # It is asked again next time.
+        await ctx.engine.sweep(await services())
+    await ctx.point("engine swept")
+    await ctx.builder.sweep(await services())
+    await ctx.servers.sweep(await services())
+    await ctx.point("builds swept")
+    await sweep_work(ctx)
+    ctx.logs.sweep(await services())
+    await ctx.point("swept")
+    await ctx.store.write(lambda tx: tx.again(claim, tx.now + TIDY_EVERY))
+
+
+async def discard(ctx: Context, claim: Claim) -> None:
+    """A service was deleted: so is everything that was made for it."""
+    service = claim.id.removeprefix(f"{DISCARD}:")
+    ctx.watch.forget(service)
+    await ctx.router.forget(service)
+    await ctx.point("about to discard")
+    await ctx.engine.discard(service)
+    await ctx.point("discarded")
+    await ctx.builder.discard(service)
+    await ctx.servers.discard(service)
+    await ctx.point("builds discarded")
+    ctx.logs.forget(service)
+    await ctx.point("logs forgotten")
+    await ctx.store.write(lambda tx: tx.done(claim))
+
+
+# Scaling
+
+
+class Sample(Struct):
+    """What was seen of a service the last time."""
+
+    at: int
+    used: Mapping[str, Usage]
+    changed: int = 0
+
+
+class Scaler(Struct):
+    samples: dict[str, Sample] = field(default_factory=dict)
+
+    async def scale(self, ctx: Context, claim: Claim) -> None:
+        """Looks at how busy everything is, and asks for more or fewer instances."""
+        try:
+            await self._look(ctx)
+        finally:
+            await ctx.store.write(lambda tx: tx.again(claim, tx.now + SCALE_EVERY))
+
+    async def _look(self, ctx: Context) -> None:
+        able = dict(await _scalable(ctx))
+        self.samples = {service: sample for service, sample in self.samples.items() if service in able}
+        if not able:
+            return
+        now = ctx.clock.now()
+        try:
+            usage, everything = await ctx.engine.usage(), await ctx.engine.all()
+        except EngineAway:
+            return
+        for service, wanted in able.items():
+            instances = [one for one in everything if one.service == service]
+            await self._judge(ctx, wanted, instances, usage, now)
+
+    async def _judge(
+        self, ctx: Context, wanted: Wanted, instances: list[Instance], usage: Mapping[str, Usage], now: int
+    ) -> None:
+        service = wanted.service
+        before, status = self.samples.get(service), await ctx.store.reads.status(service)
+        mine = {one.id: usage[one.id] for one in instances if one.id in usage}
+        sample = self.samples[service] = Sample(now, mine, before.changed if before else now)
+        if before is None or status is None or status.serving != wanted.deployment:
+            return
+        load = _load(before, sample, wanted, instances)
+        count = count_of(wanted, status.instances or wanted.instances)
+        target = scaled(count, wanted.instances, wanted.most, load, now - sample.changed)
+        if target == count:
+            return
+        sample.changed = now
+
+        async def change(tx: Tx) -> None:
+            current = await tx.status(service)
+            if current and current.serving == wanted.deployment:
+                await tx.change_status(replace(current, instances=target))
+                await tx.ask(RECONCILE, service, org=current.org)
+
+        await ctx.store.write(change)
+        ctx.logs.write(
+            service, now, f"Scaled from {count} to {target} instances at {load:.0%} of the processor time"
+        )
+
+
+async def _scalable(ctx: Context) -> list[tuple[str, Wanted]]:
+    """Services that may have more instances than the least."""
+    found = []
+    for service, _ in await ctx.store.reads.serving():
+        status = await ctx.store.reads.status(service)
+        serving = await ctx.store.reads.deployment(status.serving) if status and status.serving else None
+        wanted = open_wanted(ctx, serving) if serving else None
+        if wanted and wanted.most > wanted.instances and not wanted.alone:
+            found.append((service, wanted))
+    return found
+
+
+def _load(before: Sample, after: Sample, wanted: Wanted, instances: list[Instance]) -> float:
+    """Mean share of the processor time asked for, of the instances seen both times."""
+    running = {
+        one.id for one in instances if one.phase is Phase.RUNNING and one.generation == wanted.generation
+    }
+    both = [id for id in after.used if id in before.used and id in running]
+    passed = (after.at - before.at) / 1000
+    if not both or passed <= 0:
+        return AIM_WHEN_UNKNOWN
+    spent = sum(max(0, after.used[id].cpu_ms - before.used[id].cpu_ms) for id in both) / 1000
+    return spent / passed / len(both) / (wanted.cpu / 1000)
+
+
+AIM_WHEN_UNKNOWN = 0.6
+"""Calls for no change."""

@@ -1,0 +1,25 @@
+"""How many instances there should be, from how busy they are. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from windlass.base.clock import SECOND
+
+BUSY, IDLE, AIM = 0.8, 0.3, 0.6
+"""Shares of the processor time asked for: more than busy calls for more, less than idle for fewer."""
+UP_AFTER, DOWN_AFTER = 30 * SECOND, 180 * SECOND
+"""How long after a change the next is considered: what was just started has yet to show what it does."""
+
+
+def scaled(now: int, least: int, most: int, load: float, since_change: int) -> int:
+    """`load` is the mean over all instances, 1.0 being all that was asked for."""
+    within = max(least, min(now, most))
+    if within != now or now == 0:
+        return within
+    wanted = max(least, min(math.ceil(now * load / AIM), most))
+    if load > BUSY and wanted > now and since_change >= UP_AFTER:
+        return wanted
+    if load < IDLE and wanted < now and since_change >= DOWN_AFTER:
+        return wanted
+    return now

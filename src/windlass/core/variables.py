@@ -1,0 +1,255 @@
+"""What a service runs with: variables and files, out of all that is said at its levels. Pure.
+
+A name may be mentioned in a value, as in `postgres://{{DB_USER}}@{{DB_HOST}}`. What is mentioned is looked
+up among all visible names, and may mention others. Nothing is looked at twice: what a name stands for is not
+searched for more names after it was put in its place.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+# Linux gives a process no single variable above 128 KiB, `KEY=` and the end included, and about 2 MiB in all.
+MOST_OF_ONE: Final = 128 * 1024 - 2
+MOST_OF_ALL: Final = 1024 * 1024
+MOST_OF_A_FILE: Final = 1024 * 1024
+MOST_OF_ALL_FILES: Final = 8 * 1024 * 1024
+DEEPEST: Final = 32
+"""How many names may be on the way from a value to the last one that it mentions."""
+
+_MENTION = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
+
+
+class Unusable(Exception):
+    """No process can be given this; the message is for the person who deployed."""
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A variable or a secret, as it is said at one level."""
+
+    id: str
+    key: str
+    value: str = ""
+    secret: bool = False
+    mount_path: str = ""
+    """Where it is set, the value is the content of a file, and the variable says where the file is."""
+    interpolated: bool = True
+    """Whether names in the value are looked up."""
+    stands_for: str = ""
+    """An alias has the value of what has this id, whatever its own is."""
+
+
+class Resolved(Struct, frozen=True):
+    variables: dict[str, str]
+    files: dict[str, bytes]
+    secrets: frozenset[str]
+    """Keys whose values are secret, or have a secret in them."""
+    warnings: tuple[str, ...]
+
+
+def resolve(levels: Sequence[Sequence[Entry]]) -> Resolved:
+    """The nearest level comes first, and the built-in ones last: the first who has a key has the say."""
+    warnings: list[str] = []
+    chosen = _chosen(levels, warnings)
+    reading = _Reading(chosen)
+    texts = {key: reading.of(key) for key in chosen}
+    files = _files(chosen, reading)
+    _check_sizes(texts, files)
+    return Resolved(
+        {key: text.value for key, text in texts.items()},
+        files,
+        frozenset(key for key, text in texts.items() if text.secret),
+        (*warnings, *reading.warnings),
+    )
+
+
+def _chosen(levels: Sequence[Sequence[Entry]], warnings: list[str]) -> dict[str, Entry]:
+    """By key, whoever has the say; each alias with what it stands for in it."""
+    known = {entry.id: entry for level in levels for entry in level}
+    chosen: dict[str, Entry] = {}
+    for entry in (entry for level in levels for entry in level):
+        if entry.key in chosen:
+            continue
+        filled = _filled(entry, known)
+        if filled is None:
+            warnings.append(f"{entry.key} stands for something that is there no more, and is left out")
+        else:
+            chosen[entry.key] = filled
+    return chosen
+
+
+def _filled(entry: Entry, known: Mapping[str, Entry]) -> Entry | None:
+    """An alias may stand for an alias; one that leads nowhere, or to itself, is none."""
+    other, passed = entry, set[str]()
+    while other.stands_for:
+        passed.add(other.id)
+        following = known.get(other.stands_for)
+        if following is None or following.id in passed:
+            return None
+        other = following
+    if other is entry:
+        return entry
+    return Entry(
+        id=entry.id,
+        key=entry.key,
+        value=other.value,
+        secret=entry.secret or other.secret,
+        mount_path=other.mount_path,
+        interpolated=other.interpolated,
+        stands_for=entry.stands_for,
+    )
+
+
+class _Text(NamedTuple):
+    value: str
+    size: int
+    secret: bool
+
+
+class _Reading:
+    """Puts names in their places, each name once."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self.warnings: list[str] = []
+        self._entries = entries
+        self._done: dict[str, _Text] = {}
+        self._way: list[str] = []
+        """The keys from where it began to where it is."""
+
+    def of(self, key: str) -> _Text:
+        """What the variable of this key is."""
+        if key not in self._done:
+            self._done[key] = self._read(self._entries[key])
+        return self._done[key]
+
+    def _read(self, entry: Entry) -> _Text:
+        if entry.mount_path:
+            return _text(entry.mount_path, secret=False)
+        if "\0" in entry.value:
+            raise Unusable(f"{entry.key}: no process takes a variable with a NUL in it: make it a file")
+        most = MOST_OF_ONE - len(entry.key)
+        self._enter(entry.key)
+        text = self.filled(entry, most)
+        self._way.pop()
+        return text
+
+    def _enter(self, key: str) -> None:
+        if key in self._way:
+            circle = [*self._way[self._way.index(key) :], key]
+            raise Unusable(f"{key}: mentions itself ({' → '.join(circle)}): take one of these out")
+        if len(self._way) == DEEPEST:
+            raise Unusable(
+                f"{self._way[0]}: mentions names that mention names, more than {DEEPEST} deep: "
+                "put the value itself in one of them"
+            )
+        self._way.append(key)
+
+    def filled(self, entry: Entry, most: int) -> _Text:
+        """A value with what it mentions, as long as that does not make it too long."""
+        if not entry.interpolated:
+            return _checked(entry, [_text(entry.value, secret=entry.secret)], most)
+        parts: list[_Text] = []
+        size = 0
+        for part in self._parts(entry):
+            size += part.size
+            parts.append(part)
+            if size > most:
+                break
+        return _checked(entry, parts, most)
+
+    def _parts(self, entry: Entry) -> Iterable[_Text]:
+        pieces = _MENTION.split(entry.value)
+        for place, piece in enumerate(pieces):
+            if place % 2 == 0:
+                yield _text(piece, secret=entry.secret)
+            elif piece in self._entries:
+                yield self.of(piece)
+            else:
+                self._warn(entry, piece)
+                yield _text(f"{{{{{piece}}}}}", secret=entry.secret)
+
+    def _warn(self, entry: Entry, name: str) -> None:
+        # What looks like a name in a secret may be a part of the secret.
+        what = "a name" if entry.secret else f"{{{{{name}}}}}"
+        warning = f"{entry.key} mentions {what} that no variable here has: it stays as it is written"
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+
+def _text(value: str, *, secret: bool) -> _Text:
+    return _Text(value, len(value.encode()), secret)
+
+
+def _checked(entry: Entry, parts: Sequence[_Text], most: int) -> _Text:
+    size = sum(part.size for part in parts)
+    if size > most:
+        mentioned = " with what it mentions" if len(parts) > 1 else ""
+        raise Unusable(
+            f"{entry.key}: is longer than {most} bytes{mentioned}: make it shorter, or make it a file"
+            if not entry.mount_path
+            else f"{entry.key}: its file is longer than {most} bytes{mentioned}: make it shorter"
+        )
+    return _Text("".join(part.value for part in parts), size, any(part.secret for part in parts))
+
+
+def _files(chosen: Mapping[str, Entry], reading: _Reading) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    owners: dict[str, str] = {}
+    # An alias says where the file of another is; it brings one of its own only if nobody else does.
+    for entry in sorted(chosen.values(), key=lambda one: bool(one.stands_for)):
+        if not entry.mount_path:
+            continue
+        path = _path(entry)
+        if path in files and entry.stands_for:
+            continue
+        if path in files:
+            raise Unusable(
+                f"{entry.key}: {owners[path]} is mounted at {path} too: give one another mount_path"
+            )
+        files[path] = reading.filled(entry, MOST_OF_A_FILE).value.encode()
+        owners[path] = entry.key
+    _refuse_files_in_files(owners)
+    return files
+
+
+def _path(entry: Entry) -> str:
+    path = entry.mount_path
+    if path.endswith("/") or posixpath.normpath(path) != path or path.startswith("//"):
+        raise Unusable(
+            f"{entry.key}: its mount_path {path} names no file: it must be absolute, without . or .. in it, "
+            "and not end with a slash"
+        )
+    return path
+
+
+def _refuse_files_in_files(owners: Mapping[str, str]) -> None:
+    for path, key in owners.items():
+        above = posixpath.dirname(path)
+        while above != "/":
+            if above in owners:
+                raise Unusable(
+                    f"{key}: is mounted at {path}, but {above} is a file, of {owners[above]}: give one "
+                    "another mount_path"
+                )
+            above = posixpath.dirname(above)
+
+
+def _check_sizes(texts: Mapping[str, _Text], files: Mapping[str, bytes]) -> None:
+    whole = sum(len(key) + text.size + 2 for key, text in texts.items())
+    if whole > MOST_OF_ALL:
+        longest = max(texts, key=lambda key: texts[key].size)
+        raise Unusable(
+            f"{longest}: all variables together are longer than {MOST_OF_ALL} bytes, "
+            "and this is the longest: make it shorter, or make it a file"
+        )
+    if sum(map(len, files.values())) > MOST_OF_ALL_FILES:
+        longest = max(files, key=lambda path: len(files[path]))
+        raise Unusable(
+            f"{longest}: all files together are longer than {MOST_OF_ALL_FILES} bytes, "
+            "and this is the longest: make it shorter"
+        )

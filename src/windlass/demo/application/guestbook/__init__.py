@@ -1,0 +1,3 @@
+"""A guestbook: counts visitors and lets them sign."""
+
+VERSION = "1.0"

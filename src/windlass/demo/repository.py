@@ -1,0 +1,81 @@
+"""A bare git repository with one commit, written by hand: the same files give the same commit, everywhere.
+
+No program is run and no clock is read. Every file appears as a whole, the branch last, so that this may be
+interrupted at any point, repeated, and done by several at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Final
+
+URL: Final = "https://windlass.invalid/demo.git"
+"""See RFC 2606, section 2: `.invalid` leads nowhere."""
+BRANCH: Final = "main"
+
+FILES: Final = Path(__file__).with_name("application")
+_LEFT_OUT: Final = ("__pycache__",)
+_WRITTEN: Final = "Windlass <demo@windlass.invalid> 1767225600 +0000"
+_MESSAGE: Final = "A guestbook"
+# What is asked for is a commit by its name, also one of an earlier version of Windlass.
+_CONFIG: Final = """[core]
+\trepositoryformatversion = 0
+\tbare = true
+[uploadpack]
+\tallowFilter = true
+\tallowAnySHA1InWant = true
+"""
+
+
+def repository(folder: Path) -> Path:
+    """The repository is in this folder, as this version of Windlass brings it; earlier commits stay."""
+    for name in ("objects", "refs/heads"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    _write(folder / "config", _CONFIG.encode())
+    _write(folder / "HEAD", f"ref: refs/heads/{BRANCH}\n".encode())
+    _write(folder / "refs/heads" / BRANCH, _commit(folder).encode() + b"\n")
+    return folder
+
+
+def _commit(folder: Path) -> str:
+    lines = (f"tree {_tree(folder, FILES)}", f"author {_WRITTEN}", f"committer {_WRITTEN}", "", _MESSAGE, "")
+    return _object(folder, "commit", "\n".join(lines).encode())
+
+
+def _tree(folder: Path, files: Path) -> str:
+    entries = []
+    for path in files.iterdir():
+        if path.name in _LEFT_OUT:
+            continue
+        mode, name = ("40000", f"{path.name}/") if path.is_dir() else ("100644", path.name)
+        made = _tree(folder, path) if path.is_dir() else _object(folder, "blob", path.read_bytes())
+        entries.append((name, f"{mode} {path.name}\0".encode() + bytes.fromhex(made)))
+    # Git sorts folders as if their names ended with a slash.
+    return _object(folder, "tree", b"".join(entry for _, entry in sorted(entries)))
+
+
+def _object(folder: Path, kind: str, content: bytes) -> str:
+    whole = f"{kind} {len(content)}\0".encode() + content
+    name = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
+    file = folder / "objects" / name[:2] / name[2:]
+    if not file.exists():
+        file.parent.mkdir(exist_ok=True)
+        _write(file, zlib.compress(whole))
+    return name
+
+
+def _write(file: Path, content: bytes) -> None:
+    made, unfinished = tempfile.mkstemp(dir=file.parent, prefix="tmp_obj_")  # git sweeps what is named so
+    try:
+        with os.fdopen(made, "wb") as writing:
+            writing.write(content)
+            writing.flush()
+            os.fsync(made)
+        Path(unfinished).replace(file)
+    except BaseException:
+        Path(unfinished).unlink(missing_ok=True)
+        raise

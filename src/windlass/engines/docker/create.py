@@ -1,0 +1,107 @@
+"""What the engine is told of a container: everything an instance may have, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from windlass.core.runtime import Wanted
+from windlass.engines.docker import words
+
+MEGABYTE: Final = 1024 * 1024
+
+# What the official images need, which begin as root and then become somebody else. CHOWN, FOWNER and
+# DAC_OVERRIDE: they make a volume their user's. SETUID and SETGID: they become that user. NET_BIND_SERVICE:
+# web servers on port 80. KILL: their first process, of root, ends workers of another user. Left out of what
+# the engine would give: NET_RAW (speaking for other addresses of the network), MKNOD, SETPCAP, SETFCAP,
+# FSETID, SYS_CHROOT, AUDIT_WRITE.
+CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
+
+INITS: Final = frozenset({"init", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "systemd"})
+
+PROCESSES: Final = 2048
+"""And threads: more than any honest service has, and too few to choke the machine."""
+
+# What the engine keeps for those who ask later; we have read it by then.
+LOGS: Final = {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "3"}}
+
+
+def container(
+    wanted: Wanted,
+    index: int,
+    *,
+    installation: str,
+    network: str,
+    aliases: Sequence[str],
+    publish: str,
+    init: bool,
+) -> dict[str, Any]:
+    """`publish` is the address at which its ports are reached."""
+    ports = published(wanted)
+    body: dict[str, Any] = {
+        "Image": wanted.artifact.ref,
+        "Hostname": words.pod(wanted, index),
+        "Env": [f"{name}={value}" for name, value in variables(wanted).items()],
+        "Labels": words.labels(installation, wanted, index),
+        "ExposedPorts": {port: {} for port in ports},
+        # The engine asks with it, too, when the machine goes down.
+        "StopTimeout": ceil(wanted.grace),
+        "HostConfig": {
+            "NetworkMode": network,
+            "PortBindings": {port: [{"HostIp": publish, "HostPort": ""}] for port in ports},
+            # The first process of a container gets no signal that it has not asked for, and has the dead of
+            # all others to bury. Programs know nothing of that.
+            "Init": init,
+            "RestartPolicy": {"Name": "unless-stopped"},
+            "LogConfig": LOGS,
+            "Mounts": [
+                _mount(volume.mount, words.volume(installation, wanted.service, volume))
+                for volume in wanted.volumes
+            ],
+            "NanoCpus": wanted.cpu * 1_000_000,
+            "Memory": wanted.memory * MEGABYTE,
+            "MemorySwap": wanted.memory * MEGABYTE,  # of both together: no swap
+            "PidsLimit": PROCESSES,
+            "CapDrop": ["ALL"],
+            "CapAdd": list(CAPABILITIES),
+            "SecurityOpt": ["no-new-privileges:true"],
+        },
+        "NetworkingConfig": {"EndpointsConfig": {network: {"Aliases": list(aliases)}}},
+    }
+    if wanted.entrypoint:
+        body["Entrypoint"] = list(wanted.entrypoint)
+    if command := wanted.command or wanted.artifact.command:
+        body["Cmd"] = list(command)
+    if wanted.artifact.workdir:
+        body["WorkingDir"] = wanted.artifact.workdir
+    return body
+
+
+def begins_by_itself(wanted: Wanted, image: Mapping[str, Any]) -> bool:
+    """It has an init of its own, and those insist on being the first."""
+    config = image.get("Config") or {}
+    said = [
+        *(wanted.entrypoint or config.get("Entrypoint") or ()),
+        *wanted.command,
+        *(config.get("Cmd") or ()),
+    ]
+    return bool(said) and PurePosixPath(said[0]).name in INITS
+
+
+def variables(wanted: Wanted) -> Mapping[str, str]:
+    given = {**wanted.artifact.environment, **wanted.variables}
+    port = next((port.internal for port in wanted.ports if port.protocol != "UDP"), None)
+    port = port or next(iter(wanted.artifact.ports), None)
+    return {"PORT": str(port), **given} if port else given
+
+
+def published(wanted: Wanted) -> list[str]:
+    """As the engine writes them: `80/tcp`."""
+    asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in wanted.ports]
+    return list(dict.fromkeys([*asked, *(f"{port}/tcp" for port in wanted.artifact.ports)]))
+
+
+def _mount(target: str, name: str) -> dict[str, Any]:
+    return {"Type": "volume", "Source": name, "Target": target}

@@ -1,0 +1,324 @@
+"""Instances as containers of a Docker engine, here or on another machine.
+
+The engine restarts them itself, with growing pauses, and they go on when Windlass ends. Whatever is ours
+bears labels, and names of containers follow from (service, generation, index): so nothing has to be
+remembered to find it again, and there are never two of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from math import ceil
+from pathlib import Path
+from typing import Any, Final, Literal, NoReturn, TypeVar
+
+from windlass.base import group
+from windlass.base.docker import Away, Docker, Refused
+from windlass.base.log import log
+from windlass.core.runtime import Instance, Usage, Wanted
+from windlass.engines.docker import create, words
+from windlass.engines.docker.execute import execute
+from windlass.engines.docker.files import packed
+from windlass.engines.docker.locks import Locks
+from windlass.engines.docker.place import Place
+from windlass.engines.docker.seen import instance
+from windlass.engines.docker.usage import used
+from windlass.engines.docker.watch import Watch
+from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
+from windlass.engines.removed import Removed
+
+T = TypeVar("T")
+
+TRIES: Final = 3
+AT_ONCE: Final = 16
+SOON: Final = 5.0
+LEAVING: Final = 60.0
+"""Seconds that the engine may take to stop a container beyond its grace."""
+
+# What may change between the making of a container and its start, and is put right by making it anew.
+# "already exists": an engine that was killed while it started a container finds a trace of that.
+PASSING: Final = (
+    "network",
+    "address already in use",
+    "port is already allocated",
+    "marked for removal",
+    "already exists",
+)
+
+_log = log("engines.docker")
+
+
+class DockerEngine:
+    name = "docker"
+    takes: Literal["native", "image"] = "image"
+
+    def __init__(self, *, host: str, folder: Path, installation: str) -> None:
+        """`installation` tells what is ours from what another Windlass has on the same engine; `folder` keeps
+        what must outlive Windlass and belongs to this engine alone."""
+        self._docker = Docker(host)
+        self._installation = installation
+        self._place = Place(self._docker, installation)
+        self._watch = Watch(self._docker, installation, folder / "read")
+        self._removed = Removed(folder / "removed", durable=True)
+        self._locks = Locks()
+
+    async def start(self, notice: Notice, sink: Sink) -> None:
+        await self._watch.start(notice, sink, SOON)
+
+    async def stop(self) -> None:
+        await self._watch.stop()
+        await self._docker.close()
+
+    async def run(self, wanted: Wanted, index: int) -> Instance:
+        name = words.container(self._installation, wanted.service, wanted.generation, index)
+        with _translated():
+            async with self._locks[name]:
+                await self._take_leave_of_removal(wanted)
+                for attempt in range(1, TRIES + 1):
+                    self._refuse_removed(wanted)
+                    try:
+                        await self._running(wanted, index, name)
+                        break
+                    except Refused as refused:
+                        if attempt == TRIES or not _passes(refused):
+                            raise
+                if wanted.generation in self._removed.of(wanted.service):  # meanwhile, by another
+                    await self._gone(name)
+                self._refuse_removed(wanted)
+                return self._instance(await self._inspect(name) or _vanished(wanted))
+
+    async def observe(self, service: str) -> list[Instance]:
+        return await self._instances(service=service)
+
+    async def all(self) -> list[Instance]:
+        return await self._instances()
+
+    async def remove(
+        self,
+        service: str,
+        *,
+        generation: int | None = None,
+        indexes: Collection[int] | None = None,
+        grace: float = 10.0,
+    ) -> None:
+        with _translated():
+            there = await self._containers(service=service)
+            if indexes is None:
+                doomed = {_generation(each) for each in there} if generation is None else {generation}
+                self._removed.note(service, doomed)
+                # What was begun before that was noted is there by now; what begins later finds the note.
+                meant = [
+                    each for each in await self._containers(service=service) if _generation(each) in doomed
+                ]
+            else:
+                meant = [each for each in there if _meant(each, generation, indexes)]
+            await group.together(*(self._end(each, grace) for each in meant))
+
+    async def discard(self, service: str) -> None:
+        await self.remove(service, grace=0)
+        with _translated():
+            await self._place.discard_volumes(service)
+            await self._place.discard_networks()
+
+    async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
+        with _translated():
+            return await execute(self._docker, instance.id, command, timeout)
+
+    async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
+        return words.sure(service, name), internal
+
+    async def usage(self) -> Mapping[str, Usage]:
+        with _translated():
+            running = [each for each in await self._containers() if each["State"] == "running"]
+            found = await _some_at_once([self._used(each) for each in running])
+        return dict(each for each in found if each)
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        with _translated():
+            there = {each["Labels"][words.SERVICE] for each in await self._containers()}
+            there |= await self._place.services_with_volumes()
+            await _some_at_once([self.discard(service) for service in there - set(keep)])
+            await self._place.discard_networks()
+        self._removed.forget_others(keep)
+
+    async def trouble(self) -> str:
+        try:
+            async with asyncio.timeout(SOON):
+                await self._docker.ping()
+        except TimeoutError:
+            return f"The Docker engine at {self._docker.host} does not answer"
+        except (Away, Refused) as error:
+            return str(error)
+        return ""
+
+    async def _running(self, wanted: Wanted, index: int, name: str) -> None:
+        said = await self._inspect(name)
+        if said and said["State"]["Status"] in ("removing", "dead"):
+            await self._gone(said["Id"])
+            said = None
+        container = said["Id"] if said else await self._made(wanted, index, name)
+        match said["State"]["Status"] if said else "created":
+            case "running" | "restarting":
+                pass
+            case "paused":
+                await self._docker.raw("POST", f"/containers/{container}/unpause")
+            case _:
+                # Whoever made it may have been killed before its files were in it.
+                await self._filled(container, wanted)
+                await self._started(container, wanted)
+        self._watch.listen(container, words.labels(self._installation, wanted, index))
+
+    async def _made(self, wanted: Wanted, index: int, name: str) -> str:
+        image = await self._place.image(wanted.artifact.ref)
+        await self._place.volumes(wanted)
+        async with self._place.network(wanted.environment) as network:
+            body = create.container(
+                wanted,
+                index,
+                installation=self._installation,
+                network=network,
+                aliases=await self._place.aliases(wanted),
+                publish=self._docker.address,
+                init=not create.begins_by_itself(wanted, image),
+            )
+            made = await self._docker.json("POST", "/containers/create", params={"name": name}, body=body)
+        for warning in made.get("Warnings") or ():
+            _log.warning("the Docker engine warns", extra={"container": name, "reason": warning})
+        return str(made["Id"])
+
+    async def _filled(self, container: str, wanted: Wanted) -> None:
+        if wanted.files:
+            path = f"/containers/{container}/archive"
+            await self._docker.raw("PUT", path, params={"path": "/"}, data=packed(wanted.files))
+
+    async def _started(self, container: str, wanted: Wanted) -> None:
+        try:
+            await self._docker.raw("POST", f"/containers/{container}/start")
+            self._watch.notify(wanted.service)
+        except Refused:
+            # What cannot start is not left lying about; what could, is made anew.
+            await self._gone(container)
+            raise
+
+    async def _end(self, said: Mapping[str, Any], grace: float) -> None:
+        async with self._locks[_name(said)]:
+            await self._ended(said["Id"], grace)
+
+    async def _ended(self, container: str, grace: float) -> None:
+        try:
+            await self._docker.raw(
+                "POST",
+                f"/containers/{container}/stop",
+                params={"t": ceil(grace)},
+                patience=grace + LEAVING,
+            )
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+        await self._watch.silent(container)
+        await self._gone(container)
+
+    async def _gone(self, container: str) -> None:
+        """Without it and the volumes that nobody named when this returns."""
+        try:
+            await self._docker.raw("DELETE", f"/containers/{container}", params={"force": True, "v": True})
+        except Refused as refused:
+            if refused.status == 409:  # somebody is removing it already
+                await self._awaited(container)
+            elif refused.status != 404:
+                raise
+
+    async def _awaited(self, container: str) -> None:
+        with suppress(Refused):
+            path = f"/containers/{container}/wait"
+            await self._docker.raw("POST", path, params={"condition": "removed"}, patience=LEAVING)
+
+    async def _take_leave_of_removal(self, wanted: Wanted) -> None:
+        """One that was removed as a whole may be needed again, in the place of a later one that failed."""
+        if wanted.generation in self._removed.of(wanted.service):
+            there = await self._containers(service=wanted.service)
+            later = any(_generation(each) > wanted.generation for each in there)
+            self._removed.returns(wanted.service, wanted.generation, later=later)
+
+    def _refuse_removed(self, wanted: Wanted) -> None:
+        if wanted.generation in self._removed.of(wanted.service):
+            raise EngineError(
+                f"Deployment {wanted.generation} of {wanted.name} was removed, and is not started again"
+            )
+
+    async def _instances(self, **labels: str) -> list[Instance]:
+        with _translated():
+            there = await self._containers(**labels)
+            said = await _some_at_once([self._inspect(each["Id"]) for each in there])
+            found = [self._instance(each) for each in said if each and each["State"]["Status"] != "removing"]
+        return sorted(found, key=lambda each: (each.service, each.generation, each.index))
+
+    async def _containers(self, **labels: str) -> list[dict[str, Any]]:
+        filters = words.instances(installation=self._installation, **labels)
+        found = await self._docker.json("GET", "/containers/json", params={"all": True, "filters": filters})
+        return list(found)
+
+    async def _inspect(self, container: str) -> dict[str, Any] | None:
+        try:
+            return dict(await self._docker.json("GET", f"/containers/{container}/json"))
+        except Refused as refused:
+            if refused.status == 404:
+                return None
+            raise
+
+    def _instance(self, said: Mapping[str, Any]) -> Instance:
+        return instance(said, self._docker.address, self._watch.last_end(said["Id"]))
+
+    async def _used(self, container: Mapping[str, Any]) -> tuple[str, Usage] | None:
+        path = f"/containers/{container['Id']}/stats"
+        try:
+            said = await self._docker.json("GET", path, params={"stream": False, "one-shot": True})
+        except Refused as refused:
+            if refused.status in (404, 409):  # it ended meanwhile
+                return None
+            raise
+        return _name(container), used(said)
+
+
+async def _some_at_once(deeds: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    free = asyncio.Semaphore(AT_ONCE)
+
+    async def one(deed: Coroutine[Any, Any, T]) -> T:
+        async with free:
+            return await deed
+
+    return await group.together(*(one(deed) for deed in deeds))
+
+
+def _name(container: Mapping[str, Any]) -> str:
+    """By which others of its network call it comes after a slash more."""
+    return str(min(container["Names"], key=len)).lstrip("/")
+
+
+def _generation(container: Mapping[str, Any]) -> int:
+    return words.identity(container["Labels"])[1]
+
+
+def _meant(container: Mapping[str, Any], generation: int | None, indexes: Collection[int]) -> bool:
+    _, its_generation, its_index = words.identity(container["Labels"])
+    return generation in (None, its_generation) and its_index in indexes
+
+
+def _passes(refused: Refused) -> bool:
+    return refused.status == 409 or any(word in refused.message for word in PASSING)
+
+
+def _vanished(wanted: Wanted) -> NoReturn:
+    raise EngineError(f"{wanted.name} was removed from the Docker engine while it was being started")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except Away as away:
+        raise EngineAway(str(away)) from away
+    except Refused as refused:
+        raise EngineError(f"The Docker engine refuses: {refused.message}") from refused

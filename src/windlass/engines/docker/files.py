@@ -1,0 +1,31 @@
+"""Files for a container, packed the way the engine takes them: it may be on another machine."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import tarfile
+from collections.abc import Mapping
+
+from windlass.engines.engine import EngineError
+
+READABLE = 0o444
+"""By everybody inside: an image may run as any user, and outside the container nobody sees them."""
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    """They appear at once and whole, because the container has not begun yet."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(_inside(path))
+            entry.size, entry.mode = len(content), READABLE
+            tar.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+def _inside(path: str) -> str:
+    name = posixpath.normpath("/" + path).lstrip("/")
+    if not name or "\0" in name:
+        raise EngineError(f"{path!r} is no path for a file: give one such as /etc/app/config.json")
+    return name

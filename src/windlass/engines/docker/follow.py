@@ -1,0 +1,201 @@
+"""Read what a container writes, from where reading ended the last time, for as long as it is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.docker import Away, Docker, Refused
+from windlass.base.docker.frames import pieces
+from windlass.base.log import log
+from windlass.core.runtime import Said
+from windlass.engines.docker.position import SLACK, Position, Positions
+from windlass.engines.docker.seen import milliseconds
+from windlass.engines.docker.turn import Turn
+
+LONGEST: Final = 16 * 1024
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 5.0
+LEAVING: Final = "marked for removal"
+
+_log = log("engines.docker")
+
+
+class Source(Struct, frozen=True):
+    """A container that is listened to."""
+
+    container: str
+    service: str
+    pod: str
+    version: str
+
+
+Write = Callable[[str, Sequence[Said]], None]
+
+
+class Follower:
+    def __init__(
+        self, docker: Docker, positions: Positions, turn: Turn, source: Source, write: Write
+    ) -> None:
+        self._docker = docker
+        self._turn = turn
+        self._positions = positions
+        self._source = source
+        self._write = write
+        self._woken = asyncio.Event()
+        self._silent = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    def wake(self) -> None:
+        """It runs again."""
+        self._woken.set()
+
+    async def silent(self, patience: float) -> None:
+        """Returns when everything that a stopped container wrote was handed on."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._silent.wait()
+        except TimeoutError:
+            _log.warning("the last output of an instance may be lost", extra={"pod": self._source.pod})
+
+    @property
+    def over(self) -> bool:
+        return self._task.done()
+
+    async def end(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._positions.let_go(self._source.container)
+
+    async def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            self._woken.clear()
+            try:
+                await self._turn.come()
+                await self._read(follow=True)
+                runs = await self._runs()
+                if not runs:  # an engine may end the following before the last line
+                    await self._read(follow=False)
+                pause = FIRST_PAUSE
+            except Away:
+                pause = await _paused(pause)
+                continue
+            except Refused as refused:
+                if refused.status == 404:
+                    break
+                if LEAVING not in refused.message:
+                    _log.warning(
+                        "the output of an instance cannot be read", extra=self._about(refused.message)
+                    )
+                pause = await _paused(pause)
+                continue
+            except Exception as error:  # noqa: BLE001 (where lines are kept the disk may be full: they wait)
+                _log.warning("the output of an instance cannot be kept", extra=self._about(repr(error)))
+                pause = await _paused(pause)
+                continue
+            if not runs:
+                self._silent.set()
+                await self._woken.wait()
+                self._silent.clear()
+        self._silent.set()
+        self._positions.forget(self._source.container)
+
+    def _about(self, reason: str) -> dict[str, str]:
+        return {"pod": self._source.pod, "reason": reason}
+
+    async def _runs(self) -> bool:
+        said = await self._docker.json("GET", f"/containers/{self._source.container}/json")
+        return said["State"]["Status"] in ("running", "paused")
+
+    async def _read(self, *, follow: bool) -> None:
+        reading = Reading(self._positions.load(self._source.container))
+        params = {
+            "follow": follow,
+            "stdout": True,
+            "stderr": True,
+            "timestamps": True,
+            "since": reading.since,
+        }
+        path = f"/containers/{self._source.container}/logs"
+        async with self._docker.stream("GET", path, params=params, patience=None) as answer:
+            async for found in pieces(answer.chunks()):
+                if lines := [self._line(stamp, text) for stamp, text in reading.new(found)]:
+                    self._write(self._source.service, [line for each in lines for line in each])
+                self._positions.save(self._source.container, reading.position)
+
+    def _line(self, stamp: str, text: bytes) -> list[Said]:
+        at, whole = milliseconds(stamp), text.rstrip(b"\r\n")
+        cuts = range(0, len(whole), LONGEST) or (0,)
+        return [
+            Said(
+                at,
+                whole[cut : cut + LONGEST].decode(errors="replace"),
+                self._source.pod,
+                self._source.version,
+            )
+            for cut in cuts
+        ]
+
+
+class Reading:
+    """Tells what is new from what was read before; see `position`."""
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+        self._skip = position.count
+        self._until = position.latest
+        self._next = Position()
+
+    @property
+    def since(self) -> str | None:
+        return _moment(self.position.anchor) if self.position.anchor else None
+
+    def new(self, found: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+        for piece in found:
+            head, _, text = piece.partition(b" ")
+            stamp = head.decode("ascii", "replace")
+            if not self._seen(stamp):
+                self._count(stamp)
+                yield stamp, text
+
+    def _seen(self, stamp: str) -> bool:
+        if not self._skip:
+            return False
+        if stamp < self.position.anchor:
+            return True
+        if stamp > self._until:  # the engine has let go of some that we have
+            self._skip = 0
+            return False
+        self._skip -= 1
+        return True
+
+    def _count(self, stamp: str) -> None:
+        position = self.position
+        position.count += stamp >= position.anchor
+        if stamp > position.latest:
+            position.latest = stamp
+            self._advance(stamp)
+        self._next.count += bool(self._next.anchor) and stamp >= self._next.anchor
+
+    def _advance(self, stamp: str) -> None:
+        """The anchor follows at a distance, so that little has to be read again."""
+        if self._next.anchor and milliseconds(stamp) - milliseconds(self._next.anchor) > SLACK:
+            self.position.anchor, self.position.count = self._next.anchor, self._next.count + 1
+            self._next = Position()
+        if not self._next.anchor:
+            self._next = Position(anchor=stamp)
+
+
+def _moment(stamp: str) -> str:
+    """As the engine wants it: seconds and nanoseconds since the epoch."""
+    fraction = stamp.partition(".")[2].rstrip("Z").ljust(9, "0")
+    return f"{milliseconds(stamp) // 1000}.{fraction}"
+
+
+async def _paused(pause: float) -> float:
+    await asyncio.sleep(pause)
+    return min(pause * 2, LONGEST_PAUSE)

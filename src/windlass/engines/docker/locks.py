@@ -1,0 +1,17 @@
+"""One lock for each name that somebody holds or waits for; a name that nobody uses costs nothing."""
+
+from __future__ import annotations
+
+from asyncio import Lock
+from weakref import WeakValueDictionary
+
+
+class Locks:
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+
+    def __getitem__(self, name: str) -> Lock:
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = Lock()
+        return lock

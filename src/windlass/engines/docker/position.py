@@ -1,0 +1,61 @@
+"""How far the output of a container was read: so that nothing is lost and nothing repeated.
+
+The engine can be asked for lines since a moment, and lines of one moment, or written out of order by the two
+streams of a container, cannot be told apart by it. So a position is a moment in the past (`anchor`), how many
+lines since then were handed on (`count`), and the moment of the latest of them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+_ROOM: Final = 256
+"""A position is written over the former in one piece: nothing that kills Windlass leaves half of one."""
+
+SLACK: Final = 2_000
+"""Milliseconds within which lines may be out of order."""
+
+
+class Position(Struct):
+    anchor: str = ""
+    """Empty is the beginning."""
+    count: int = 0
+    latest: str = ""
+
+
+class Positions:
+    """One file for each container, by the container's own id."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open: dict[str, int] = {}
+
+    def load(self, container: str) -> Position:
+        try:
+            return msgspec.json.decode((self._folder / container).read_bytes().rstrip(), type=Position)
+        except (FileNotFoundError, msgspec.DecodeError):  # never read, or the power failed just then
+            return Position()
+
+    def save(self, container: str, position: Position) -> None:
+        if container not in self._open:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._open[container] = os.open(self._folder / container, os.O_WRONLY | os.O_CREAT, 0o600)
+        os.pwrite(self._open[container], msgspec.json.encode(position).ljust(_ROOM), 0)
+
+    def let_go(self, container: str) -> None:
+        if (opened := self._open.pop(container, None)) is not None:
+            os.close(opened)
+
+    def forget(self, container: str) -> None:
+        self.let_go(container)
+        (self._folder / container).unlink(missing_ok=True)
+
+    def forget_others(self, keep: set[str]) -> None:
+        for path in list(self._folder.glob("*")):
+            if path.name not in keep:
+                self.forget(path.name)

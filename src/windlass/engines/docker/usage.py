@@ -1,0 +1,20 @@
+"""What an instance uses, of what the engine measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from windlass.core.runtime import Usage
+
+
+def used(said: Mapping[str, Any]) -> Usage:
+    memory = said.get("memory_stats") or {}
+    details = memory.get("stats") or {}
+    # Pages of files that the kernel lets go of first, by their names in either version of cgroups.
+    spare = details.get("total_inactive_file", details.get("inactive_file", 0))
+    processor = (said.get("cpu_stats") or {}).get("cpu_usage") or {}
+    return Usage(
+        cpu_ms=int(processor.get("total_usage", 0)) // 1_000_000,
+        memory=max(0, int(memory.get("usage", 0)) - int(spare)),
+    )

@@ -1,0 +1,97 @@
+"""A command that runs where an instance runs, with its variables, and is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from typing import Final
+
+from windlass.engines.process import birth, kernel
+from windlass.engines.process.birth import Birth, Nursery
+from windlass.engines.process.ending import gone
+
+_KEPT: Final = 1024 * 1024
+"""How much of what it says is kept."""
+_NO_TIME: Final = 124
+_REFUSED: Final = 126
+_NOT_FOUND: Final = 127
+
+
+async def execute(nursery: Nursery, what: Birth, timeout: float) -> tuple[int, str]:
+    """Exit code and output, as a shell has it: 124 when its time was over, 127 when it is not there."""
+    said = _Said()
+    try:
+        child = await _started(nursery, what, said.theirs)
+    except OSError as error:
+        said.close()
+        code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _REFUSED
+        return code, f"{what.command[0]}: {error.strerror}"
+    handle = os.pidfd_open(child.pid)
+    try:
+        said.listen()
+        await gone([handle], timeout)
+        status = kernel.status(handle)
+        said.hear()
+    finally:
+        await _end(child, handle)
+        said.close()
+    if status is None:
+        return _NO_TIME, f"{said.text}\n{what.command[0]} did not end within {timeout:g} s".lstrip()
+    return status if status >= 0 else 128 - status, said.text
+
+
+async def _started(nursery: Nursery, what: Birth, output: int) -> subprocess.Popen[bytes]:
+    starting = asyncio.get_running_loop().run_in_executor(nursery.thread, birth.beside, what, output)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            child = await starting
+            await _end(child, os.pidfd_open(child.pid))
+        raise
+
+
+async def _end(child: subprocess.Popen[bytes], handle: int) -> None:
+    """With its group, whose number is its own for as long as it is not buried."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    await gone([handle], 5.0)
+    child.wait()
+    os.close(handle)
+
+
+class _Said:
+    """The output of a command, heard while it runs so that it is never held up."""
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = os.pipe()
+        os.set_blocking(self._ours, False)
+        self._kept = bytearray()
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode("utf-8", "replace")
+
+    def listen(self) -> None:
+        asyncio.get_running_loop().add_reader(self._ours, self._hear_some)
+
+    def hear(self) -> None:
+        """All that is there; not until the end, which a child left behind may keep from coming."""
+        while self._hear_some():
+            pass
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._ours)
+        os.close(self._ours)
+        os.close(self.theirs)
+
+    def _hear_some(self) -> bool:
+        try:
+            piece = os.read(self._ours, 64 * 1024)
+        except BlockingIOError:
+            return False
+        self._kept += piece[: _KEPT - len(self._kept)]
+        return bool(piece)

@@ -1,0 +1,103 @@
+"""How everything that belongs to an instance comes to its end, also what has left its session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.engines.process import cgroups, kernel
+from windlass.engines.process.census import Counting, members
+from windlass.engines.process.kernel import Process
+
+_SOON: Final = 5.0
+"""How long a killed process may take to be gone before it is killed again."""
+
+
+class Ending:
+    def __init__(self, counting: Counting) -> None:
+        self._counting = counting
+
+    async def ask(self, home: Path, leader: Process | None, group: str, grace: float) -> None:
+        """SIGTERM to all of them; returns when they are gone, or when their time is over."""
+        asked = await self._living(home, leader, group)
+        with opened(asked) as handles:
+            for fd in handles:
+                kernel.send(fd, signal.SIGTERM)
+            await gone(handles, grace)
+
+    async def end(self, home: Path, leader: Process | None, group: str) -> bool:
+        """None of them lives when this returns. Answers whether there were any.
+
+        One that is born while they are counted may be missed if its parent ends meanwhile, so it takes two
+        counts in a row that find nobody.
+        """
+        any_at_all, calm = False, 0
+        while calm < 2:
+            living = await self._living(home, leader, group)
+            if not living:
+                calm += 1
+                continue
+            any_at_all, calm = True, 0
+            if group:
+                cgroups.kill(group)
+            with opened(living) as handles:
+                for fd in handles:
+                    kernel.send(fd, signal.SIGKILL)
+                await gone(handles, _SOON)
+        return any_at_all
+
+    async def _living(self, home: Path, leader: Process | None, group: str) -> list[kernel.Stat]:
+        census = await self._counting.now()
+        found = {each.stat.pid: each.stat for each in members(census, home, leader)}
+        for pid in cgroups.members(group) if group else ():
+            if pid not in found and (stat := kernel.stat(pid)) and not stat.dead:
+                found[pid] = stat
+        return list(found.values())
+
+
+@contextmanager
+def opened(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
+    """A handle of each process that is still the one that was seen; buried and closed afterwards."""
+    handles = [fd for stat in stats if (fd := kernel.handle(stat.pid, stat.start)) is not None]
+    try:
+        yield handles
+    finally:
+        for fd in handles:
+            kernel.bury(fd)  # where nobody else does, as in a container without an init
+            os.close(fd)
+
+
+async def gone(handles: Iterable[int], patience: float) -> None:
+    """Returns when all of them have ended, or when patience has."""
+    loop = asyncio.get_running_loop()
+    left = set(handles)
+    over = asyncio.Event()
+
+    def ended(fd: int) -> None:
+        loop.remove_reader(fd)
+        left.discard(fd)
+        if not left:
+            over.set()
+
+    for fd in list(left):
+        loop.add_reader(fd, ended, fd)
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                if left:
+                    await over.wait()
+    finally:
+        for fd in left:
+            loop.remove_reader(fd)
+
+
+async def end_these(stats: Iterable[kernel.Stat]) -> None:
+    with opened(stats) as handles:
+        for fd in handles:
+            kernel.send(fd, signal.SIGKILL)
+        await gone(handles, _SOON)

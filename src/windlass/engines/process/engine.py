@@ -1,0 +1,295 @@
+"""Runs programs as child processes of this machine: with nothing but Python, and without containers.
+
+What it cannot do without them it says in `unenforced`. Everything that another Windlass must know to find its
+children lies in small files below one folder (shelf.py); the variables do not, so after a restart an instance
+is known and watched, and can be begun anew once `run` has been called for it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from windlass.base.clock import Clock
+from windlass.base.log import log
+from windlass.core.runtime import Instance, Usage, Wanted
+from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
+from windlass.engines.process import beside, cgroups, fate, files, kernel, ports, weight
+from windlass.engines.process.birth import Birth
+from windlass.engines.process.census import EXECUTED_BY, Census, Counting, Member, members
+from windlass.engines.process.ending import end_these
+from windlass.engines.process.fate import Pauses
+from windlass.engines.process.keeper import Keeper
+from windlass.engines.process.kernel import Process
+from windlass.engines.process.lives import Lives
+from windlass.engines.process.output import BACKLOG
+from windlass.engines.process.shelf import Key, Shelf, names, safe
+from windlass.engines.process.surroundings import Surroundings
+
+_log = log("engines.process")
+T = TypeVar("T")
+
+_TOUR: Final = 1.0
+"""Between two looks at what other engines over the same folder have done, in seconds."""
+_GRACE: Final = 10.0
+
+
+class ProcessEngine:
+    name = "process"
+    takes: Literal["native", "image"] = "native"
+
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        *,
+        pauses: Pauses | None = None,
+        backlog: int = BACKLOG,
+        weigh: float = 5.0,
+    ) -> None:
+        """`folder` is the engine's own. `backlog`: bytes of output that may wait to be read. `weigh`: seconds
+        between two looks at the memory of what no cgroup holds back."""
+        folder = folder.resolve()
+        self._shelf = Shelf(folder)
+        self._claims, self._places = ports.Claims(folder), ports.Whereabouts(folder)
+        self._groups = cgroups.Cgroups(cgroups.find(), folder)
+        self._counting = Counting(folder)
+        self._keeper = Keeper(self._shelf, clock, backlog)
+        self._lives = Lives(
+            self._shelf,
+            self._claims,
+            Surroundings(self._shelf, self._claims, self._places),
+            self._groups,
+            self._keeper,
+            self._counting,
+            clock,
+            pauses or Pauses(),
+        )
+        self._weigh_every = weigh
+        self._prepared = False
+        self._found = False
+        self._heard = -1
+        self._tour: asyncio.Task[None] | None = None
+
+    async def start(self, notice: Notice, sink: Sink) -> None:
+        self._lives.notice = notice
+        self._keeper.start(sink)
+        try:
+            await self._find()
+        except EngineAway as error:  # `trouble` says so, and the tour tries again
+            _log.error("%s", error)
+        self._tour = asyncio.create_task(self._look_round())
+
+    async def stop(self) -> None:
+        if self._tour is not None:
+            self._tour.cancel()
+            await asyncio.wait([self._tour])
+        await self._lives.close()
+        await self._keeper.stop()
+
+    async def run(self, wanted: Wanted, index: int) -> Instance:
+        self._prepare()
+        return await self._whole(self._lives.run(Key(wanted.service, wanted.generation, index), wanted))
+
+    async def observe(self, service: str) -> list[Instance]:
+        return await self._seen(self._shelf.find(service))
+
+    async def all(self) -> list[Instance]:
+        return await self._seen(self._shelf.find())
+
+    async def remove(
+        self,
+        service: str,
+        *,
+        generation: int | None = None,
+        indexes: Collection[int] | None = None,
+        grace: float = _GRACE,
+    ) -> None:
+        self._prepare()
+        await self._whole(self._remove(service, generation, indexes, grace))
+
+    async def discard(self, service: str) -> None:
+        self._prepare()
+        await self._whole(self._discard(service))
+
+    async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
+        key = Key(instance.service, instance.generation, instance.index)
+        record = self._shelf.read(key)
+        if record is None or record.process is None or not kernel.lives(record.process):
+            raise EngineError(f"{instance.id} does not run: nothing can be executed in it")
+        home = self._shelf.home(key)
+        environment = self._lives.environment(key, record, record.process)
+        environment[EXECUTED_BY] = _name(self._lives.own)
+        folder = files.working_directory(home, record.workdir)
+        what = Birth(command, folder, environment, home / "output")
+        return await beside.execute(self._lives.nursery, what, timeout)
+
+    async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
+        self._prepare()
+        return ports.HOST, self._places.of(service, internal)
+
+    async def usage(self) -> Mapping[str, Usage]:
+        census = await self._counting.now()
+        return {
+            key.id: weight.usage(record, members(census, self._shelf.home(key), record.process))
+            for key in self._shelf.find()
+            if (record := self._shelf.read(key)) and kernel.lives(record.process)
+        }
+
+    async def sweep(self, keep: Collection[str]) -> None:
+        self._prepare()
+        known = set(names(self._shelf.services)) | set(names(self._shelf.volumes)) | self._places.services()
+        for service in sorted(known - set(keep)):
+            await self.discard(service)
+        await self._end_strays(await self._counting.now())
+        self._claims.tidy()
+        self._shelf.removed.forget_others(keep)
+        await self._keeper.finish_all()
+
+    async def trouble(self) -> str:
+        try:
+            self._prepare()
+        except EngineAway as error:
+            return str(error)
+        if not os.access(self._shelf.folder, os.W_OK | os.X_OK):
+            return "the folder of the process engine cannot be written to: give it to the user of Windlass"
+        return ""
+
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        """What is asked for and this machine gives no means to hold, for people."""
+        found = ["the size of volumes is not limited"]
+        if "cpu" not in self._groups.controllers:
+            found.append("CPU is not limited: that needs a delegated control group (cgroup v2)")
+        if "memory" not in self._groups.controllers:
+            found.append("memory is looked at every few seconds, and who uses too much is ended")
+        return tuple(found)
+
+    def _prepare(self) -> None:
+        if self._prepared:
+            return
+        if not kernel.suits():
+            raise EngineAway("the process engine needs Linux 5.4 or later, with /proc: use the docker engine")
+        try:
+            self._shelf.prepare()
+            self._claims.prepare()
+        except OSError as error:
+            raise _away(error) from error
+        self._groups.prepare()
+        self._prepared = True
+
+    async def _find(self) -> None:
+        """What runs already is watched from now on; what must not run any more is ended."""
+        self._prepare()
+        census = await self._counting.now()
+        self._heard = self._shelf.heard()
+        keys = self._shelf.find()
+        self._keeper.agree(keys)
+        for key in keys:
+            if not self._lives.forsaken(key):
+                self._lives.adopt(key)
+        await self._end_strays(census)
+        self._claims.tidy()
+        self._lives.go(self._keeper.finish_all())
+        self._found = True
+
+    async def _whole(self, deed: Coroutine[Any, Any, T]) -> T:
+        """Is done to its end, also when nobody waits for it any more."""
+        try:
+            return await asyncio.shield(self._lives.go(deed))
+        except OSError as error:
+            raise _away(error) from error
+
+    async def _seen(self, keys: Sequence[Key]) -> list[Instance]:
+        records = [(key, self._shelf.read(key)) for key in keys]
+        found = [await self._lives.describe(key, record) for key, record in records if record is not None]
+        return [instance for instance in found if instance is not None]
+
+    async def _remove(
+        self, service: str, generation: int | None, indexes: Collection[int] | None, grace: float
+    ) -> None:
+        if indexes is None:
+            # Written down first: who comes later with a call for one of these reads it, and who came earlier
+            # is among the instances that are looked for next.
+            there = {key.generation for key in self._shelf.find(service)}
+            self._shelf.removed.note(safe(service), there if generation is None else [generation])
+        meant = [
+            key
+            for key in self._shelf.find(service)
+            if generation in (None, key.generation) and (indexes is None or key.index in indexes)
+        ]
+        done = await asyncio.gather(
+            *(self._lives.remove(key, grace) for key in meant), return_exceptions=True
+        )
+        for each in done:
+            if isinstance(each, BaseException):
+                raise each
+
+    async def _discard(self, service: str) -> None:
+        await self._remove(service, None, None, _GRACE)
+        await asyncio.to_thread(files.erase, self._shelf.volumes / service)
+        self._places.forget(service)
+
+    async def _end_strays(self, census: Census) -> None:
+        """Processes whose instance is gone, and commands whose Windlass is."""
+        await end_these([each.stat for each in census.by_pid.values() if each.home and _stray(each)])
+
+    async def _look_round(self) -> None:
+        weighed = time.monotonic()
+        while True:
+            await asyncio.sleep(_TOUR)
+            try:
+                await self._look_at_others()
+                if time.monotonic() - weighed >= self._weigh_every:
+                    weighed = time.monotonic()
+                    await self._weigh()
+            except Exception:  # noqa: BLE001 (it goes on, whatever one look meets)
+                _log.exception("A look at the instances failed; the next one follows")
+
+    async def _look_at_others(self) -> None:
+        """Several engines may stand over one folder: what another one does is followed here, too."""
+        if not self._found:
+            await self._find()
+        heard, kept = self._shelf.heard(), self._keeper.holds
+        if heard == self._heard and self._keeper.keeps() == kept:
+            return
+        self._heard = heard
+        keys = self._shelf.find()
+        self._keeper.agree(keys)
+        for service in self._lives.agree(keys):
+            self._lives.notice(service)
+        await self._keeper.finish_all()
+
+    async def _weigh(self) -> None:
+        """Ends who uses more memory than was asked for, where no cgroup does."""
+        keys = self._lives.watched()
+        if not keys or "memory" in self._groups.controllers or not self._keeper.keeps():
+            return
+        census = await self._counting.now()
+        for key in keys:
+            record = self._shelf.read(key)
+            if record is None or record.process is None:
+                continue
+            found = members(census, self._shelf.home(key), record.process)
+            if weight.looks_heavy(record, found) and await asyncio.to_thread(weight.is_heavy, record, found):
+                self._lives.go(self._lives.end_for(key, record.process, fate.too_much(record.memory)))
+
+
+def _name(process: Process) -> str:
+    return f"{process.pid}.{process.start}.{process.boot}"
+
+
+def _stray(each: Member) -> bool:
+    if not each.executed_by:
+        return not Path(each.home).exists()
+    # A command beside the program is of no use once the Windlass that waits for it is gone.
+    pid, start, boot = each.executed_by.split(".", 2)
+    return not kernel.lives(Process(int(pid), int(start), boot))
+
+
+def _away(error: OSError) -> EngineAway:
+    return EngineAway(f"the folder of the process engine cannot be used: {error.strerror or error}")

@@ -1,0 +1,206 @@
+"""The folder of an instance: its working copy of the code, its volumes and its files.
+
+Without containers nothing can be mounted. What is to be found below `/app` lies in the working copy; a volume
+elsewhere is told by `WINDLASS_VOLUME_<NAME>`, and a file elsewhere lies below the folder that
+`WINDLASS_FILES` names, under its own path.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import stat
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from windlass.core.runtime import Volume, Wanted
+from windlass.engines.engine import EngineError
+
+APP: Final = PurePosixPath("/app")
+"""What the working copy is called in paths that people write."""
+_CLONE: Final = (
+    0x40049409  # FICLONE: the copy shares its blocks with the original until one of them is written
+)
+_PIECE: Final = 1 << 30
+
+
+def make(home: Path, wanted: Wanted, volumes: Path) -> None:
+    """Everything that the program needs to be there; what an interrupted attempt left is replaced."""
+    erase(home / "app")
+    erase(home / "files")
+    for name in ("home", "tmp", "files"):
+        (home / name).mkdir(mode=0o700, exist_ok=True)
+    copy(Path(wanted.artifact.ref), home / "app")
+    for volume in wanted.volumes:
+        _attach(volume, volume_folder(volumes, wanted.service, volume.name), home / "app")
+    for path, content in wanted.files.items():
+        _write(_place(home, path), content, home, volumes / wanted.service)
+
+
+def absolute(path: str) -> PurePosixPath:
+    """As the application sees it, which is in `/app`; nothing of it leads upwards any more."""
+    return PurePosixPath(os.path.normpath(APP / path))
+
+
+def below_app(path: str) -> PurePosixPath | None:
+    """Where it lies in the working copy; None: elsewhere."""
+    pure = absolute(path)
+    return pure.relative_to(APP) if pure != APP and pure.is_relative_to(APP) else None
+
+
+def working_directory(home: Path, workdir: str) -> Path:
+    inner = below_app(workdir) if workdir else None
+    if inner is None and workdir not in ("", ".", "/", str(APP), f"{APP}/"):
+        raise EngineError(f"the working directory {workdir} is not below {APP}: name one that is")
+    return home / "app" / (inner or ".")
+
+
+def volume_folder(volumes: Path, service: str, name: str) -> Path:
+    """No two names have the same one."""
+    return volumes / service / re.sub(r"[^A-Za-z0-9_-]", lambda found: f"%{ord(found[0]):x}", name)
+
+
+def volume_variable(name: str) -> str:
+    return "WINDLASS_VOLUME_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+def copy(artifact: Path, target: Path) -> None:
+    source = artifact / "app"
+    if not source.is_dir():
+        raise EngineError("what was built for this deployment is gone: deploy again to build it anew")
+    _Copying(source, target).folder(source, target)
+
+
+class _Copying:
+    """Symlinks stay symlinks. One that left the copied folder by a relative path, to what instances share,
+    becomes absolute, and one that named the folder absolutely names the copy."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        self._source, self._target = str(source), str(target)
+        self._clones = True
+
+    def folder(self, source: Path, target: Path) -> None:
+        target.mkdir(mode=0o700)
+        with os.scandir(source) as entries:
+            for entry in entries:
+                goal = target / entry.name
+                if entry.is_symlink():
+                    goal.symlink_to(self._aim(str(Path(entry.path).readlink()), str(source)))
+                elif entry.is_dir(follow_symlinks=False):
+                    self.folder(source / entry.name, goal)
+                elif entry.is_file(follow_symlinks=False):
+                    self._file(entry.path, str(goal))
+        target.chmod(stat.S_IMODE(source.stat().st_mode) | 0o700)
+
+    def _aim(self, link: str, folder: str) -> str:
+        whole = os.path.normpath(os.path.join(folder, link))  # noqa: PTH118 (it must not be resolved)
+        inside = whole == self._source or whole.startswith(self._source + "/")
+        if inside:
+            return self._target + whole[len(self._source) :] if link.startswith("/") else link
+        return whole
+
+    def _file(self, source: str, target: str) -> None:
+        old = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            about = os.fstat(old)
+            new = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                self._content(old, new, about.st_size)
+                os.fchmod(new, stat.S_IMODE(about.st_mode) & 0o777)
+                # Compiled files are valid for the time that their source says.
+                os.utime(new, ns=(about.st_atime_ns, about.st_mtime_ns))
+            finally:
+                os.close(new)
+        finally:
+            os.close(old)
+
+    def _content(self, old: int, new: int, size: int) -> None:
+        if self._clones and size:
+            try:
+                fcntl.ioctl(new, _CLONE, old)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
+                    raise
+                self._clones = False
+        while os.sendfile(new, old, None, _PIECE):
+            pass
+
+
+def _attach(volume: Volume, storage: Path, app: Path) -> None:
+    storage.mkdir(mode=0o700, parents=True, exist_ok=True)
+    inner = below_app(volume.mount)
+    if inner is None:
+        return
+    place = app / inner
+    _parent(place, app)
+    if place.is_symlink() or place.is_file():
+        raise EngineError(
+            f"the volume {volume.name} cannot be at {volume.mount}: the application has a file there"
+        )
+    if place.is_dir():
+        _hand_over(place, storage)
+    place.symlink_to(storage)
+
+
+def _hand_over(place: Path, storage: Path) -> None:
+    """What the application brings for an empty volume is its first content, as with containers."""
+    if not any(storage.iterdir()):
+        shutil.copytree(place, storage, symlinks=True, dirs_exist_ok=True)
+    erase(place)
+
+
+def _place(home: Path, path: str) -> Path:
+    inner = below_app(path)
+    if inner is not None:
+        return home / "app" / inner
+    return home / "files" / absolute(path).relative_to("/")
+
+
+def _write(place: Path, content: bytes, home: Path, volumes: Path) -> None:
+    _parent(place, home, volumes)
+    if place.is_dir() and not place.is_symlink():
+        raise EngineError(f"the file {place.name} cannot be written: there is a folder of that name")
+    place.unlink(missing_ok=True)
+    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+
+
+def _parent(place: Path, *allowed: Path) -> None:
+    """A link in the application's own files must not lead us to write elsewhere."""
+    for folder in reversed(place.parents):
+        if folder.is_relative_to(allowed[0]) and folder != allowed[0]:
+            real = folder.resolve()
+            if not any(real.is_relative_to(each.resolve()) for each in allowed):
+                raise EngineError(
+                    f"{place.name} cannot be written: a link of the application leads elsewhere"
+                )
+            if not folder.exists():
+                folder.mkdir(mode=0o700)
+
+
+def erase(path: Path) -> None:
+    """Absent is fine; so is a folder that its program has locked, or that somebody else erases, too."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    try:
+        shutil.rmtree(path)
+    except PermissionError:
+        _unlock(path)
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        shutil.rmtree(path, ignore_errors=True)
+        if path.exists():
+            raise
+
+
+def _unlock(path: Path) -> None:
+    path.chmod(0o700)
+    for entry in os.scandir(path):
+        if entry.is_dir(follow_symlinks=False):
+            _unlock(path / entry.name)

@@ -1,0 +1,55 @@
+"""Being told that a file was written to, once, and then not again until asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from pathlib import Path
+from typing import Final
+
+from windlass.engines.process import kernel
+
+_MODIFIED: Final = 0x2
+_ONCE: Final = 0x80000000
+_OVERFLOWN: Final = 0x4000
+_EVENT: Final = struct.Struct("iIII")
+
+
+class Inotify:
+    """Where the kernel has none to give, `fd` is None: then files must be looked at."""
+
+    def __init__(self) -> None:
+        self.fd: int | None = None
+
+    def open(self) -> None:
+        fd = kernel.libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.fd = fd if fd >= 0 else None
+
+    def close(self) -> None:
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+    def watch(self, path: Path) -> int:
+        """A number, or -1: nothing will be told."""
+        if self.fd is None:
+            return -1
+        once = ctypes.c_uint32(_MODIFIED | _ONCE)
+        return int(kernel.libc.inotify_add_watch(self.fd, os.fsencode(path), once))
+
+    def told(self) -> tuple[set[int], bool]:
+        """The watches whose files were written to; and whether there were more than could be remembered."""
+        assert self.fd is not None
+        try:
+            raw = os.read(self.fd, 64 * 1024)
+        except BlockingIOError:
+            return set(), False
+        numbers, overflown, at = set(), False, 0
+        while at < len(raw):
+            number, mask, _, length = _EVENT.unpack_from(raw, at)
+            overflown |= bool(mask & _OVERFLOWN)
+            if mask & _MODIFIED:
+                numbers.add(number)
+            at += _EVENT.size + length
+        return numbers, overflown

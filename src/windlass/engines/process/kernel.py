@@ -1,0 +1,157 @@
+"""What the kernel tells of processes. A pid alone is never believed, because pids are used again."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
+"""Milliseconds of one unit of processor time in /proc."""
+PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Process(Struct, frozen=True):
+    """Which process it is: no other ever has the same pid, moment of start and boot of the machine."""
+
+    pid: int
+    start: int
+    boot: str
+
+
+class Stat(Struct, frozen=True, gc=False):
+    """One line of /proc/<pid>/stat, as far as it matters here."""
+
+    pid: int
+    session: int
+    start: int
+    cpu: int
+    """Ticks, with those of the children that it has buried."""
+    memory: int
+    """Bytes resident, shared ones included."""
+    dead: bool
+    """Only waiting to be buried."""
+
+
+@cache
+def boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def stat(pid: int) -> Stat | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123 (called for every process)
+            line = file.read(2048)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name of the program comes second and may hold blanks and parentheses.
+    words = line[line.rindex(b")") + 2 :].split()
+    return Stat(
+        pid=pid,
+        session=int(words[3]),
+        start=int(words[19]),
+        cpu=sum(map(int, words[11:15])),
+        memory=int(words[21]) * PAGE,
+        # A first thread that has ended while others go on looks like a corpse, too.
+        dead=words[0] in (b"Z", b"X") and int(words[17]) <= 1,
+    )
+
+
+def everyone() -> Iterator[Stat]:
+    for name in os.listdir("/proc"):  # noqa: PTH208 (names, not paths)
+        if name.isdecimal() and (found := stat(int(name))):
+            yield found
+
+
+def identify(pid: int) -> Process | None:
+    found = stat(pid)
+    return Process(pid, found.start, boot()) if found else None
+
+
+def myself() -> Process:
+    return identify(os.getpid()) or Process(os.getpid(), 0, "")
+
+
+def suits() -> bool:
+    """Whether this is a Linux that can tell one process from another."""
+    return hasattr(os, "pidfd_open") and Path("/proc/self/stat").exists()
+
+
+def lives(process: Process | None) -> bool:
+    if process is None or process.boot != boot():
+        return False
+    found = stat(process.pid)
+    return found is not None and found.start == process.start and not found.dead
+
+
+def handle(pid: int, start: int) -> int | None:
+    """A descriptor of just this process, which is readable once it has ended; None if it is gone."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    found = stat(pid)
+    if found is not None and found.start == start:
+        return fd
+    os.close(fd)
+    return None
+
+
+def send(fd: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(fd, number)
+
+
+def bury(fd: int) -> int | None:
+    """How a child of ours ended: its exit code, or the number of a signal, negative. None: it has not, or it
+    is not our child."""
+    return status(fd, 0)
+
+
+def status(fd: int, keep: int = os.WNOWAIT) -> int | None:
+    """The same, and it may be asked again."""
+    try:
+        found = os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG | keep)
+    except ChildProcessError:
+        return None
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
+def environment(pid: int) -> dict[bytes, bytes]:
+    """With which it was started; nothing of a process that is gone or somebody else's."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 (as above)
+            words = file.read().split(b"\0")
+    except OSError:
+        return {}
+    return {name: value for name, found, value in (word.partition(b"=") for word in words) if found}
+
+
+def touches(pid: int, folder: Path) -> bool:
+    """Whether it works below this folder, or writes there what it says."""
+    for name in ("cwd", "fd/1", "fd/2"):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/{name}").readlink().is_relative_to(folder):
+                return True
+    return False
+
+
+def proportional(pid: int) -> int:
+    """Bytes that it uses, with its share of what it has in common with others."""
+    with suppress(OSError, ValueError, StopIteration):
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        line = next(line for line in text.splitlines() if line.startswith("Pss:"))
+        return int(line.split()[1]) * 1024
+    found = stat(pid)
+    return found.memory if found else 0

@@ -1,0 +1,224 @@
+"""What an instance writes, read from its file line by line.
+
+The file is the instance's own: it is never held up by who reads, and goes on while nobody does. Where reading
+has come to is remembered beside it, and what was read is cut out of the file as a hole, so that its size on
+the disk is what is still to be read, whatever its length.
+
+A shell script that says `> /dev/stderr` truncates the file, and then writes at its beginning. So that this
+can be told from what is appended, the file begins with a hole, the foreland: it is shorter than that only if
+it was truncated, and what is found there was written by who did it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.engines.process import kernel
+from windlass.engines.process.shelf import Record
+
+LONGEST: Final = 16 * 1024
+PIECE: Final = 128 * 1024
+BACKLOG: Final = 64 * 1024 * 1024
+FORELAND: Final = 16 * 1024 * 1024
+_HOLES: Final = 1024 * 1024
+_BLOCK: Final = 4096
+_PUNCH: Final = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+_END: Final = 8 * 1024**4
+"""Before a file system's end of a file, which ext4 has at 16 TiB."""
+
+
+def prepare(file: int) -> None:
+    """A new file gets its foreland, before anybody writes to it."""
+    if os.fstat(file).st_size == 0:
+        os.ftruncate(file, FORELAND)
+
+
+class Tail:
+    """One file, and how far it was read."""
+
+    def __init__(self, home: Path, service: str, record: Record, backlog: int = BACKLOG) -> None:
+        self.home, self.service = home, service
+        self.pod, self.version = record.pod, record.deployment
+        self._backlog = backlog
+        self._file = os.open(home / "output", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._mark = os.open(home / "read", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        saved = os.pread(self._mark, 64, 0).split() or [b"0", b"-1"]
+        self._position, self._fore = max(int(saved[0]), FORELAND), int(saved[1])
+        """In what is appended, and in the foreland; -1: it was never truncated."""
+        self._saved = self._now()
+        self._next, self._next_fore = self._now()
+        self._free_from = self._position
+        self.grown = time.monotonic()
+        """When there was something new the last time."""
+        self._seen = -1
+        self.closed = False
+        self.watch = -1
+        """The number under which the kernel tells of it, or -1."""
+
+    def close(self) -> None:
+        self.save()
+        self.closed = True
+        os.close(self._file)
+        os.close(self._mark)
+
+    def lines(self, *, unfinished: bool) -> list[str]:
+        """The next ones, which `taken` confirms. Of a line without an end, only when it will get none."""
+        size = self._size()
+        fore = self._foreland()
+        if end := _end(fore, unfinished):
+            self._next_fore += end
+            return list(_split(fore[:end]))
+        lost = self._lost(size)
+        raw = os.pread(self._file, PIECE, self._next) if self._next < size else b""
+        end = _end(raw, unfinished)
+        self._next += end
+        found = list(_split(raw[:end])) if end else []
+        if lost:
+            found.insert(
+                0, f"[windlass] {lost} bytes of output are lost: it is written faster than it is read"
+            )
+        return found
+
+    def taken(self) -> None:
+        self._position, self._fore = self._next, self._next_fore
+
+    def again(self) -> None:
+        """They could not be handed over."""
+        self._next, self._next_fore = self._now()
+
+    def current(self) -> bool:
+        """Not of an instance that was removed meanwhile, and made again under the same name."""
+        try:
+            return os.path.samestat(os.fstat(self._file), (self.home / "output").stat())
+        except FileNotFoundError:
+            return False
+
+    def waiting(self) -> bool:
+        """Whether there is anything that was not read, finished or not."""
+        return self._size() > self._position or bool(self._foreland())
+
+    def save(self) -> None:
+        if self._saved != self._now():
+            # In place: a part of a short write is never seen, and a lost one only repeats lines.
+            os.pwrite(self._mark, b"%-31d %-31d\n" % self._now(), 0)
+            self._saved = self._now()
+
+    def can_free(self) -> bool:
+        return self._position - self._free_from >= _HOLES
+
+    def freeing(self) -> Callable[[], bool]:
+        """Gives back the space of what was read, off the event loop: the file system may have to write.
+        False: this one cannot do it."""
+        until = self._position - self._position % _BLOCK
+        # One of its own: by then the tail may be closed, and its number somebody else's file.
+        file = os.dup(self._file)
+        start, self._free_from = self._free_from, until
+        return lambda: _punch(file, start, until - start) and until < _END
+
+    def begin_anew(self) -> None:
+        """Where holes are unknown, or the file comes to its greatest length: as soon as all is read. What is
+        written between these two lines is lost; nothing better can be done from outside of the program."""
+        if not self.closed and os.fstat(self._file).st_size == self._position:
+            os.ftruncate(self._file, FORELAND)
+            self._position = self._next = self._free_from = FORELAND
+            self.save()
+
+    def _now(self) -> tuple[int, int]:
+        return self._position, self._fore
+
+    def _size(self) -> int:
+        size = os.fstat(self._file).st_size
+        if size < FORELAND:
+            self._truncated()
+            size = FORELAND
+        if size != self._seen:
+            self._seen, self.grown = size, time.monotonic()
+        return size
+
+    def _truncated(self) -> None:
+        os.pwrite(self._file, b"\0", FORELAND - 1)  # makes it longer, and never shorter
+        self._position = self._next = self._free_from = FORELAND
+        self._fore = self._next_fore = 0
+        self.grown = time.monotonic()
+
+    def _foreland(self) -> bytes:
+        if self._next_fore < 0:
+            return b""
+        raw = os.pread(self._file, min(PIECE, FORELAND - self._next_fore), self._next_fore)
+        return raw.partition(b"\0")[0]
+
+    def _lost(self, size: int) -> int:
+        """So much is waiting that the oldest of it is given up."""
+        if size - self._next <= self._backlog:
+            return 0
+        target = size - self._backlog // 2
+        piece = os.pread(self._file, PIECE, target)
+        target += piece.find(b"\n") + 1
+        lost, self._next = target - self._next, target
+        return lost
+
+
+def _punch(file: int, start: int, length: int) -> bool:
+    try:
+        if kernel.libc.fallocate(file, _PUNCH, ctypes.c_int64(start), ctypes.c_int64(length)) == 0:
+            return True
+        error = ctypes.get_errno()
+        if error in (errno.EOPNOTSUPP, errno.ENOSYS):
+            return False
+        raise OSError(error, os.strerror(error))
+    finally:
+        os.close(file)
+
+
+def _end(raw: bytes, unfinished: bool) -> int:
+    end = raw.rfind(b"\n") + 1
+    if end or not raw:
+        return end
+    if len(raw) > LONGEST:
+        return _between_characters(raw, len(raw) - len(raw) % LONGEST)
+    return len(raw) if unfinished else 0
+
+
+def _between_characters(raw: bytes, end: int) -> int:
+    """At most three bytes of a character stand before its last."""
+    for back in range(4):
+        if end - back >= len(raw) or raw[end - back] & 0xC0 != 0x80:
+            return end - back
+    return end
+
+
+def _split(raw: bytes) -> Iterator[str]:
+    text = raw.decode("utf-8", "replace")
+    if "\0" in text:  # of no use to anybody, and databases refuse them
+        text = text.replace("\0", "")
+    for line in text.removesuffix("\n").split("\n"):
+        if len(line) * 4 <= LONGEST or len(line.encode()) <= LONGEST:
+            yield line.removesuffix("\r")
+        else:
+            yield from _cut(line.encode())
+
+
+def _cut(line: bytes) -> Iterator[str]:
+    while line:
+        end = _between_characters(line, min(len(line), LONGEST))
+        yield line[:end].decode("utf-8", "replace").removesuffix("\r")
+        line = line[end:]
+
+
+def last_words(home: Path) -> bytes:
+    """The end of what it wrote, to find out why it ended."""
+    with suppress(OSError):
+        fd = os.open(home / "output", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            return os.pread(fd, 8192, max(0, size - 8192)) + os.pread(fd, 8192, 0)
+        finally:
+            os.close(fd)
+    return b""

@@ -1,0 +1,134 @@
+"""Ports of this machine: one for each port of an instance, and a lasting one for each port of a service."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.engines.engine import EngineError
+from windlass.engines.process.shelf import Key, names, replace, safe
+
+HOST: Final = "127.0.0.1"
+# Neither overlaps with what Linux gives to outgoing connections by default, which begins at 32768.
+INSTANCES: Final = range(10_000, 20_000)
+SERVICES: Final = range(20_000, 32_000)
+
+Places = dict[str, dict[int, int]]
+"""Service, port inside, lasting port."""
+
+
+def free(port: int) -> bool:
+    """Whether it can be listened on now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((HOST, port))
+            tried.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def _chosen(ports: range, good: Callable[[int], bool]) -> int:
+    start = random.randrange(len(ports))  # noqa: S311 (only so that two seldom try the same)
+    for step in range(len(ports)):
+        port = ports[(start + step) % len(ports)]
+        if good(port):
+            return port
+    raise EngineError(f"every port from {ports[0]} to {ports[-1]} of this machine is taken: remove services")
+
+
+class Claims:
+    """Ports that instances hold, as symlinks from the port to the instance: made at once or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "ports"
+        self._services = folder / "services"
+
+    def prepare(self) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+
+    def claim(self, key: Key) -> int:
+        return _chosen(INSTANCES, lambda port: self._claimed(port, key))
+
+    def _claimed(self, port: int, key: Key) -> bool:
+        link = self._folder / str(port)
+        try:
+            link.symlink_to(f"{key.service}/{key.generation}-{key.index}")
+        except FileExistsError:
+            return False
+        if free(port):
+            return True
+        link.unlink()
+        return False
+
+    def release(self, port: int, key: Key) -> None:
+        """A port that somebody else has got meanwhile stays theirs."""
+        link = self._folder / str(port)
+        with suppress(FileNotFoundError):
+            if str(link.readlink()) == f"{key.service}/{key.generation}-{key.index}":
+                link.unlink()
+
+    def tidy(self) -> None:
+        """Those of instances that are gone. An instance's folder is there before it claims."""
+        for name in names(self._folder):
+            with suppress(FileNotFoundError):
+                if not (self._services / (self._folder / name).readlink()).exists():
+                    (self._folder / name).unlink()
+
+
+class Whereabouts:
+    """The lasting ports. They are told to others as variables, so they hold over a power cut."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "whereabouts.json"
+        self._lock = folder / "whereabouts.lock"
+        self._decoder = msgspec.json.Decoder(Places)
+
+    def of(self, service: str, internal: int) -> int:
+        known = self._read().get(safe(service), {}).get(internal)
+        return known or self._choose(service, internal)
+
+    def services(self) -> set[str]:
+        return set(self._read())
+
+    def forget(self, service: str) -> None:
+        if service in self._read():
+            with self._changing() as places:
+                places.pop(service, None)
+
+    def _choose(self, service: str, internal: int) -> int:
+        with self._changing() as places:
+            given = places.setdefault(service, {})
+            if internal not in given:
+                taken = {port for each in places.values() for port in each.values()}
+                given[internal] = _chosen(SERVICES, lambda port: port not in taken and free(port))
+            return given[internal]
+
+    @contextmanager
+    def _changing(self) -> Iterator[Places]:
+        fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            places = self._read()
+            before = msgspec.json.encode(places)
+            yield places
+            after = msgspec.json.encode(places)
+            if after != before:
+                replace(self._file, after, durable=True)
+        finally:
+            os.close(fd)
+
+    def _read(self) -> Places:
+        try:
+            return self._decoder.decode(self._file.read_bytes())
+        except FileNotFoundError:
+            return {}

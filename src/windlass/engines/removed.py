@@ -1,0 +1,88 @@
+"""Which generations were removed as a whole, kept in files: a late call does not bring them back.
+
+One comes back only to take the place of a later one that was removed after it, as when a release of something
+that runs alone has failed. Several Windlasses may work with the same folder, so nothing is remembered here
+but in the files: a line for each removal, and a negative one for each return.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+LATE: Final = 24 * 3600
+"""Seconds after which no call for a service that is no more can still be on its way."""
+
+
+class Removed:
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        """`durable`: what is noted outlives a power cut, as what it speaks of does."""
+        self._folder = folder
+        self._durable = durable
+
+    def of(self, service: str) -> list[int]:
+        """In the order of their removal."""
+        with suppress(FileNotFoundError):
+            return _read((self._folder / service).read_text())
+        return []
+
+    def note(self, service: str, generations: Iterable[int]) -> None:
+        with self._held(service) as file:
+            known = _read(file.read())
+            self._write(file, [each for each in sorted(set(generations)) if _may_return(known, each)])
+
+    def returns(self, service: str, generation: int, *, later: bool) -> bool:
+        """Whether it may run, and from now on does not count as removed. `later`: a later one is there."""
+        if generation not in self.of(service):
+            return True
+        with self._held(service) as file:
+            known = _read(file.read())
+            if generation not in known:
+                return True
+            if later or not _may_return(known, generation):
+                return False
+            self._write(file, [-generation])
+            return True
+
+    def forget_others(self, keep: Collection[str]) -> None:
+        for path in self._folder.glob("*"):
+            with suppress(FileNotFoundError):
+                if path.name not in keep and path.stat().st_mtime < time.time() - LATE:
+                    path.unlink()
+
+    @contextmanager
+    def _held(self, service: str) -> Iterator[IO[str]]:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self._folder / service).open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            yield file
+
+    def _write(self, file: IO[str], lines: Iterable[int]) -> None:
+        if text := "".join(f"{line}\n" for line in lines):
+            file.write(text)
+            file.flush()
+            if self._durable:
+                os.fsync(file.fileno())
+
+
+def _read(text: str) -> list[int]:
+    """One that a power cut has torn may be cut short, and is the last."""
+    found: dict[int, None] = {}
+    for line in text.split():
+        with suppress(ValueError):
+            found.pop(abs(int(line)), None)
+            if int(line) > 0:
+                found[int(line)] = None
+    return [*found]
+
+
+def _may_return(removed: list[int], generation: int) -> bool:
+    if generation not in removed:
+        return True
+    return any(each > generation for each in removed[removed.index(generation) :])

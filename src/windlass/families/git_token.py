@@ -1,0 +1,54 @@
+"""A git token: lets Windlass read private repositories. It is sealed, and never answered."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from windlass.core.access import Scope
+from windlass.core.fields import Description, Line, Maybe, Name, Timestamp, absent, hidden
+from windlass.core.resource import Family, Shown, Spec, clash
+from windlass.families.organization import organization
+
+Secret = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[!-~]+\Z"), hidden("has_token")]
+Address = Annotated[str, Meta(max_length=2048, pattern=r"^https?://[^\s]+\Z")]
+ADDRESSES = {
+    "GITHUB": "https://api.github.com",
+    "GITLAB": "https://gitlab.com/api/v4",
+    "BITBUCKET": "https://api.bitbucket.org/2.0",
+}
+
+
+class GitToken(Spec):
+    name: Name
+    description: Description = ""
+    type: Annotated[Literal["GITHUB", "GITLAB", "BITBUCKET"], Meta(examples=["GITHUB"])]
+    token: Secret
+    workspace: Maybe[Line] = absent
+    git_api_url: Maybe[Address] = absent
+
+
+class GitTokenShown(Shown):
+    git_api_url: str
+    expired_at: Maybe[Timestamp] = absent
+    associated_services_count: int = 0
+
+
+def settle(spec: GitToken) -> None:
+    if spec.type == "BITBUCKET" and not spec.workspace:
+        raise clash("workspace", "a BITBUCKET token needs the workspace that it is for")
+    spec.git_api_url = spec.git_api_url or ADDRESSES[spec.type]
+
+
+git_token = Family(
+    "gitToken",
+    GitToken,
+    parent=organization,
+    shown=GitTokenShown,
+    title="GitToken",
+    group="Git repositories",
+    param="git_token_id",
+    nested=True,
+    write_need=Scope.ADMIN,
+    settle=settle,
+    about="The value is never in an answer. Applications name it as `git_repository.git_token_id`.",
+)

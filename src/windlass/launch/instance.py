@@ -1,0 +1,261 @@
+"""What every launcher needs: its variables, a data folder that is whole or absent, one server at a time."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+VOLUME: Final = "WINDLASS_VOLUME_DATA"
+SERVER: Final = "WINDLASS_SERVER"
+VERSION: Final = "WINDLASS_SERVER_VERSION"
+MEMORY: Final = "WINDLASS_MEMORY"
+
+HOST: Final = "127.0.0.1"
+PATIENCE: Final = 60.0
+PR_SET_PDEATHSIG: Final = 1
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
+# Of what a launcher was given, a server needs only this, and above all no password; by the last two, an
+# engine knows the processes of an instance.
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "WINDLASS_INSTANCE", "WINDLASS_FILES")
+_CGROUPS = Path("/sys/fs/cgroup")
+
+Variables = Mapping[str, str]
+
+
+class Refused(Exception):
+    """The server cannot be started; the message is for the person who deployed."""
+
+
+def launch(start: Callable[[Variables], NoReturn]) -> NoReturn:
+    """Runs a launcher; what it refuses becomes the last line of its log, without a trace."""
+    os.umask(0o077)
+    try:
+        start(dict(os.environ))  # noqa: TID251 (the variables of an instance, which are no settings of Windlass)
+    except Refused as refusal:
+        say(str(refusal))
+    except OSError as error:
+        say(f"cannot start: {error}")
+    sys.exit(1)
+
+
+def say(message: str) -> None:
+    sys.stderr.write(f"windlass: {message}\n")
+    sys.stderr.flush()
+
+
+def port_of(variables: Variables) -> int:
+    text = variables.get("PORT", "")
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65_536:
+        raise Refused(f"PORT must be the port to listen on, from 1 to 65535, and is {text!r}")
+    return int(text)
+
+
+def memory_of(variables: Variables, otherwise: int) -> int:
+    """How many megabytes it may use: as it was told, or as the kernel holds it to."""
+    text = variables.get(MEMORY) or _limit() or str(otherwise)
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise Refused(f"{MEMORY} must be a number of megabytes, and is {text!r}")
+    return int(text)
+
+
+def _limit() -> str:
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        hierarchy, _, path = line.split(":", 2)
+        file = _CGROUPS / path.lstrip("/") / "memory.max"
+        if hierarchy == "0" and file.is_file() and (most := file.read_text().strip()).isdigit():
+            return str(max(int(most) >> 20, 1))
+    return ""
+
+
+def data_of(variables: Variables, name: str, own: str = "") -> Path:
+    """The data folder: of this name in the volume, or where there is none, what the variable `own` says.
+
+    In this order, because `own` may name a folder as it is called inside of an image.
+    """
+    if volume := variables.get(VOLUME):
+        return Path(volume).absolute() / name
+    if own and (said := variables.get(own)):
+        return Path(said).absolute()
+    raise Refused(f"nobody said where the data is to lie: set {VOLUME}{f' or {own}' if own else ''}")
+
+
+def server_of(variables: Variables) -> Path:
+    program = Path(variables.get(SERVER, ""))
+    if not program.is_file() or not os.access(program, os.X_OK):
+        raise Refused(
+            f"the database server is not at {program} any more: install it again, or deploy this database "
+            "anew to use what the machine has now"
+        )
+    return program
+
+
+def name_of(variables: Variables, variable: str, otherwise: str) -> str:
+    name = variables.get(variable) or otherwise
+    if not _NAME.fullmatch(name):
+        raise Refused(
+            f"{variable} must begin with a letter and go on with up to 62 letters, digits, `_` or `-`, "
+            f"and is {name!r}"
+        )
+    return name
+
+
+def password_of(variables: Variables, *names: str) -> str:
+    for name in names:
+        if password := variables.get(name):
+            return password
+    raise Refused(
+        f"{names[0]} must be set: a database without a password is open to everybody on this machine"
+    )
+
+
+def passed_on(variables: Variables) -> dict[str, str]:
+    kept = {name: variables[name] for name in _PASSED_ON if name in variables}
+    return {"PATH": os.defpath, "LANG": "C.UTF-8"} | kept
+
+
+# The data folder
+
+
+def hold(data: Path) -> int:
+    """From now on, nobody else starts a server on this data.
+
+    The lock is of an open file that every process started from here inherits: it is free when the last of
+    them has ended, and so nothing still writes to the data when the next launcher gets it.
+    """
+    data.parent.mkdir(parents=True, exist_ok=True)
+    held = os.open(beside(data, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    until, told = time.monotonic() + PATIENCE, False
+    while not _locked(held):
+        if time.monotonic() > until:
+            raise Refused("another server still uses this data and does not end: look for it, and stop it")
+        if not told:
+            say("an earlier server of this data is still ending; waiting for it")
+            told = True
+        time.sleep(0.05)
+    os.set_inheritable(held, True)
+    return held
+
+
+def _locked(held: int) -> bool:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def beside(data: Path, what: str) -> Path:
+    return data.with_name(f"{data.name}.{what}")
+
+
+def made_whole(data: Path, make: Callable[[Path], None]) -> bool:
+    """The data folder is there; where it was not, it is made beside and moved, and appears as a whole."""
+    unfinished = beside(data, "new")
+    _cleared(unfinished)
+    if data.exists() and (not data.is_dir() or any(data.iterdir())):
+        return False
+    unfinished.mkdir(mode=0o700)
+    make(unfinished)
+    _keep(unfinished)
+    unfinished.rename(data)
+    _keep(data.parent)
+    return True
+
+
+def _cleared(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _keep(folder: Path) -> None:
+    """Makes sure that the names in it are on the disk."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+# Programs
+
+
+def finish(
+    argv: Sequence[str | Path], held: int, variables: Variables, stdin: str = "", *, doing: str
+) -> str:
+    """Runs a program to its end and answers what it printed; it ends with us, however we end."""
+    done = subprocess.run(
+        argv,
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        env=dict(variables),
+        pass_fds=(held,),
+        preexec_fn=_ends_with_parent(signal.SIGKILL),  # safe here: a launcher has one thread
+        check=False,
+    )
+    if done.returncode:
+        said = "\n".join(part.strip() for part in (done.stdout, done.stderr) if part.strip())
+        raise Refused(f"{doing} failed ({Path(argv[0]).name} ended with {done.returncode}):\n{said}")
+    return done.stdout
+
+
+def become(argv: Sequence[str | Path], variables: Variables) -> NoReturn:
+    """The server takes our place: our process id, our signals, our output."""
+    sys.stderr.flush()
+    os.execve(argv[0], [str(word) for word in argv], dict(variables))  # noqa: S606 (that is what it is for)
+
+
+def accompany(
+    argv: Sequence[str | Path], variables: Variables, translated: Mapping[signal.Signals, signal.Signals]
+) -> NoReturn:
+    """Runs the server as a child, and hands on the signals that come, each as what it means to the server."""
+    heeded: Iterable[int] = {signal.SIGCHLD, *translated}
+    signal.pthread_sigmask(signal.SIG_BLOCK, heeded)
+    ends = _ends_with_parent(translated[signal.SIGTERM])
+    child = os.fork()
+    if not child:
+        try:
+            ends()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, heeded)
+            become(argv, variables)
+        except OSError as error:
+            say(f"cannot start {argv[0]}: {error.strerror}")
+        finally:
+            os._exit(127)
+    while True:
+        came = signal.Signals(signal.sigwait(heeded))
+        if came in translated:
+            os.kill(child, translated[came])
+        elif (ended := os.waitpid(child, os.WNOHANG)) != (0, 0):
+            _end_as(ended[1])
+
+
+def _end_as(status: int) -> NoReturn:
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        say(f"the server was ended by {signal.Signals(-code).name}")
+    sys.exit(code if code >= 0 else 128 - code)
+
+
+def _ends_with_parent(how: signal.Signals) -> Callable[[], None]:
+    """What a child does first, so that it is sent a signal when its parent ends without a word."""
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def promise() -> None:
+        prctl(PR_SET_PDEATHSIG, int(how), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return promise

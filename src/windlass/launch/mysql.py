@@ -1,0 +1,136 @@
+"""MariaDB or MySQL, as their official images start them: MYSQL_ROOT_PASSWORD, MYSQL_USER, MYSQL_PASSWORD,
+MYSQL_DATABASE, PORT. The server takes the launcher's place; its SIGTERM ends clients and loses nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+from windlass.launch.instance import (
+    HOST,
+    Variables,
+    become,
+    data_of,
+    finish,
+    hold,
+    launch,
+    made_whole,
+    memory_of,
+    name_of,
+    passed_on,
+    password_of,
+    port_of,
+    say,
+    server_of,
+)
+
+INSTALLER: Final = "WINDLASS_INSTALLER"
+"""The program that makes a data folder for MariaDB; MySQL's server does so itself."""
+
+
+class Account(NamedTuple):
+    root: str
+    user: str
+    password: str
+    database: str
+
+
+def start(variables: Variables) -> NoReturn:
+    server, data = server_of(variables), data_of(variables, "mysql")
+    account, settings = account_of(variables), settings_of(variables)
+    held, given = hold(data), passed_on(variables)
+    installer = variables.get(INSTALLER, "")
+
+    def make(folder: Path) -> None:
+        finish(_making(server, installer, folder), held, given, doing="making the data folder")
+
+    if made_whole(data, make):
+        say("the data folder was empty: made a new one")
+    os.chdir(data)
+    where = [f"--datadir={data}", *_user(), *(f"--{name}={value}" for name, value in settings.items())]
+    become([server, "--no-defaults", *where, f"--init-file={_as_file(statements(account))}"], given)
+
+
+def account_of(variables: Variables) -> Account:
+    root = password_of(variables, "MYSQL_ROOT_PASSWORD", "MYSQL_PASSWORD")
+    user = name_of(variables, "MYSQL_USER", "root")
+    password = root if user == "root" else password_of(variables, "MYSQL_PASSWORD")
+    database = name_of(variables, "MYSQL_DATABASE", "mysql" if user == "root" else user)
+    return Account(root, user, password, database)
+
+
+def settings_of(variables: Variables) -> dict[str, str]:
+    memory = memory_of(variables, 512)
+    return {
+        "bind-address": HOST,
+        "port": str(port_of(variables)),
+        # A name without a folder lies in the data folder, however long the path to that is.
+        "socket": "server.sock",
+        "pid-file": "server.pid",
+        "skip-name-resolve": "ON",
+        "performance-schema": "OFF",
+        "skip-log-bin": "ON",
+        "innodb-buffer-pool-size": f"{max(memory // 4, 8)}M",
+        "key-buffer-size": f"{max(memory // 32, 1)}M",
+        "loose-aria-pagecache-buffer-size": f"{max(memory // 32, 2)}M",
+        "max-connections": str(min(max(memory // 4, 50), 500)),
+        # A second port, which only MySQL would open.
+        **({} if variables.get(INSTALLER) else {"mysqlx": "OFF"}),
+    }
+
+
+def statements(account: Account) -> list[str]:
+    """User, password and database are as they were asked for; done at each start, before anybody gets in."""
+    everywhere = [
+        *_login("root", "localhost", account.root),
+        *_login("root", "%", account.root),
+        "GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION",
+        f"CREATE DATABASE IF NOT EXISTS {quoted(account.database)}",
+    ]
+    if account.user == "root":
+        return everywhere
+    rights = f"GRANT ALL PRIVILEGES ON {quoted(account.database)}.* TO {text(account.user)}@'%'"
+    return [*everywhere, *_login(account.user, "%", account.password), rights]
+
+
+def _login(user: str, host: str, password: str) -> list[str]:
+    who = f"{text(user)}@{text(host)}"
+    return [
+        f"CREATE USER IF NOT EXISTS {who} IDENTIFIED BY {text(password)}",
+        f"ALTER USER {who} IDENTIFIED BY {text(password)}",
+    ]
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+    return f"'{escaped}'"
+
+
+def _making(server: Path, installer: str, folder: Path) -> list[str | Path]:
+    if installer:
+        ways = ("--auth-root-authentication-method=socket", "--skip-test-db")
+        return [installer, "--no-defaults", f"--datadir={folder}", *_user(), *ways]
+    return [server, "--no-defaults", "--initialize-insecure", f"--datadir={folder}", *_user()]
+
+
+def _user() -> list[str]:
+    """As root, it runs only when told that it is meant."""
+    return ["--user=root"] if os.geteuid() == 0 else []
+
+
+def _as_file(lines: list[str]) -> str:
+    """A file that is in no folder: the statements hold passwords."""
+    there = os.memfd_create("statements", 0)
+    os.set_inheritable(there, True)
+    os.write(there, "".join(f"{line};\n" for line in lines).encode())
+    return f"/proc/self/fd/{there}"
+
+
+if __name__ == "__main__":
+    launch(start)

@@ -1,0 +1,171 @@
+"""PostgreSQL, started as its official image starts it, by POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB.
+
+The launcher stays as the server's parent, because a request to end means another thing to PostgreSQL:
+SIGTERM lets clients go on for as long as they like; SIGINT ends them, writes everything down and ends.
+"""
+
+from __future__ import annotations
+
+import locale
+import os
+import secrets
+import signal
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+from windlass.launch.instance import (
+    HOST,
+    VERSION,
+    Refused,
+    Variables,
+    accompany,
+    data_of,
+    finish,
+    hold,
+    launch,
+    made_whole,
+    memory_of,
+    name_of,
+    passed_on,
+    password_of,
+    port_of,
+    say,
+    server_of,
+)
+from windlass.launch.unprivileged import leave_root
+
+SIGNALS: Final = {
+    signal.SIGTERM: signal.SIGINT,
+    signal.SIGINT: signal.SIGINT,
+    signal.SIGHUP: signal.SIGHUP,
+    signal.SIGQUIT: signal.SIGQUIT,
+}
+_ABSENT: Final = "windlass-database-is-absent"
+# A failing statement must not take a password with it into the log.
+_QUIETLY: Final = ("exit_on_error=on", "log_min_error_statement=panic", "log_min_messages=error")
+
+
+class Account(NamedTuple):
+    user: str
+    password: str
+    database: str
+
+
+def start(variables: Variables) -> NoReturn:
+    server, data = server_of(variables), data_of(variables, "postgresql", "PGDATA")
+    account, settings = account_of(variables), settings_of(variables)
+    held = hold(data)  # before anything is given to anybody: an earlier server may still be at it
+    leave_root(data, server)
+    cluster = Cluster(server, data, held, passed_on(variables))
+    cluster.check_major(variables.get(VERSION, ""))
+    if made_whole(data, lambda folder: cluster.at(folder).make(account)):
+        say("the data folder was empty: made a new cluster")
+    else:
+        # Whoever wrote it has ended, for we hold the lock; its number may by now be somebody else's.
+        (data / "postmaster.pid").unlink(missing_ok=True)
+        cluster.settle(account)
+    os.chdir(data)
+    accompany([server, "-D", data, *_options(settings)], cluster.variables, SIGNALS)
+
+
+def account_of(variables: Variables) -> Account:
+    user = name_of(variables, "POSTGRES_USER", "postgres")
+    if user.startswith("pg_"):
+        raise Refused(f"POSTGRES_USER: PostgreSQL keeps names that begin with pg_ to itself; {user!r} is one")
+    password = password_of(variables, "POSTGRES_PASSWORD")
+    return Account(user, password, name_of(variables, "POSTGRES_DB", user))
+
+
+def settings_of(variables: Variables) -> dict[str, str]:
+    """What fits into the memory that it may use, of which clients need some each."""
+    memory = memory_of(variables, 256)
+    return {
+        "listen_addresses": HOST,
+        "port": str(port_of(variables)),
+        "unix_socket_directories": "",
+        "shared_buffers": f"{min(max(memory // 4, 16), 8192)}MB",
+        "effective_cache_size": f"{max(memory // 2, 32)}MB",
+        "work_mem": f"{min(max(memory // 64, 1), 64)}MB",
+        "maintenance_work_mem": f"{min(max(memory // 16, 8), 1024)}MB",
+        "max_connections": str(min(max(memory // 4, 50), 400)),
+        "password_encryption": "scram-sha-256",
+    }
+
+
+class Cluster(NamedTuple):
+    """A data folder, and the programs for it."""
+
+    server: Path
+    data: Path
+    held: int
+    variables: dict[str, str]
+
+    def at(self, folder: Path) -> Cluster:
+        return self._replace(data=folder)
+
+    def check_major(self, version: str) -> None:
+        """A data folder belongs to one major version of PostgreSQL."""
+        written, major = self.data / "PG_VERSION", version.partition(".")[0]
+        if not written.exists() or not major:
+            return
+        found = written.read_text().strip()
+        if found != major:
+            raise Refused(
+                f"the data is of PostgreSQL {found}, and this is PostgreSQL {major}, which cannot read it. "
+                f"Nothing was changed. Set the version back to {found} and deploy, dump the data with "
+                f"pg_dump, make a new database of version {major}, and restore the dump there"
+            )
+
+    def make(self, account: Account) -> None:
+        where = ("-D", self.data, "--encoding=UTF8", f"--locale={_locale()}")
+        # One that nobody knows, until `settle` sets the real one.
+        words = (f"--username={account.user}", "--auth=scram-sha-256", "--pwfile=/dev/stdin")
+        program = self.server.with_name("initdb")
+        secret = secrets.token_hex() + "\n"
+        finish([program, *where, *words], self.held, self.variables, secret, doing="making the data folder")
+        self.settle(account)
+
+    def settle(self, account: Account) -> None:
+        """User, password and database are as they were asked for. No server listens meanwhile."""
+        name, user, database = quoted(account.user), text(account.user), text(account.database)
+        made = f"IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {user}) THEN CREATE ROLE {name}; END IF;"
+        absent = f"NOT EXISTS (SELECT FROM pg_database WHERE datname = {database})"
+        answer = self.execute(
+            f"DO $made$ BEGIN {made} END $made$",
+            f"ALTER ROLE {name} WITH LOGIN SUPERUSER PASSWORD {text(account.password)}",
+            f"SELECT '{_ABSENT}' WHERE {absent}",
+        )
+        if f'= "{_ABSENT}"' in answer:
+            self.execute(f"CREATE DATABASE {quoted(account.database)} OWNER {name}")
+
+    def execute(self, *statements: str) -> str:
+        """In single-user mode, one statement to a line."""
+        settings = [word for setting in _QUIETLY for word in ("-c", setting)]
+        words: list[str | Path] = [self.server, "--single", "-D", self.data, *settings, "postgres"]
+        lines = "".join(f"{statement};\n" for statement in statements)
+        return finish(words, self.held, self.variables, lines, doing="setting up user and database")
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n").replace("\r", "\\r")
+    return f"E'{escaped}'"
+
+
+def _options(settings: dict[str, str]) -> list[str]:
+    return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+
+
+def _locale() -> str:
+    try:
+        locale.setlocale(locale.LC_ALL, "C.UTF-8")
+    except locale.Error:
+        return "C"
+    return "C.UTF-8"
+
+
+if __name__ == "__main__":
+    launch(start)

@@ -1,0 +1,76 @@
+"""Redis, or Valkey: REDIS_PASSWORD, PORT. It takes the launcher's place, and its SIGTERM loses nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+from windlass.launch.instance import (
+    HOST,
+    Variables,
+    become,
+    data_of,
+    hold,
+    launch,
+    memory_of,
+    passed_on,
+    password_of,
+    port_of,
+    server_of,
+)
+
+
+def start(variables: Variables) -> NoReturn:
+    server, data = server_of(variables), data_of(variables, "redis")
+    config = written(settings_of(variables, data))
+    hold(data)
+    data.mkdir(mode=0o700, exist_ok=True)
+    os.chdir(data)
+    _as_input(config)
+    become([server, "-"], passed_on(variables))
+
+
+def settings_of(variables: Variables, data: Path) -> dict[str, str]:
+    # Of the memory, some is left for clients and for the copy of itself that it makes to tidy its journal.
+    memory = memory_of(variables, 256) * 7 // 10
+    return {
+        "bind": HOST,
+        "port": str(port_of(variables)),
+        "protected-mode": "no",  # there is a password
+        "requirepass": password_of(variables, "REDIS_PASSWORD"),
+        "dir": str(data),
+        "maxmemory": f"{max(memory, 8)}mb",
+        "maxmemory-policy": "noeviction",
+        # A journal on the disk within a second of each write, instead of snapshots now and then.
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "daemonize": "no",
+        "logfile": "",
+    }
+
+
+def written(settings: dict[str, str]) -> str:
+    return "".join(f"{name} {_quoted(value)}\n" for name, value in settings.items())
+
+
+def _quoted(value: str) -> str:
+    return '"' + "".join(_escaped(byte) for byte in value.encode()) + '"'
+
+
+def _escaped(byte: int) -> str:
+    sign = chr(byte)
+    return sign if byte < 128 and sign.isprintable() and sign not in '"\\' else f"\\x{byte:02x}"
+
+
+def _as_input(config: str) -> None:
+    """The settings come by standard input: they hold the password, and are in no file and no argument."""
+    reading = os.memfd_create("redis-settings")
+    os.write(reading, config.encode())
+    os.lseek(reading, 0, os.SEEK_SET)
+    os.dup2(reading, 0)
+
+
+if __name__ == "__main__":
+    launch(start)

@@ -1,0 +1,124 @@
+"""Not being root, for a server that refuses to run as root.
+
+First choice is a user namespace: inside, we are an ordinary user without any capability, and outside the data
+stays our own, so no user is added and no folder is opened to anybody. Where the machine allows no such
+namespace, we become an ordinary user of the machine, and the data is given to that user.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import pwd
+from pathlib import Path
+from typing import Final
+
+from windlass.launch.instance import Refused
+
+CLONE_NEWUSER: Final = 0x10000000
+USUAL: Final = ("postgres", "nobody")
+_NOT_HERE = {errno.EPERM, errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EUSERS, errno.EACCES}
+
+
+def leave_root(data: Path, needed: Path) -> None:
+    """We are not root afterwards, and own the data folder and what lies beside it. `needed` is a program.
+
+    The data must be held, because it may change hands.
+    """
+    if os.geteuid() != 0:
+        return
+    user = _ordinary()
+    volume = data.parent
+    if _possible():
+        _give(volume, os.getuid(), os.getgid())
+        os.setgroups([])
+        _enter(user)
+    else:
+        _check_way(volume, needed, user)
+        _give(volume, user.pw_uid, user.pw_gid)
+        os.setgroups([])
+        os.setgid(user.pw_gid)
+        os.setuid(user.pw_uid)
+    if os.geteuid() == 0:
+        raise Refused("the server must not run as root, and there is no way to be somebody else here")
+
+
+def _ordinary() -> pwd.struct_passwd:
+    """Somebody whom the machine knows by name: PostgreSQL asks for it."""
+    known = [user for user in pwd.getpwall() if user.pw_uid]
+    for name in USUAL:
+        for user in known:
+            if user.pw_name == name:
+                return user
+    if not known:
+        raise Refused("this machine has no user but root: add one, such as `nobody`, to run PostgreSQL")
+    return known[0]
+
+
+def _possible() -> bool:
+    """Asked of a child: what is entered cannot be left."""
+    child = os.fork()
+    if not child:
+        code = 2
+        try:
+            code = 1 if _unshared() in _NOT_HERE else 0
+            if not code:
+                _map(1, 1)
+        except OSError:
+            code = 1
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _enter(user: pwd.struct_passwd) -> None:
+    outside = os.getuid(), os.getgid()
+    if failed := _unshared():
+        raise OSError(failed, os.strerror(failed), "user namespace")
+    _map(user.pw_uid, user.pw_gid, *outside)
+
+
+def _unshared() -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    return ctypes.get_errno() if libc.unshare(CLONE_NEWUSER) else 0
+
+
+def _map(uid: int, gid: int, outer_uid: int = 0, outer_gid: int = 0) -> None:
+    proc = Path("/proc/self")
+    (proc / "setgroups").write_text(
+        "deny"
+    )  # else the kernel refuses a gid_map from within, see user_namespaces(7)
+    (proc / "uid_map").write_text(f"{uid} {outer_uid} 1")
+    (proc / "gid_map").write_text(f"{gid} {outer_gid} 1")
+
+
+def _check_way(volume: Path, needed: Path, user: pwd.struct_passwd) -> None:
+    """Whether this user reaches the data and the program; nothing is opened for the purpose."""
+    for target in (volume.resolve(), needed.resolve()):
+        for folder in target.parents:
+            if not _passable(folder.stat(), user):
+                raise Refused(
+                    "PostgreSQL refuses to run as root, this machine allows no user namespaces, and the user "
+                    f"{user.pw_name} cannot get through {folder}. Allow user namespaces (sysctl "
+                    "user.max_user_namespaces; in a container, a seccomp profile that allows unshare), or "
+                    f"run Windlass as another user, or open the way: chmod o+x {folder}"
+                )
+
+
+def _passable(facts: os.stat_result, user: pwd.struct_passwd) -> bool:
+    if facts.st_uid == user.pw_uid:
+        return bool(facts.st_mode & 0o100)
+    if facts.st_gid == user.pw_gid:
+        return bool(facts.st_mode & 0o010)
+    return bool(facts.st_mode & 0o001)
+
+
+def _give(folder: Path, uid: int, gid: int) -> None:
+    """The folder and all in it; itself last, because its owner says that it has been done."""
+    if folder.stat().st_uid == uid:
+        return
+    for inside, folders, files in os.walk(folder, topdown=False):
+        for name in (*folders, *files):
+            os.chown(Path(inside, name), uid, gid, follow_symlinks=False)
+    os.chown(folder, uid, gid)

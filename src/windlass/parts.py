@@ -1,0 +1,101 @@
+"""Which engine, builder and router an installation runs on: real ones here, others in tests."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from windlass.base.clock import Clock
+from windlass.base.group import aside
+from windlass.builders.builder import Builder
+from windlass.builders.bundled import WithBundled
+from windlass.builders.databases import NativeDatabases
+from windlass.builders.git import Git
+from windlass.builders.native import NativeBuilder
+from windlass.config import BadSetting, Settings
+from windlass.control.context import Probing, Repositories, Servers
+from windlass.engines.engine import Engine
+from windlass.engines.probes import probe
+from windlass.engines.process import ProcessEngine
+from windlass.routers.builtin import BuiltinRouter
+from windlass.routers.router import Router
+
+USUAL_DOCKER = "unix:///var/run/docker.sock"
+
+
+class Gateway(Router, Protocol):
+    """A router with one port for HTTP by host name."""
+
+    @property
+    def port(self) -> int: ...
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    engine: Engine
+    builder: Builder
+    router: Gateway
+    git: Repositories
+    servers: Servers
+    probe: Probing
+
+
+async def real_parts(settings: Settings, clock: Clock, installation: str) -> Parts:
+    """`installation` tells what is ours from what is of another Windlass on the same engine."""
+    folder = await aside(Path(settings.data_dir).resolve)
+    engine, builder = await _engine(settings, folder, clock, installation)
+    try:
+        git = Git(
+            allow_local=settings.git_allow_local,
+            outbound_allow=settings.outbound_allow,
+            home=folder / "git",
+        )
+    except ValueError as error:
+        raise BadSetting(f"outbound_allow: {error}") from error
+    return Parts(
+        engine=engine,
+        builder=builder,
+        router=BuiltinRouter(settings.gateway_host, settings.gateway_port),
+        git=WithBundled(git, folder / "bundled"),
+        servers=NativeDatabases(folder / "databases"),
+        probe=probe,
+    )
+
+
+async def _engine(
+    settings: Settings, folder: Path, clock: Clock, installation: str
+) -> tuple[Engine, Builder]:
+    host = settings.docker_host or USUAL_DOCKER
+    chosen = settings.engine
+    if chosen == "auto":
+        chosen = "docker" if await _docker_answers(host) else "process"
+    if chosen == "process":
+        return ProcessEngine(folder / "run", clock), NativeBuilder(folder / "builds")
+    if chosen == "docker":
+        # Loaded only where it is used: its HTTP client is a third of the time to start.
+        from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
+        from windlass.engines.docker import DockerEngine  # noqa: PLC0415
+
+        engine = DockerEngine(host=host, folder=folder / "docker", installation=installation)
+        return engine, DockerBuilder(host=host, installation=installation)
+    raise BadSetting(f"engine: there is no engine {chosen}; it is one of auto, process and docker")
+
+
+async def _docker_answers(host: str) -> bool:
+    """Asked without loading all that it takes to use it."""
+    kind, _, place = host.partition("://")
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(2):
+            if kind == "unix":
+                reader, writer = await asyncio.open_unix_connection(place)
+            else:
+                name, _, port = place.rpartition(":")
+                reader, writer = await asyncio.open_connection(name, int(port or 2375))
+            writer.write(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+            answer = await reader.read(64)
+            writer.close()
+            return b" 200 " in answer
+    return False

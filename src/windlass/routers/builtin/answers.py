@@ -1,0 +1,92 @@
+"""Judges the head of an answer: when it ends, whether the connection can be used again, what is passed on.
+
+Pure. An instance is not trusted either: the connection to the client carries answers of others too, so an
+answer must be read there exactly as it is read here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from windlass.routers.builtin.wire import FIELDS, LENGTH, TEXT, Bad
+
+CHUNKED: Final = -1
+UNTIL_CLOSE: Final = -2
+
+_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})( " + TEXT + rb"*)?")
+_MEANT: Final = re.compile(
+    rb"\r\n(content-length|transfer-encoding|connection|keep-alive|proxy-connection|upgrade):[\t ]*([^\r]*)"
+)
+_EMPTY: Final = frozenset({204, 304})
+_NO_FRAMING: Final = frozenset({*range(100, 200), 204})
+"""Has no body, and must not say how long it is."""
+_SINGLE: Final = frozenset({b"content-length", b"transfer-encoding"})
+
+
+class Answer:
+    """What the head of an answer says."""
+
+    __slots__ = ("_before", "_framing", "as_it_is", "keep", "length", "raw", "status", "upgrade")
+
+    def __init__(self, raw: bytes) -> None:
+        """`raw` is the head, with the empty line that ends it."""
+        first, _, _ = raw.partition(b"\r\n")
+        line, block = _LINE.fullmatch(first), raw[len(first) : -4]
+        if not line or not FIELDS.fullmatch(block):
+            raise Bad(502, "The head of its answer is not valid HTTP.")
+        self.raw = raw
+        self.status = int(line[2])
+        said, rest = _said(block)
+        old = line[1] == b"0"
+        tokens = {token.strip() for token in said.get(b"connection", b"").lower().split(b",")}
+        self.keep = not old and b"close" not in tokens
+        self.upgrade = said.get(b"upgrade", b"")
+        self.length, self._framing = self._end(said, old)
+        for token in tokens - {b"", b"close", b"keep-alive", b"upgrade"}:
+            rest = re.sub(rb"\r\n" + re.escape(token) + rb":[^\r]*", b"", rest, flags=re.IGNORECASE)
+        self.as_it_is = not old and said.keys() <= {b"content-length"} and self.status not in _NO_FRAMING
+        """There is nothing to change in it."""
+        self._before = b"HTTP/1.1 %b%b%b" % (line[2], line[3] or b" ", rest)
+
+    def _end(self, said: dict[bytes, bytes], old: bool) -> tuple[int, bytes]:
+        """The length, and the lines that tell it."""
+        coding, length = said.get(b"transfer-encoding"), said.get(b"content-length")
+        if length is not None and not LENGTH.fullmatch(length):
+            raise Bad(502, "The length of its answer is not a number.")
+        if coding is not None and (old or coding.lower() != b"chunked"):
+            raise Bad(502, "Its answer has a Transfer-Encoding other than chunked.")
+        if self.status in _NO_FRAMING:
+            return 0, b""
+        if coding is not None:
+            self.keep = self.keep and length is None
+            framing, found = b"\r\nTransfer-Encoding: chunked", CHUNKED
+        elif length is not None:
+            found = int(length)
+            framing = b"\r\nContent-Length: %d" % found
+        else:
+            framing, found = b"", UNTIL_CLOSE
+        return (0 if self.status in _EMPTY else found), framing
+
+    def head(self, *, close: bool, plain: bool = False) -> bytes:
+        """As the client gets it. `plain` is for one that does not know chunks."""
+        framing = b"" if plain and self.length == CHUNKED else self._framing
+        return self._before + framing + (b"\r\nConnection: close\r\n\r\n" if close else b"\r\n\r\n")
+
+    def switching(self) -> bytes:
+        return self._before + b"\r\nConnection: Upgrade\r\nUpgrade: " + self.upgrade + b"\r\n\r\n"
+
+
+def _said(block: bytes) -> tuple[dict[bytes, bytes], bytes]:
+    low = block.lower()
+    said: dict[bytes, bytes] = {}
+    kept, at = [], 0
+    for found in _MEANT.finditer(low):
+        kept.append(block[at : found.start()])
+        at = found.end()
+        name, value = found[1], block[found.start(2) : at].rstrip(b"\t ")
+        if name in said and name in _SINGLE:
+            raise Bad(502, f"Its answer has more than one {name.decode()}.")
+        said[name] = said[name] + b"," + value if name in said else value
+    kept.append(block[at:])
+    return said, b"".join(kept)

@@ -1,0 +1,94 @@
+"""A chunked body, followed to its end. What is passed on has been understood to the last byte before."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from windlass.routers.builtin.wire import FIELDS, Bad
+
+_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e]*)?")
+_LONGEST_LINE: Final = 4096
+_LONGEST_TRAILERS: Final = 16 * 1024
+# A server that merges trailers into the fields would take these for its own.
+_FRAMING: Final = re.compile(
+    rb"\r\n(?:content[-_]length|transfer[-_]encoding|host|connection|upgrade|forwarded|x[-_]forwarded[^:]*):",
+    re.IGNORECASE,
+)
+_IN_SIZE, _IN_DATA, _AFTER_DATA, _IN_TRAILERS = range(4)
+
+
+class Chunks:
+    """`plain` leaves out the framing: for those who do not know it."""
+
+    __slots__ = ("_held", "_left", "_phase", "_plain")
+
+    def __init__(self, *, plain: bool = False) -> None:
+        self._held = b""
+        self._left = 0
+        self._phase = _IN_SIZE
+        self._plain = plain
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
+        """What can be passed on, and what follows the body (None: it has not ended)."""
+        if self._held:
+            data, self._held = self._held + data, b""
+        at, size, payload = 0, len(data), []
+        while at < size:
+            begin, before = at, self._phase
+            if before == _IN_DATA:
+                at = self._data(at, size)
+                payload.append(data[begin:at])
+            elif before == _AFTER_DATA:
+                at = self._after_data(data, at, size)
+            elif before == _IN_SIZE:
+                at = self._size(data, at, size)
+            else:
+                at = self._trailers(data, at)
+                if at > begin:
+                    return (b"".join(payload) if self._plain else data[:at]), data[at:]
+            if at == begin:  # this piece of framing is not complete
+                self._held = data[at:]
+                break
+        return (b"".join(payload) if self._plain else data[:at]), None
+
+    def _data(self, at: int, size: int) -> int:
+        step = min(self._left, size - at)
+        self._left -= step
+        if not self._left:
+            self._phase = _AFTER_DATA
+        return at + step
+
+    def _after_data(self, data: bytes, at: int, size: int) -> int:
+        if not b"\r\n".startswith(data[at : at + 2]):
+            raise Bad(400, "A chunk is longer than it says.")
+        if size - at < 2:
+            return at
+        self._phase = _IN_SIZE
+        return at + 2
+
+    def _size(self, data: bytes, at: int, size: int) -> int:
+        end = data.find(b"\r\n", at, at + _LONGEST_LINE)
+        if end < 0:
+            if size - at >= _LONGEST_LINE or b"\n" in data[at:]:
+                raise Bad(400, "The size of a chunk is not given properly.")
+            return at
+        found = _SIZE.fullmatch(data, at, end)
+        if not found:
+            raise Bad(400, "The size of a chunk is not given properly.")
+        self._left = int(found[1], 16)
+        if self._left:
+            self._phase = _IN_DATA
+            return end + 2
+        self._phase = _IN_TRAILERS
+        return end  # the line break is the beginning of what may be trailers
+
+    def _trailers(self, data: bytes, at: int) -> int:
+        end = data.find(b"\r\n\r\n", at, at + _LONGEST_TRAILERS)
+        if end < 0:
+            if len(data) - at >= _LONGEST_TRAILERS:
+                raise Bad(400, "The trailers of a body are too long.")
+            return at
+        if end > at and (not FIELDS.fullmatch(data, at, end) or _FRAMING.search(data, at, end)):
+            raise Bad(400, "The trailers of a body are not what trailers may be.")
+        return end + 4

@@ -1,0 +1,146 @@
+"""What the router itself answers: a small page for people, JSON or text for programs."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from http import HTTPStatus
+from typing import Final
+
+from msgspec import Struct
+
+_ACCEPT: Final = re.compile(rb"\r\naccept:([^\r]*)", re.IGNORECASE)
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --ink: #1d2430; --dim: #667085; --line: #e4e7ec; --back: #f8f9fb;
+  --card: #fff }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --ink: #e6e9ef; --dim: #98a2b3; --line: #2b3342; --back: #11151c; --card: #181e28 }}
+}}
+* {{ box-sizing: border-box }}
+body {{ margin: 0; min-height: 100vh; display: grid; place-items: center; padding: 1.5rem; color: var(--ink);
+  background: var(--back); font: 16px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif }}
+main {{ max-width: 34rem; padding: 2.25rem 2.5rem; background: var(--card); border: 1px solid var(--line);
+  border-radius: 14px; box-shadow: 0 1px 3px rgb(0 0 0 / 6%) }}
+p {{ margin: 0; overflow-wrap: anywhere }}
+.status {{ font-size: .85rem; letter-spacing: .06em; color: var(--dim) }}
+h1 {{ margin: .35rem 0 .6rem; font-size: 1.45rem; line-height: 1.3; overflow-wrap: anywhere }}
+footer {{ margin-top: 1.75rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: .85rem;
+  color: var(--dim) }}
+</style>
+</head>
+<body>
+<main>
+<p class="status">{status} {reason}</p>
+<h1>{title}</h1>
+<p>{message}</p>
+<footer>Windlass</footer>
+</main>
+</body>
+</html>
+"""
+
+
+class Page(Struct, frozen=True):
+    status: int
+    title: str
+    message: str
+    retry: int = 0
+    """Seconds after which to try again."""
+
+    def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
+        """`fields` are those of the request, which say what the client likes to read."""
+        kind, text = self._text(fields)
+        body = text.encode()
+        lines = [
+            f"HTTP/1.1 {self.status} {_reason(self.status)}",
+            f"Content-Type: {kind}",
+            f"Content-Length: {len(body)}",
+            "Cache-Control: no-store",
+            "X-Content-Type-Options: nosniff",
+            "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+        ]
+        if self.retry:
+            lines.append(f"Retry-After: {self.retry}")
+        if close:
+            lines.append("Connection: close")
+        head = "\r\n".join([*lines, "", ""]).encode()
+        return head if head_only else head + body
+
+    def _text(self, fields: bytes) -> tuple[str, str]:
+        found = _ACCEPT.search(fields)
+        liked = found[1].lower() if found else b""
+        if b"text/html" in liked:
+            return "text/html; charset=utf-8", self._html()
+        if b"json" in liked:
+            return "application/json", self._json()
+        return "text/plain; charset=utf-8", f"{self.title}\n{self.message}\n"
+
+    def _html(self) -> str:
+        return _PAGE.format(
+            status=self.status,
+            reason=html.escape(_reason(self.status)),
+            title=html.escape(self.title),
+            message=html.escape(self.message),
+        )
+
+    def _json(self) -> str:
+        said = f"{self.title}. {self.message}"
+        answer = {"status": self.status, "error": _reason(self.status), "message": said, "detail": said}
+        return json.dumps(answer, ensure_ascii=False)
+
+
+def _reason(status: int) -> str:
+    return HTTPStatus(status).phrase
+
+
+def refused(status: int, message: str) -> Page:
+    return Page(status, "This request cannot be taken", message)
+
+
+def unknown(host: str) -> Page:
+    return Page(
+        404,
+        f"No service is called {host}" if host else "No service was named",
+        "Look up the service's address in Windlass: it may be spelt otherwise, or have been deleted."
+        if host
+        else "The request does not say for which host it is, so it cannot be told whom it is for.",
+    )
+
+
+def no_path(host: str, path: str) -> Page:
+    return Page(404, f"There is nothing at {path}", f"No service of {host} has this path.")
+
+
+def not_running(title: str) -> Page:
+    return Page(
+        503,
+        f"{title} is not running",
+        "No instance of it is there now. If it is just being started, try again in a moment.",
+        retry=5,
+    )
+
+
+def not_answering(title: str) -> Page:
+    return Page(
+        503, f"{title} does not answer", "It runs, but takes no connection. Try again in a moment.", retry=2
+    )
+
+
+def broken(title: str, why: str) -> Page:
+    return Page(502, f"{title} gave no valid answer", why)
+
+
+def crowded() -> Page:
+    return Page(
+        503,
+        "Too many connections",
+        "The router has as many connections as it may have. Try again in a moment.",
+        retry=2,
+    )

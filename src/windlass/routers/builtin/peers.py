@@ -1,0 +1,101 @@
+"""An endpoint, as the router knows it: what is under way there, and connections that wait for a request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from windlass.base.log import log
+from windlass.routers.router import Endpoint
+
+if TYPE_CHECKING:
+    from windlass.routers.builtin.upstream import Upstream
+
+_log = log("router")
+_REFUSED: Final = 1_000_000
+"""Added to the burden of an endpoint that refuses: more than can be under way anywhere."""
+_MOST_DOUBLINGS: Final = 4
+
+
+class Peer:
+    __slots__ = (
+        "_empty",
+        "_refusals",
+        "active",
+        "cuts",
+        "draining",
+        "endpoint",
+        "idle",
+        "penalty",
+        "retry_at",
+        "routes",
+    )
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.active = 0
+        """Requests, tunnels and pipes under way, and those being connected."""
+        self.idle: list[Upstream] = []
+        self.routes = 0
+        """That lead to it; where there is none, no connection to it is kept."""
+        self.draining = 0
+        self.penalty = 0
+        self.retry_at = 0.0
+        self.cuts: set[Callable[[], None]] = set()
+        """Close what would go on for ever: tunnels and pipes."""
+        self._refusals = 0
+        self._empty: list[asyncio.Future[None]] = []
+
+    def ended(self) -> None:
+        """Something that was under way is not any more."""
+        self.active -= 1
+        if not self.active and self._empty:
+            for waiting in self._empty:
+                if not waiting.done():
+                    waiting.set_result(None)
+            self._empty.clear()
+
+    def keeps(self) -> bool:
+        return self.routes > 0 and not self.draining
+
+    def refused(self, now: float, pause: float, reason: str) -> None:
+        """It is left alone for a while, and longer the more often this happens."""
+        if not self._refusals:
+            where = f"{self.endpoint.address}:{self.endpoint.port}"
+            _log.warning("an endpoint takes no connection", extra={"endpoint": where, "reason": reason})
+        self.penalty = _REFUSED
+        self.retry_at = now + pause * 2 ** min(self._refusals, _MOST_DOUBLINGS)
+        self._refusals += 1
+
+    def answered(self) -> None:
+        self.penalty = self._refusals = 0
+
+    def unrouted(self) -> None:
+        self.routes -= 1
+        if not self.routes:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Closes the connections that wait."""
+        waiting, self.idle = self.idle, []
+        for upstream in waiting:
+            upstream.hang_up()
+
+    def sweep(self, now: float, oldest: float) -> None:
+        if self.penalty and now >= self.retry_at:
+            self.penalty = 0
+        # The one used last is taken first, so that those that wait longest are at the front.
+        while self.idle and self.idle[0].since < oldest:
+            self.idle.pop(0).hang_up()
+
+    async def emptied(self) -> None:
+        """Returns when nothing is under way."""
+        while self.active:
+            waiting = asyncio.get_running_loop().create_future()
+            self._empty.append(waiting)
+            await waiting
+
+    def cut(self) -> None:
+        for cut in list(self.cuts):
+            cut()

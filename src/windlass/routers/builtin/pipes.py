@@ -1,0 +1,212 @@
+"""Plain pipes: what arrives at one end is written at the other, with back-pressure and half-closes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from windlass.routers.builtin.gate import Gate
+from windlass.routers.builtin.peers import Peer
+from windlass.routers.builtin.table import Backend
+
+
+class End(asyncio.Protocol):
+    """One end. `other` is set as soon as there are two."""
+
+    __slots__ = ("_ahead", "_pipe", "eof", "lost", "other", "paused", "stuck", "transport")
+
+    def __init__(self, transport: Any = None, *, paused: bool = False, stuck: bool = False) -> None:
+        self.transport = transport
+        self.other: End | None = None
+        self.paused = paused
+        """It is not read."""
+        self.stuck = stuck
+        """It takes no more for now."""
+        self.eof = False
+        self.lost = False
+        self._ahead = b""
+        """What came while there was no other end."""
+        self._pipe: Pipe | None = None
+
+    def join(self, pipe: Pipe, other: End) -> None:
+        self._pipe = pipe
+        self.other = other
+
+    def begin(self) -> None:
+        """Both ends are joined."""
+        ahead, self._ahead = self._ahead, b""
+        if ahead:
+            self.data_received(ahead)
+        if self.eof:
+            self._pass_eof()
+        self.flow()
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        other = self.other
+        if other is None:
+            # Not before these first bytes: uvloop begins to read after connection_made, come what may.
+            self._ahead += data
+            if not (self.paused or self.transport.is_closing()):
+                self.paused = True
+                self.transport.pause_reading()
+        elif not other.lost:
+            other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        self.stuck = True
+        if self.other is not None:
+            self.other.flow()
+
+    def resume_writing(self) -> None:
+        self.stuck = False
+        if self.other is not None:
+            self.other.flow()
+
+    def flow(self) -> None:
+        """Is read exactly while the other end takes what is read."""
+        if self.lost or self.eof or self.transport.is_closing() or self.other is None:
+            return
+        if self.paused is not self.other.stuck:
+            self.paused = self.other.stuck
+            if self.paused:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        self.eof = True
+        return self.other is None or self._pass_eof()
+
+    def _pass_eof(self) -> bool:
+        """Whether this end stays open, for what the other one still says."""
+        other = self.other
+        assert other is not None
+        if not other.lost and not other.transport.is_closing():
+            other.transport.write_eof()
+        if other.eof:  # nothing more will come from either
+            other.transport.close()
+            return False
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        if self.other is not None and not self.other.lost:
+            if exc is None:
+                self.other.transport.close()
+            else:
+                self.other.transport.abort()
+        if self._pipe is not None:
+            self._pipe.end_lost()
+
+
+class Pipe:
+    """Two ends, of which the second is at an instance."""
+
+    def __init__(self, gate: Gate, peer: Peer, client: End, instance: End, ended: Callable[[], None]) -> None:
+        """`peer.active` counts it already; `ended` is called when both ends are closed."""
+        self._gate = gate
+        self._peer = peer
+        self._ends = (client, instance)
+        self._left = 2 - client.lost - instance.lost
+        self._ended = ended
+        gate.clients.add(self)
+        peer.cuts.add(self.abort)
+        for end in self._ends:
+            stay_awake(end.transport)
+        client.join(self, instance)
+        instance.join(self, client)
+        client.begin()
+        instance.begin()
+        if instance.lost:
+            client.transport.abort()
+
+    def end_lost(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._gate.clients.discard(self)
+            self._peer.cuts.discard(self.abort)
+            self._peer.ended()
+            self._ended()
+
+    def age(self, now: float) -> None:
+        """It may be silent as long as it likes; the system finds out whether somebody is still there."""
+
+    def abort(self) -> None:
+        for end in self._ends:
+            if not end.lost:
+                end.transport.abort()
+
+
+class Caller(End):
+    """A client of a TCP port, until an instance takes it."""
+
+    __slots__ = ("_backend", "_gate", "_peer", "_tried")
+
+    def __init__(self, gate: Gate, backend: Backend | None) -> None:
+        super().__init__()
+        self._gate = gate
+        self._backend = backend
+        self._tried: list[Peer] = []
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        if self._backend is None or self._gate.is_full or self._gate.stopping:
+            transport.abort()
+            return
+        super().connection_made(transport)
+        self._gate.clients.add(self)
+        self._backend.traffic.requests += 1
+        self._backend.traffic.active += 1
+        self._next()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._pipe is None and self in self._gate.clients:
+            self._gate.clients.discard(self)
+            self._not_active()
+        super().connection_lost(exc)
+
+    def age(self, now: float) -> None:
+        """Connecting has its own limit of time."""
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def _next(self) -> None:
+        assert self._backend is not None
+        peer = self._backend.pick(self._tried)
+        if peer is None:
+            self.transport.close()
+            return
+        peer.active += 1
+        self._peer = peer
+        self._gate.dial(peer, End, self._connected, self._refused)
+
+    def _refused(self, peer: Peer) -> None:
+        peer.ended()
+        self._tried.append(peer)
+        if not self.lost:
+            self._next()
+
+    def _connected(self, instance: End) -> None:
+        if self.lost or self.transport.is_closing():
+            instance.transport.abort()
+            self._peer.ended()
+            return
+        self._gate.clients.discard(self)
+        Pipe(self._gate, self._peer, self, instance, self._not_active)
+
+    def _not_active(self) -> None:
+        assert self._backend is not None
+        self._backend.traffic.active -= 1
+
+
+def stay_awake(transport: Any) -> None:
+    """A side that went away without a word is found out, in hours; a pipe has no other limit of time."""
+    found = transport.get_extra_info("socket")
+    if found is not None:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

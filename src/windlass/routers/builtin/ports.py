@@ -1,0 +1,43 @@
+"""Binds ports, and says in words why one cannot be had."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Final
+
+from windlass.routers.router import RouteError
+
+_BACKLOG: Final = 2048
+_PRIVILEGED: Final = 1024
+
+
+def bound(host: str, port: int, *, holder: str = "another program", way_out: str) -> socket.socket:
+    """A socket that listens. `way_out` says what to do where the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise RouteError(explained(error, host, port, holder, way_out)) from error
+    listening.setblocking(False)
+    return listening
+
+
+def explained(error: OSError, host: str, port: int, holder: str, way_out: str) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is in use by {holder}: {way_out}"
+    if error.errno in {errno.EACCES, errno.EPERM} and port < _PRIVILEGED:
+        return (
+            f"port {port} needs a right that Windlass does not have, as all below {_PRIVILEGED}: choose a "
+            f"higher one, or give it the right (CAP_NET_BIND_SERVICE)"
+        )
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return (
+            f"port {port} cannot be listened on, because {host} is no address of this machine: "
+            f"change the setting gateway_host"
+        )
+    return f"port {port} cannot be listened on: {error.strerror or error}"

@@ -1,0 +1,179 @@
+"""The router that comes with Windlass: HTTP by host name on one gateway port, and TCP by external port.
+
+Everything runs in callbacks on one event loop, so that a change of routes holds for the next request at once.
+It keeps nothing: after a restart it is told everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from windlass.routers.builtin.bounds import Bounds
+from windlass.routers.builtin.client import Client
+from windlass.routers.builtin.gate import Gate
+from windlass.routers.builtin.pipes import Caller
+from windlass.routers.builtin.ports import bound
+from windlass.routers.builtin.table import Table, Traffic
+from windlass.routers.router import Endpoint, Listen, Route, RouteError
+
+_LOCAL: Final = "127.0.0.1"
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared with, not bound to)
+
+Addresses = set[tuple[str, int]]
+Servers = dict[tuple[str, int], asyncio.Server]
+
+
+class BuiltinRouter:
+    def __init__(self, host: str, port: int, *, bounds: Bounds | None = None) -> None:
+        """`port` 0 picks a free one, which `port` tells as soon as it has started."""
+        self._host = host
+        self._wanted_port = port
+        self._gateway: asyncio.Server | None = None
+        self._port = port
+        self._gate = Gate(bounds or Bounds())
+        self._table = Table(self._gate.peer)
+        self._listening: dict[str, Servers] = {}
+        self._changing = asyncio.Lock()
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def connections(self) -> int:
+        """Of clients, open now."""
+        return len(self._gate.clients)
+
+    def traffic(self) -> Mapping[str, Traffic]:
+        """By service: requests (and TCP connections) that came, and those under way."""
+        return self._table.traffic
+
+    async def start(self) -> None:
+        if self._gateway is not None:
+            return
+        way_out = "stop that program, or choose another port with the setting gateway_port"
+        listening = bound(self._host, self._wanted_port, way_out=way_out)
+        self._port = listening.getsockname()[1]
+        self._gate.start()
+        try:
+            self._gateway = await _serving(listening, lambda: Client(self._gate, self._table.host))
+        except BaseException:
+            await self._gate.stop()
+            raise
+
+    async def stop(self) -> None:
+        async with self._changing:
+            servers = [server for held in self._listening.values() for server in held.values()]
+            self._listening.clear()
+            if self._gateway is not None:
+                servers.append(self._gateway)
+                self._gateway = None
+            for server in servers:
+                server.close()
+            await self._gate.stop()
+
+    async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
+        async with self._changing:
+            wanted = self._addresses(ports)
+            self._check(service, wanted)
+            held = self._listening.get(service, {})
+            fresh = wanted - held.keys()
+            # A port that moves to another address has to be let go before it can be had again.
+            moving = {at for at in held if at not in wanted and at[1] in {port for _, port in fresh}}
+            for at in moving:
+                held.pop(at).close()
+            try:
+                made = await self._opened(fresh)
+            except BaseException:
+                held.update(await self._opened(moving))
+                raise
+            for at in held.keys() - wanted:
+                held.pop(at).close()
+            held.update(made)
+            if held:
+                self._listening[service] = held
+            else:
+                self._listening.pop(service, None)
+
+    async def set(self, service: str, routes: Sequence[Route]) -> None:
+        ports = {port for _, port in self._listening.get(service, ())}
+        for route in routes:
+            if route.external is not None and route.external not in ports:
+                raise RouteError(f"port {route.external} has not been reserved for {route.title}")
+        self._table.put(service, routes)
+
+    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        peers = [peer for at in endpoints if (peer := self._gate.peers.get(at))]
+        for peer in peers:
+            peer.draining += 1
+            peer.let_go()
+        try:
+            async with asyncio.timeout(patience):
+                for peer in peers:
+                    await peer.emptied()
+        except TimeoutError:
+            for peer in peers:
+                peer.cut()
+        finally:
+            for peer in peers:
+                peer.draining -= 1
+
+    async def forget(self, service: str) -> None:
+        self._table.drop(service)
+        await self.reserve(service, ())
+
+    def _addresses(self, ports: Sequence[Listen]) -> Addresses:
+        found = {(_LOCAL if each.local else self._host, each.port) for each in ports}
+        if self._host in _EVERYWHERE:
+            found -= {(_LOCAL, port) for host, port in found if host == self._host}
+        return found
+
+    def _check(self, service: str, wanted: Addresses) -> None:
+        """None of these is ours for something else."""
+        ports = {port for _, port in wanted}
+        if self._gateway is not None and self._port in ports:
+            raise RouteError(
+                f"port {self._port} is the one on which all services are reached by name "
+                f"(setting gateway_port): choose another one"
+            )
+        for other, held in self._listening.items():
+            if other == service:
+                continue
+            for _, port in held:
+                if port in ports:
+                    raise RouteError(
+                        f"port {port} is in use by the service {self._table.title(other)}: choose another one"
+                    )
+
+    async def _opened(self, addresses: Addresses) -> Servers:
+        """All, or none."""
+        made: Servers = {}
+        try:
+            for host, port in sorted(addresses):
+                listening = bound(host, port, way_out="choose another one, or stop that program")
+                made[host, port] = await _serving(listening, self._protocol_for(port))
+        except BaseException:
+            for server in made.values():
+                server.close()
+            raise
+        return made
+
+    def _protocol_for(self, port: int) -> Callable[[], asyncio.Protocol]:
+        """What the port speaks is known when somebody calls: by then its routes are."""
+
+        def protocol() -> asyncio.Protocol:
+            if self._table.port(port) is not None:
+                return Client(self._gate, lambda _: self._table.port(port))
+            return Caller(self._gate, self._table.tcp(port))
+
+        return protocol
+
+
+async def _serving(listening: Any, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Server:
+    try:
+        return await asyncio.get_running_loop().create_server(protocol, sock=listening, backlog=2048)
+    except BaseException:
+        listening.close()
+        raise

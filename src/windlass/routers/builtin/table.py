@@ -1,0 +1,174 @@
+"""Which service a request is for: host names and external ports, and the paths below each.
+
+No I/O. Where two services claim the same, the one that claimed it first has it, until it lets go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from windlass.routers.builtin.peers import Peer
+from windlass.routers.router import Endpoint, Route
+
+Key = bytes | int
+"""A host name in lower case, or an external port."""
+
+_SAFE: Final = "/%:@!$&'()*+,;=-._~"
+
+
+class Traffic:
+    """What has happened for a service."""
+
+    __slots__ = ("active", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.active = 0
+
+
+class Backend:
+    """One public port of a service, and the endpoints behind it."""
+
+    __slots__ = ("_cut", "_put", "_turn", "path", "peers", "route", "title", "traffic")
+
+    def __init__(self, route: Route, peers: Sequence[Peer], traffic: Traffic) -> None:
+        self.route = route
+        self.title = route.title
+        self.peers = tuple(peers)
+        for peer in peers:
+            peer.routes += 1
+        self.traffic = traffic
+        self.path = _prefix(route.path)
+        self._put = None if route.rewrite is None else _prefix(route.rewrite)
+        self._cut = len(self.path)
+        self._turn = 0
+
+    def pick(self, tried: Sequence[Peer] = ()) -> Peer | None:
+        """The one with the least under way, by turns among equals. One that refused of late only if there
+        is no other: it may be back."""
+        peers = self.peers
+        count = len(peers)
+        if count == 1 and not tried:
+            return peers[0]
+        best: Peer | None = None
+        least = turn = 0
+        for step in range(count):
+            at = (self._turn + step) % count
+            peer = peers[at]
+            if peer in tried:
+                continue
+            burden = peer.active + peer.penalty
+            if best is None or burden < least:
+                best, least, turn = peer, burden, at
+        if best is not None:
+            self._turn = (turn + 1) % count
+        return best
+
+    def rewritten(self, target: bytes) -> bytes:
+        if self._put is None or target == b"*":
+            return target
+        found = self._put + target[self._cut :]
+        return found if found.startswith(b"/") else b"/" + found
+
+
+class Paths:
+    """What is below one host or on one port: the longest path that fits."""
+
+    __slots__ = ("_backends", "only")
+
+    def __init__(self, backends: Sequence[Backend]) -> None:
+        self._backends = sorted(backends, key=lambda backend: -len(backend.path))
+        self.only = backends[0] if len(backends) == 1 and not backends[0].path else None
+        """The one that has everything, which is the usual case."""
+
+    def match(self, target: bytes) -> Backend | None:
+        if target == b"*":
+            target = b"/"
+        for backend in self._backends:
+            path = backend.path
+            if target.startswith(path) and target[len(path) : len(path) + 1] in (b"", b"/", b"?"):
+                return backend
+        return None
+
+
+class Table:
+    def __init__(self, peer_at: Callable[[Endpoint], Peer]) -> None:
+        self._peer_at = peer_at
+        self._backends: dict[str, list[Backend]] = {}
+        self._claims: dict[Key, dict[str, list[Backend]]] = {}
+        self._found: dict[Key, Paths] = {}
+        self.traffic: dict[str, Traffic] = {}
+
+    def host(self, name: bytes) -> Paths | None:
+        found = self._found.get(name)
+        if found is None and b"." in name:
+            found = self._found.get(b"*." + name.partition(b".")[2])
+        return found
+
+    def port(self, number: int) -> Paths | None:
+        return self._found.get(number)
+
+    def tcp(self, number: int) -> Backend | None:
+        """Who gets all that arrives at this port, if it is not HTTP."""
+        for backends in self._claims.get(number, {}).values():
+            for backend in backends:
+                if backend.route.kind == "tcp":
+                    return backend
+        return None
+
+    def title(self, service: str) -> str:
+        backends = self._backends.get(service)
+        return backends[0].title if backends else service
+
+    def put(self, service: str, routes: Sequence[Route]) -> None:
+        traffic = self.traffic.setdefault(service, Traffic())
+        made = [Backend(route, [self._peer_at(at) for at in route.endpoints], traffic) for route in routes]
+        self._claim(service, made)
+
+    def drop(self, service: str) -> None:
+        self._claim(service, [])
+        self._backends.pop(service, None)
+        self.traffic.pop(service, None)
+
+    def _claim(self, service: str, made: list[Backend]) -> None:
+        touched = {key for backend in self._backends.get(service, ()) for key in _keys(backend.route)}
+        claimed: dict[Key, list[Backend]] = {}
+        for backend in made:
+            for key in _keys(backend.route):
+                claimed.setdefault(key, []).append(backend)
+        before, self._backends[service] = self._backends.get(service, []), made
+        for key in touched | claimed.keys():
+            claims = self._claims.setdefault(key, {})
+            if key in claimed:
+                claims[service] = claimed[key]
+            else:
+                claims.pop(service, None)
+            self._find(key, claims)
+        for backend in before:
+            for peer in backend.peers:
+                peer.unrouted()
+
+    def _find(self, key: Key, claims: dict[str, list[Backend]]) -> None:
+        by_path: dict[bytes, Backend] = {}
+        for backends in claims.values():
+            for backend in backends:
+                if backend.route.kind == "http":
+                    by_path.setdefault(backend.path, backend)
+        if by_path:
+            self._found[key] = Paths(list(by_path.values()))
+        else:
+            self._found.pop(key, None)
+        if not claims:
+            del self._claims[key]
+
+
+def _keys(route: Route) -> list[Key]:
+    hosts: list[Key] = [host.lower().encode() for host in route.hosts] if route.kind == "http" else []
+    return hosts if route.external is None else [*hosts, route.external]
+
+
+def _prefix(path: str) -> bytes:
+    """Without the slash at its end, so that /api has /api, /api/ and /api/x, but not /apix."""
+    return quote("/" + path.strip("/") if path.strip("/") else "", safe=_SAFE).encode()

@@ -1,0 +1,254 @@
+"""A connection to an instance: carries one request at a time, and is kept for the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, Answer
+from windlass.routers.builtin.bounds import ROOM
+from windlass.routers.builtin.chunks import Chunks
+from windlass.routers.builtin.wire import Bad, Gathering
+
+if TYPE_CHECKING:
+    from windlass.routers.builtin.client import Client
+    from windlass.routers.builtin.gate import Gate
+    from windlass.routers.builtin.peers import Peer
+
+_IN_HEAD: Final = -10
+"""Otherwise: how many bytes are left of the body, or CHUNKED, or UNTIL_CLOSE."""
+_HUNG_UP: Final = "It hung up before it had answered."
+
+
+class Upstream(asyncio.Protocol):
+    __slots__ = (
+        "_answer",
+        "_chunks",
+        "_gate",
+        "_held",
+        "_keep",
+        "_left",
+        "_raw",
+        "begun",
+        "client",
+        "lost",
+        "paused",
+        "peer",
+        "since",
+        "stuck",
+        "transport",
+    )
+
+    def __init__(self, gate: Gate, peer: Peer) -> None:
+        self._gate = gate
+        self.peer = peer
+        self.client: Client | None = None
+        """Whose request it carries."""
+        self.begun = False
+        """A byte of the answer has arrived."""
+        self.lost = self.paused = self.stuck = False
+        self.since = gate.now
+        self._held = Gathering(ROOM)
+        self._raw = b"\0"
+        self._answer: Answer | None = None
+        """The last head, and what was found in it: the next one is often the same."""
+        self._left = _IN_HEAD
+        self._keep = False
+        self._chunks = Chunks()
+
+    # The connection
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def carry(self, client: Client, request: bytes) -> None:
+        self.client = client
+        self.begun = False
+        self._left = _IN_HEAD
+        if self.lost or self.transport.is_closing():
+            self._gate.loop.call_soon(self._failed_at_once, client)
+        else:
+            self.transport.write(request)
+
+    def _failed_at_once(self, client: Client) -> None:
+        if self.client is client:
+            self.client = None
+            client.failed(self.peer, _HUNG_UP, unsent=True)
+
+    def write(self, data: bytes) -> None:
+        if not self.lost and not self.transport.is_closing():
+            self.transport.write(data)
+
+    def pause_writing(self) -> None:
+        self.stuck = True
+        if self.client is not None:
+            self.client.flow()
+
+    def resume_writing(self) -> None:
+        self.stuck = False
+        if self.client is not None:
+            self.client.flow()
+
+    def pause(self) -> None:
+        if not (self.paused or self.lost or self.transport.is_closing()):
+            self.paused = True
+            self.transport.pause_reading()
+
+    def resume(self) -> None:
+        if self.paused and not (self.lost or self.transport.is_closing()):
+            self.paused = False
+            self.transport.resume_reading()
+
+    def abandon(self) -> None:
+        """Its request has nobody any more who waits for it."""
+        self.client = None
+        if not self.lost:
+            self.transport.abort()
+
+    def hang_up(self) -> None:
+        if not self.lost:
+            self.transport.close()
+
+    def rest(self) -> None:
+        """Waits for the next request."""
+        if self.lost or self.stuck or not self.peer.keeps() or self._gate.stopping:
+            self.hang_up()
+            return
+        self.resume()
+        self.since = self._gate.now
+        self.peer.idle.append(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        client, self.client = self.client, None
+        if client is None:
+            self._forget()
+        elif not self.begun:
+            client.failed(self.peer, _HUNG_UP)
+        elif self._left == _IN_HEAD:
+            client.broken("It hung up in the midst of its answer.")
+        elif self._left == UNTIL_CLOSE and exc is None:
+            client.answered()
+        else:
+            client.cut()
+
+    def eof_received(self) -> bool:
+        if self.client is None:
+            self._forget()
+        return False
+
+    def _forget(self) -> None:
+        if self in self.peer.idle:
+            self.peer.idle.remove(self)
+
+    # The answer
+
+    def data_received(self, data: bytes) -> None:
+        client = self.client
+        if client is None:  # it speaks without having been asked
+            self._forget()
+            self.transport.abort()
+            return
+        left = self._left
+        if left == _IN_HEAD:
+            self.begun = True
+            if self._held.held or not data.startswith(self._raw):
+                self._gather(client, data)
+            else:
+                assert self._answer is not None
+                self._begin(client, self._answer, data, len(self._raw))
+        elif left == CHUNKED:
+            self._chunked(client, data)
+        elif left == UNTIL_CLOSE:
+            client.transport.write(data)
+        elif len(data) < left:
+            self._left = left - len(data)
+            client.transport.write(data)
+        else:
+            client.transport.write(data[:left] if len(data) > left else data)
+            self._end(client, clean=len(data) == left)
+
+    def _gather(self, client: Client, data: bytes) -> None:
+        """One head after the other, until it is that of the answer itself."""
+        self._held.add(data)
+        try:
+            while (whole := self._held.complete()) is not None:
+                end = whole.find(b"\r\n\r\n") + 4
+                answer = Answer(whole[:end])
+                if answer.status >= 200:
+                    self._answer, self._raw = answer, answer.raw
+                    self._begin(client, answer, whole, end)
+                    return
+                if answer.status == 101:
+                    self._switch(client, answer, whole[end:])
+                    return
+                if not client.old:
+                    client.transport.write(answer.head(close=False))
+                self._held.add(whole[end:])
+        except Bad as bad:
+            self._break(client, bad.message)
+
+    def _begin(self, client: Client, answer: Answer, data: bytes, end: int) -> None:
+        length = 0 if client.head_only else answer.length
+        self._keep = answer.keep
+        if answer.as_it_is and not client.close and len(data) - end == length:
+            client.transport.write(data)  # all of it in one piece, as most answers are
+            self._end(client, clean=True)
+            return
+        if length == UNTIL_CLOSE:
+            client.close = True
+        head = answer.head(close=client.close, plain=client.old)
+        self._left = length
+        if length == CHUNKED:
+            self._chunks = Chunks(plain=client.old)
+            self._chunked(client, data[end:], head)
+        elif length == UNTIL_CLOSE:
+            client.transport.write(head + data[end:])
+        elif len(data) - end < length:
+            self._left = length - (len(data) - end)
+            client.transport.write(head + data[end:])
+        else:
+            client.transport.write(head + data[end : end + length])
+            self._end(client, clean=len(data) - end == length)
+
+    def _chunked(self, client: Client, data: bytes, head: bytes = b"") -> None:
+        try:
+            data, after = self._chunks.feed(data)
+        except Bad:
+            if head:
+                client.transport.write(head)
+            self._cut(client)
+            return
+        if head or data:
+            client.transport.write(head + data)
+        if after is not None:
+            self._end(client, clean=not after)
+
+    def _end(self, client: Client, *, clean: bool) -> None:
+        """More than one answer to one request is no answer to the next."""
+        self._left = _IN_HEAD
+        self.client = None
+        if not client.whole:
+            self.transport.abort()
+        elif clean and self._keep:
+            self.rest()
+        else:
+            self.hang_up()
+        client.answered()
+
+    def _switch(self, client: Client, answer: Answer, rest: bytes) -> None:
+        if not client.upgrade or not answer.upgrade:
+            self._break(client, "It switched to another protocol without having been asked.")
+            return
+        self.client = None
+        client.switch(self, answer.switching(), rest)
+
+    def _break(self, client: Client, why: str) -> None:
+        self.client = None
+        self.transport.abort()
+        client.broken(why)
+
+    def _cut(self, client: Client) -> None:
+        self.client = None
+        self.transport.abort()
+        client.cut()

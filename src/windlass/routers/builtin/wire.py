@@ -1,0 +1,66 @@
+"""What is common to the heads of requests and answers: their grammar, and how they are gathered.
+
+It is narrower than what many servers take, on purpose: two programs that read the same bytes differently are
+how requests are smuggled, so what is doubtful is refused and the rest is passed on in one form only.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]"
+
+FIELDS: Final = re.compile(rb"(?:\r\n" + TOKEN + rb"++:" + TEXT + rb"*+)*+")
+"""A whole block of fields: each begins with the line break before it. No folding, lone CR or LF, or NUL."""
+
+LENGTH: Final = re.compile(rb"[0-9]{1,15}")
+_LONE_FEED: Final = re.compile(rb"(?<!\r)\n")
+END: Final = b"\r\n\r\n"
+
+
+class Bad(Exception):
+    """This is not HTTP as we take it."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class Gathering:
+    """Bytes kept until a head is complete. Looks at none of them twice, however small the pieces are."""
+
+    __slots__ = ("_most", "_seen", "held")
+
+    def __init__(self, most: int) -> None:
+        self.held = bytearray()
+        self._seen = 0
+        self._most = most
+
+    def add(self, data: bytes) -> None:
+        self.held += data
+
+    def complete(self) -> bytes | None:
+        """All bytes, if they contain a whole head."""
+        held = self.held
+        while held.startswith(b"\r\n"):
+            del held[:2]  # an empty line before a request is to be ignored (RFC 9112, 2.2)
+            self._seen = 0
+        begin = max(0, self._seen - 3)
+        end = held.find(END, begin, self._most)
+        if end < 0:
+            if len(held) >= self._most:
+                raise Bad(431, f"The head is larger than {self._most // 1024} KiB.")
+            if _LONE_FEED.search(held, begin):
+                raise Bad(400, "A line ends without a carriage return.")
+            self._seen = len(held)
+            return None
+        return self.take()
+
+    def take(self) -> bytes:
+        data = bytes(self.held)
+        self.held.clear()
+        self._seen = 0
+        return data

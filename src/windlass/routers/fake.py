@@ -1,0 +1,39 @@
+"""A router for tests: listens on nothing, and remembers where everything leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.routers.router import Endpoint, Listen, Route, RouteError
+
+
+class FakeRouter:
+    port = 8081
+
+    def __init__(self) -> None:
+        self.listening: dict[str, tuple[Listen, ...]] = {}
+        self.routes: dict[str, tuple[Route, ...]] = {}
+        self.drained: list[Endpoint] = []
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
+
+    async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
+        wanted = {one.port for one in ports}
+        for other, held in self.listening.items():
+            if other != service and (both := wanted & {one.port for one in held}):
+                raise RouteError(f"Port {min(both)} is taken by the service {other}")
+        self.listening[service] = tuple(ports)
+
+    async def set(self, service: str, routes: Sequence[Route]) -> None:
+        self.routes[service] = tuple(routes)
+
+    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        self.drained.extend(endpoints)
+
+    async def forget(self, service: str) -> None:
+        self.listening.pop(service, None)
+        self.routes.pop(service, None)

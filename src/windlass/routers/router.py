@@ -1,0 +1,69 @@
+"""What a router is: it gives public ports an address, and spreads what arrives there over instances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+
+class RouteError(Exception):
+    """This address cannot be had; the message is for the person who deployed."""
+
+
+class Endpoint(Struct, frozen=True):
+    """Where one instance answers."""
+
+    address: str
+    port: int
+
+
+class Listen(Struct, frozen=True):
+    """A TCP port of this machine that is to be listened on."""
+
+    port: int
+    local: bool = False
+    """Only for this machine itself, whatever addresses public ports are on."""
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """One public port of one service."""
+
+    service: str
+    port: str
+    """The port's name."""
+    title: str
+    """What people call the service, for pages."""
+    kind: Literal["http", "tcp"]
+    """By host name on the gateway, or all that arrives at `external`."""
+    hosts: tuple[str, ...] = ()
+    """Lower case, without port. A name that begins with `*.` stands for every name one label longer."""
+    path: str = "/"
+    """Only requests below this path; the longest path of a host wins."""
+    rewrite: str | None = None
+    """What `path` is replaced with on the way to the instance; None leaves it."""
+    external: int | None = None
+    """TCP port to listen on. An http route with one is reached there whatever the host name, too."""
+    endpoints: tuple[Endpoint, ...] = ()
+
+
+class Router(Protocol):
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
+        """From now on it listens on these (and no other) ports for this service, or raises
+        RouteError naming the port and who holds it, and nothing has changed."""
+        ...
+
+    async def set(self, service: str, routes: Sequence[Route]) -> None:
+        """These are the routes of this service from now on; requests under way go on where they are."""
+        ...
+
+    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        """Returns when nothing is under way to these any more, or when patience ends."""
+        ...
+
+    async def forget(self, service: str) -> None: ...

@@ -1,0 +1,107 @@
+"""Which database servers of the machine are used, and what is said where there are none."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from windlass.builders.builder import BuildError
+from windlass.builders.databases import NativeDatabases
+from windlass.builders.databases.machine import Places
+
+NOWHERE = Places(wheel="", folders=(), path="", beside_path=())
+
+
+def server(folder: Path, name: str, says: str) -> None:
+    """A program that only knows its version; which is all that is asked of it here."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / name
+    program.write_text(f"#!/bin/sh\necho '{says}'\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+def postgresql(top: Path, version: str) -> None:
+    folder = top / version.partition(".")[0] / "bin"
+    server(folder, "initdb", "")
+    server(folder, "postgres", f"postgres (PostgreSQL) {version} (Debian {version}-1)")
+
+
+def machine(top: Path) -> Places:
+    return Places(wheel="", folders=(f"{top}/*/bin",), path=f"{top}/path", beside_path=())
+
+
+async def test_the_newest_of_the_major_version_that_was_asked_for_is_taken(tmp_path):
+    for version in ("14.9", "16.4"):
+        postgresql(tmp_path, version)
+    servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
+    for wanted, got in [("16", "16.4"), ("16.1", "16.4"), ("14-alpine", "14.9"), ("latest", "16.4")]:
+        artifact = await servers.artifact("POSTGRESQL", wanted, "db")
+        assert artifact.environment["WINDLASS_SERVER_VERSION"] == got
+        assert artifact.key == f"postgresql-{got}"
+        assert (Path(artifact.ref) / "app").is_dir()
+
+
+async def test_another_major_version_is_not_taken_but_named(tmp_path):
+    postgresql(tmp_path, "16.4")
+    servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
+    for wanted in ("15", "1", "160", "next"):
+        with pytest.raises(BuildError, match=r"it has PostgreSQL 16\.4.*engine docker"):
+            await servers.artifact("POSTGRESQL", wanted, "db")
+
+
+@pytest.mark.parametrize(
+    ("type", "package"),
+    [("POSTGRESQL", "postgresql"), ("MYSQL", "mariadb-server"), ("REDIS", "redis-server")],
+)
+async def test_where_there_is_no_server_it_says_what_to_install(tmp_path, type, package):
+    servers = NativeDatabases(tmp_path, NOWHERE)
+    with pytest.raises(BuildError, match=f"`{package}`.*engine docker"):
+        await servers.artifact(type, "16", "db")
+
+
+async def test_what_runs_only_in_containers_is_said_to(tmp_path):
+    with pytest.raises(BuildError, match=r"MONGODB runs only where there are containers.*POSTGRESQL"):
+        await NativeDatabases(tmp_path).artifact("MONGODB", "7", "db")
+
+
+async def test_a_server_that_does_not_run_is_none(tmp_path):
+    server(tmp_path / "path", "redis-server", "nothing of the kind")
+    server(
+        tmp_path / "16" / "bin", "postgres", "postgres (PostgreSQL) 16.4"
+    )  # and nothing to make its data with
+    servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
+    for type in ("REDIS", "POSTGRESQL"):
+        with pytest.raises(BuildError, match="Install"):
+            await servers.artifact(type, "latest", "db")
+
+
+@pytest.mark.parametrize(
+    ("type", "name", "says", "key"),
+    [
+        (
+            "REDIS",
+            "redis-server",
+            "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0",
+            "redis-7.0.15",
+        ),
+        ("REDIS", "valkey-server", "Valkey server v=8.1.1 sha=00000000:0", "valkey-8.1.1"),
+        ("MYSQL", "mysqld", "/usr/sbin/mysqld  Ver 8.0.39 for Linux on x86_64 (MySQL)", "mysql-8.0.39"),
+    ],
+)
+async def test_every_product_is_known_by_what_it_says(tmp_path, type, name, says, key):
+    server(tmp_path / "path", name, says)
+    servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
+    assert (await servers.artifact(type, "latest", "db")).key == key
+
+
+async def test_of_services_that_are_gone_nothing_is_kept(tmp_path):
+    postgresql(tmp_path, "16.4")
+    servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
+    for service in ("one", "two", "three"):
+        await servers.artifact("POSTGRESQL", "16", service)
+    await servers.discard("one")
+    await servers.discard("one")
+    await servers.sweep({"two"})
+    assert [folder.name for folder in (tmp_path / "home").iterdir()] == ["two"]

@@ -1,0 +1,342 @@
+"""Images are built from a Dockerfile by a real Docker engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines.dockers import BOX, docker_host, own_engine
+from tests.engines.proxies import proxied
+from windlass.base.docker import Docker, Refused
+from windlass.base.docker.frames import Frames
+from windlass.builders.builder import BuilderAway, BuildError, Order
+from windlass.builders.docker import DockerBuilder
+from windlass.builders.docker.context import own_syntax
+from windlass.core.runtime import Artifact
+
+SECONDS = 30.0
+
+
+class Bench:
+    """A builder, the files that it builds from, and its log."""
+
+    def __init__(self, host: str, folder: Path, **given: Any) -> None:
+        self.host = host
+        self.source = folder / "source"
+        self.source.mkdir(exist_ok=True)
+        self.installation = f"test-{uuid.uuid4()}"
+        self.builder = DockerBuilder(host=host, installation=self.installation, **given)
+        self.service = str(uuid.uuid4())
+        self.log: list[str] = []
+
+    def file(self, name: str, text: str) -> None:
+        path = self.source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    async def build(self, text: str = "", **given: Any) -> Artifact:
+        if text:
+            self.file("Dockerfile", text)
+        order: dict[str, Any] = {
+            "service": self.service,
+            "org": "acme",
+            "name": "shop",
+            "deployment": "d1",
+            "key": "k1",
+        }
+        return await self.builder.build(
+            Order(**{**order, "commit": "c" * 40, "source": self.source, **given}), self.log.append
+        )
+
+    async def images(self) -> list[str]:
+        return sorted(tag for each in await self._all() for tag in each["RepoTags"] or ())
+
+    async def runs(self, ref: str, *command: str) -> str:
+        """What a command in the image writes."""
+        docker = Docker(self.host)
+        try:
+            body = {"Image": ref, "Cmd": list(command) or None, "HostConfig": {"NetworkMode": "none"}}
+            made = (await docker.json("POST", "/containers/create", body=body))["Id"]
+            await docker.raw("POST", f"/containers/{made}/start")
+            await docker.raw("POST", f"/containers/{made}/wait")
+            written = await docker.raw("GET", f"/containers/{made}/logs", params={"stdout": True})
+            await docker.raw("DELETE", f"/containers/{made}")
+            return b"".join(Frames().feed(written)).decode()
+        finally:
+            await docker.close()
+
+    async def close(self) -> None:
+        await self.builder.sweep([])
+        assert await self._all() == []
+        await self.builder.stop()
+
+    async def _all(self) -> list[dict[str, Any]]:
+        docker = Docker(self.host)
+        filters = {"label": [f"windlass.installation={self.installation}"]}
+        try:
+            return list(await docker.json("GET", "/images/json", params={"filters": filters}))
+        finally:
+            await docker.close()
+
+
+@pytest.fixture(scope="module")
+def host():
+    return docker_host()
+
+
+@pytest.fixture(params=["buildkit", "classic"])
+async def bench(request, host, tmp_path):
+    made = Bench(host, tmp_path, buildkit=request.param == "buildkit")
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def kit(host, tmp_path):
+    """As the engine has it."""
+    made = Bench(host, tmp_path)
+    yield made
+    await made.close()
+
+
+async def until(true: Callable[[], Any]) -> Any:
+    async with asyncio.timeout(SECONDS):
+        while not (found := true()):  # noqa: ASYNC110 (what is waited for happens elsewhere)
+            await asyncio.sleep(0.02)
+    return found
+
+
+def running(mark: str) -> bool:
+    """Whether a program of this machine has this in its command line."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (process / "cmdline").read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+async def test_an_image_is_built_found_again_and_says_its_ports(bench):
+    bench.file("page", "hello")
+    built = await bench.build(f'FROM {BOX}\nEXPOSE 8080/tcp 53/udp\nCOPY page /page\nCMD ["cat", "/page"]\n')
+    assert built == Artifact(kind="image", ref=f"windlass/{bench.service}:k1", key="k1", ports=(8080,))
+    assert await bench.builder.find(bench.service, "k1") == built
+    assert await bench.builder.find(bench.service, "k2") is None
+    assert await bench.builder.find(str(uuid.uuid4()), "k1") is None
+    assert await bench.runs(built.ref) == "hello"
+
+
+async def test_the_build_log_has_the_steps_and_what_they_write(bench):
+    await bench.build(f"FROM {BOX}\nRUN echo out {bench.service}; echo err >&2; sleep 0.5; printf 'no end'\n")
+    assert bench.log[0].startswith("Building with ")
+    assert any("RUN echo out" in line for line in bench.log)
+    for line in (f"out {bench.service}", "err", "no end"):
+        assert line in bench.log
+
+
+async def test_arguments_and_the_target_stage_are_used(bench):
+    dockerfile = (
+        "ARG BASE\nFROM $BASE AS first\nARG WHO=nobody\nRUN echo $WHO > /who\n"
+        "FROM first AS second\nRUN echo second > /who\n"
+    )
+    built = await bench.build(dockerfile, arguments={"BASE": BOX, "WHO": "it's me"}, stage="first")
+    assert await bench.runs(built.ref, "cat", "/who") == "it's me\n"
+
+
+async def test_what_dockerignore_names_is_not_sent_but_what_the_build_needs_is(bench):
+    for name in ("kept", "secret.env", "deep/secret.env", "deep/kept.env", "logs/a", "Dockerfile.dev"):
+        bench.file(name, "x")
+    bench.file(".dockerignore", "# a comment\n**/*.env\n!deep/kept.env\nlogs/\nDockerfile*\n.dockerignore\n")
+    built = await bench.build(f"FROM {BOX}\nCOPY . /app/\n")
+    found = (await bench.runs(built.ref, "sh", "-c", "cd /app; find . -type f | sort")).split()
+    assert set(found) - {"./Dockerfile", "./.dockerignore"} == {"./deep/kept.env", "./kept"}
+
+
+async def test_a_dockerfile_elsewhere_in_the_repository_builds_the_folder_of_the_application(bench):
+    bench.file("docker/Dockerfile.shop", f"FROM {BOX}\nCOPY . /app/\n")
+    bench.file("shop/page", "hello")
+    built = await bench.build(root="shop", dockerfile="../docker/Dockerfile.shop")
+    assert await bench.runs(built.ref, "cat", "/app/page") == "hello"
+
+
+async def test_links_stay_links_and_lead_nowhere_else(bench, tmp_path):
+    (tmp_path / "secret").write_text("of this machine")
+    bench.file("page", "hello")
+    (bench.source / "inside").symlink_to("page")
+    (bench.source / "outside").symlink_to(tmp_path / "secret")
+    (bench.source / "folder").symlink_to(tmp_path)
+    built = await bench.build(f"FROM {BOX}\nCOPY . /app/\n")
+    assert await bench.runs(built.ref, "cat", "/app/inside") == "hello"
+    assert "of this machine" not in await bench.runs(
+        built.ref, "sh", "-c", "cat /app/outside /app/folder/* || true"
+    )
+
+
+@pytest.mark.parametrize("given", [{"root": "out"}, {"root": "../.."}, {"dockerfile": "link"}])
+async def test_what_points_out_of_the_repository_is_refused(kit, tmp_path, given):
+    (tmp_path / "Dockerfile").write_text(f"FROM {BOX}\n")
+    (kit.source / "out").symlink_to(tmp_path)
+    (kit.source / "link").symlink_to(tmp_path / "Dockerfile")
+    with pytest.raises(BuildError, match=r"root_path|dockerfile_path"):
+        await kit.build(**given)
+
+
+async def test_without_a_dockerfile_it_says_where_one_is_looked_for(kit):
+    (kit.source / "shop").mkdir()
+    with pytest.raises(BuildError, match="There is no Dockerfile in shop: add one"):
+        await kit.build(root="shop")
+    with pytest.raises(BuildError, match="There is no deploy/Dockerfile in the repository's root"):
+        await kit.build(dockerfile="deploy/Dockerfile")
+
+
+async def test_a_step_that_fails_is_named_with_its_exit_code_and_nothing_stays_behind(bench):
+    mark = bench.service[:8]
+    with pytest.raises(BuildError, match=r"RUN echo broken \w+; exit 7.*: it exited with code 7") as caught:
+        await bench.build(
+            f"FROM {BOX}\nRUN echo {bench.service} > /x\nRUN echo broken {bench.service[:8]}; exit 7\n"
+        )
+    assert "sha256" not in str(caught.value)
+    assert f"broken {bench.service[:8]}" in bench.log
+    assert await bench.builder.find(bench.service, "k1") is None
+    assert await left_of(bench.host, mark) == []
+
+
+async def left_of(host: str, mark: str) -> list[str]:
+    """Containers and images, named or not, that have to do with a command in which this stands."""
+    docker = Docker(host)
+    found = []
+    try:
+        for container in await docker.json("GET", "/containers/json", params={"all": True}):
+            if mark in container["Command"]:
+                found.append(container["Id"])
+        for image in await docker.json("GET", "/images/json", params={"all": True}):
+            try:
+                history = await docker.json("GET", f"/images/{image['Id']}/history")
+            except Refused:
+                continue  # of another test, and gone meanwhile
+            found += [image["Id"] for layer in history if mark in layer["CreatedBy"]]
+        return found
+    finally:
+        await docker.close()
+
+
+async def test_a_dockerfile_that_cannot_be_read_is_an_error_of_its_line(bench):
+    with pytest.raises(BuildError, match=r"(?i)line 2.*FRUM|FRUM.*|unknown instruction"):
+        await bench.build(f"FROM {BOX}\nFRUM nothing\n")
+
+
+async def test_an_image_that_cannot_be_had_is_named(kit):
+    with pytest.raises(BuildError, match=r"The image localhost:1/none:1 cannot be pulled: "):
+        await kit.build("FROM localhost:1/none:1\n")
+    assert "Pulling localhost:1/none:1" in kit.log
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        (b"FROM a\n", b"FROM a\n"),
+        (b"# syntax=docker/dockerfile:1\nFROM a\n", b"# the engine's own\nFROM a\n"),
+        (b"#Syntax = x\n# escape=`\nFROM a\n", b"# escape=`\n# the engine's own\nFROM a\n"),
+        (b"FROM a\n# syntax=x\n", b"FROM a\n# syntax=x\n"),
+    ],
+)
+def test_no_registry_is_asked_for_a_reader_of_dockerfiles(text, own):
+    assert own_syntax(text) == own
+
+
+async def test_a_cancelled_build_ends_and_leaves_nothing(bench):
+    seconds = str(uuid.uuid4().int % 10**8 + 10**8)
+    building = asyncio.create_task(bench.build(f"FROM {BOX}\nRUN echo begun; sleep {seconds}\n"))
+    await until(lambda: "begun" in bench.log or building.done())
+    assert running(seconds)
+    building.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await building
+    await until(lambda: not running(seconds))
+    assert await bench.builder.find(bench.service, "k1") is None
+    assert await left_of(bench.host, seconds) == []
+
+
+async def test_a_large_folder_is_sent_while_other_things_go_on(kit):
+    (kit.source / "large").write_bytes(os.urandom(1 << 20) * 24)
+    (kit.source / ("long-name-" * 20)).write_text("x")
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    meanwhile = asyncio.create_task(other())
+    built = await kit.build(f"FROM {BOX}\nCOPY . /app/\n")
+    meanwhile.cancel()
+    assert turns > 100
+    assert (await kit.runs(built.ref, "sh", "-c", "wc -c < /app/large")).strip() == str(24 << 20)
+
+
+async def test_older_images_are_swept_and_those_that_are_kept_stay(kit):
+    for key in ("k1", "k2", "k3"):
+        await kit.build(f"FROM {BOX}\nENV KEY={key}\n", key=key)
+    await kit.build(f"FROM {BOX}\nENV KEY=again\n", key="k3")  # leaves one without a name
+    await kit.builder.prune(kit.service, ["k2", "k3"])
+    await kit.builder.sweep([kit.service])
+    assert await kit.images() == [f"windlass/{kit.service}:{key}" for key in ("k2", "k3")]
+
+
+async def test_what_belongs_to_a_service_is_discarded_and_nothing_else(kit, host, tmp_path):
+    await kit.build(f"FROM {BOX}\nENV A=1\n")
+    other = Bench(host, tmp_path)
+    await other.build(f"FROM {BOX}\nENV A=2\n")
+    await kit.builder.sweep([])
+    await kit.builder.discard(other.service)  # of another installation
+    assert await kit.images() == []
+    assert len(await other.images()) == 1
+    await other.builder.discard(other.service)
+    await other.builder.discard(other.service)
+    assert await other.images() == []
+    await other.close()
+
+
+async def test_a_key_that_cannot_be_a_tag_is_refused(kit):
+    with pytest.raises(BuildError, match="cannot name an image"):
+        await kit.build(f"FROM {BOX}\n", key="../x")
+
+
+async def test_an_engine_that_goes_away_ends_the_build_with_a_clear_word(host, tmp_path):
+    async with proxied(Path(Docker(host).host.removeprefix("unix://")), tmp_path) as proxy:
+        bench = Bench(proxy.host, tmp_path)
+        building = asyncio.create_task(bench.build(f"FROM {BOX}\nRUN echo begun; sleep 12345\n"))
+        await until(lambda: "begun" in bench.log or building.done())
+        await proxy.vanish()
+        with pytest.raises(BuilderAway, match="does not answer"):
+            await building
+        with pytest.raises(BuilderAway):
+            await bench.builder.find(bench.service, "k1")
+        await proxy.appear()
+        await bench.build(f"FROM {BOX}\nRUN true\n")
+        await bench.close()
+
+
+@pytest.mark.parametrize("buildkit", [True, False])
+async def test_an_engine_that_is_killed_while_it_builds_builds_afterwards(tmp_path, buildkit):
+    with own_engine() as dockerd:
+        bench = Bench(dockerd.host, tmp_path, buildkit=buildkit)
+        building = asyncio.create_task(
+            bench.build(f"FROM {BOX}\nRUN echo begun; trap exit TERM; while true; do sleep 0.12345; done\n")
+        )
+        await until(lambda: "begun" in bench.log or building.done())
+        dockerd.kill()
+        with pytest.raises(BuilderAway):
+            await building
+        await asyncio.to_thread(dockerd.start)
+        assert (await bench.build(f"FROM {BOX}\nENV A=1\n")).ref.endswith(":k1")
+        await bench.close()
+        assert await left_of(dockerd.host, "12345") == []

@@ -1,0 +1,385 @@
+"""A Dockerfile is read as Docker reads it, and what is wrong with one is said with its line."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.builders import ignore
+from windlass.builders.dockerfile import Argument, DockerfileError, read
+from windlass.builders.native import installs
+from windlass.builders.native.recipe import Copying, Passed, Running, Shell, Words, recipe
+from windlass.builders.substitution import BadWord, substituted, words
+
+
+def cooked(text, stage=None, **given):
+    dockerfile = read(text)
+    wanted = dockerfile.stage(stage)
+    assert wanted
+    return recipe(dockerfile, wanted, given)
+
+
+def config(text, stage=None, **given):
+    return cooked(text, stage, **given).wanted.config
+
+
+def names(text):
+    return [(each.name, each.line, each.text) for stage in read(text).stages for each in stage.instructions]
+
+
+READ = [
+    ("comments", "# one\nFROM a\n  # two\nRUN x # not a comment\n", [("RUN", 4, "x # not a comment")]),
+    ("small letters", "from a\nrun x\n", [("RUN", 2, "x")]),
+    ("continuation", "FROM a\nRUN one \\\n  two\\  \n three\n", [("RUN", 2, "one   two three")]),
+    (
+        "comments and empty lines within an instruction",
+        "FROM a\nRUN one \\\n# said between\n\n  && two\n",
+        [("RUN", 2, "one   && two")],
+    ),
+    (
+        "an escaped escape at the end",
+        "FROM a\nRUN one \\\\\nRUN two\n",
+        [("RUN", 2, "one \\\\"), ("RUN", 3, "two")],
+    ),
+    ("a continuation that never comes", "FROM a\nRUN one \\\n", [("RUN", 2, "one")]),
+    (
+        "escape directive",
+        "# escape=`\nFROM a\nRUN one `\n two \\\nRUN x\n",
+        [("RUN", 3, "one  two \\"), ("RUN", 5, "x")],
+    ),
+    ("no directive after a comment", "# hello\n# escape=`\nFROM a\nRUN `\n", [("RUN", 4, "`")]),
+    (
+        "syntax directive before escape",
+        "# syntax=docker/dockerfile:1\n# escape=`\nFROM a\nRUN a`\nb\n",
+        [("RUN", 4, "ab")],
+    ),
+    ("windows lines and a mark", "\ufeffFROM a\r\nRUN one \\\r\n two\r\n", [("RUN", 2, "one  two")]),
+    (
+        "heredoc",
+        "FROM a\nRUN <<EOF\nFROM not\n# a comment of the shell\nEOF\nRUN two\n",
+        [("RUN", 2, "<<EOF"), ("RUN", 6, "two")],
+    ),
+    (
+        "heredoc with tabs",
+        "FROM a\nRUN cat <<-'END' > x\n\tone\n\tEND\nUSER b\n",
+        [("RUN", 2, "cat <<-'END' > x"), ("USER", 5, "b")],
+    ),
+    (
+        "no heredoc in arithmetic",
+        "FROM a\nRUN echo $((1<<2))\nUSER b\n",
+        [("RUN", 2, "echo $((1<<2))"), ("USER", 3, "b")],
+    ),
+    ("flags", "FROM --platform=linux/amd64 a\nCOPY --from=b --chown=c:d x y\n", [("COPY", 2, "x y")]),
+]
+
+
+@pytest.mark.parametrize(("text", "found"), [row[1:] for row in READ], ids=[row[0] for row in READ])
+def test_instructions_are_told_apart_with_their_lines(text, found):
+    assert names(text) == found
+
+
+WRONG = [
+    ("", 1, "no instruction"),
+    ("# only a comment\n", 1, "no instruction"),
+    ("RUN x\nFROM a\n", 1, "only ARG may come before"),
+    ("ARG a\n", 1, "no FROM"),
+    ("FROM a\nRUNN x\n", 2, "RUNN is not an instruction"),
+    ("FROM a\n\nCMD\n", 3, "CMD says nothing"),
+    ("FROM a b\n", 1, "FROM takes an image"),
+    ("FROM a AS B!\n", 1, "not a name for a stage"),
+    ("FROM a\nCMD [1]\n", 2, "only hold texts in double quotes"),
+    ("FROM a\nRUN []\n", 2, "is empty"),
+    ("FROM a\nSHELL /bin/bash\n", 2, "SHELL takes a JSON list"),
+    ("FROM a\nENV A\n", 2, "A has no value"),
+    ("FROM a\nENV A=1 B\n", 2, "takes NAME=value, and B"),
+    ("FROM a\nARG 1=2\n", 2, "not a name for an ARG"),
+    ("FROM a\nCOPY one\n", 2, "at least one source"),
+    ("FROM a\nRUN <<EOF\nx\n", 2, "<<EOF has no end"),
+    ("# escape=x\nFROM a\n", 1, "escape must be"),
+    ("# escape=`\n# escape=`\nFROM a\n", 2, "may only come once"),
+    ("FROM a\nONBUILD FROM b\n", 2, "ONBUILD cannot hold FROM"),
+    ("FROM a\nRUN \0\n", 2, "NUL"),
+    ('FROM a\nCMD ["\\u0000"]\n', 2, "NUL"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "why"), WRONG)
+def test_what_is_wrong_is_said_with_its_line(text, line, why):
+    with pytest.raises(DockerfileError, match=why) as caught:
+        read(text)
+    assert caught.value.line == line
+    assert str(caught.value).startswith(f"line {line}: ")
+
+
+BADLY_MEANT = [
+    ("FROM a\nWORKDIR ${A\n", 2, "has no closing"),
+    ("FROM a\nWORKDIR 'x\n", 2, "has no closing '"),
+    ('FROM a\nENV A="${B:?is needed}"\n', 2, "is needed"),
+    ("FROM ${NONE}\n", 1, "empty"),
+    ("FROM a\nEXPOSE http\n", 2, "not a port"),
+    ("FROM a\nEXPOSE 70000\n", 2, "not a port"),
+    ("FROM a\nEXPOSE 1-60000\n", 2, "range of ports"),
+    ("FROM a\nCOPY --from=1 x y\n", 2, "does not come before"),
+    ("FROM a\nENV $A=b\n", 2, "name comes out empty"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "why"), BADLY_MEANT)
+def test_what_cannot_be_meant_is_said_with_its_line(text, line, why):
+    with pytest.raises(DockerfileError, match=why) as caught:
+        config(text)
+    assert caught.value.line == line
+
+
+def test_json_that_is_none_is_taken_for_a_command_of_the_shell():
+    assert config("FROM a\nCMD ['python', 'x']\n").command == Shell("['python', 'x']")
+    assert config('FROM a\nCMD ["python", "x"]\n').command == Words(("python", "x"))
+
+
+SUBSTITUTED = [
+    ("$A", "one"),
+    ("${A}two", "onetwo"),
+    ("$A_", ""),
+    ("\\$A", "$A"),
+    ("'$A'", "$A"),
+    ('"$A b"', "one b"),
+    ('"\\"$A\\""', '"one"'),
+    ("${B:-x}", "x"),
+    ("${B-x}", "x"),
+    ("${E:-x}", "x"),
+    ("${E-x}", ""),
+    ("${A:+x}", "x"),
+    ("${B:+x}", ""),
+    ("${E+x}", "x"),
+    ("${A:?no}", "one"),
+    ("${B:-${A}s}", "ones"),
+    ("${P##*/}", "file.tar.gz"),
+    ("${P#*/}", "b/file.tar.gz"),
+    ("${P%.*}", "a/b/file.tar"),
+    ("${P%%.*}", "a/b/file"),
+    ("a$", "a$"),
+    ("$$", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "made"), SUBSTITUTED)
+def test_variables_are_filled_in_as_docker_does(text, made):
+    assert substituted(text, {"A": "one", "E": "", "P": "a/b/file.tar.gz"}, "\\") == made
+
+
+def test_values_that_double_each_other_do_not_fill_the_memory():
+    lines = "".join(f"ENV A{at + 1}=$A{at}$A{at}$A{at}$A{at}\n" for at in range(40))
+    with pytest.raises(DockerfileError, match=r"too (long|large)"):
+        config(f"FROM a\nENV A0=xxxxxxxx\n{lines}")
+
+
+def test_words_keep_what_is_quoted_together():
+    assert words("a='b c' \"d e\" f\\ g", "\\") == ["a='b c'", '"d e"', "f\\ g"]
+
+
+def test_what_can_be_set_from_outside_is_listed():
+    found = read("ARG TAG=3.12\nFROM python:$TAG AS Base\nARG USERNAME\nARG A=1 B='x y'\nFROM base\n")
+    assert found.arguments == (Argument("TAG", "3.12", 1),)
+    assert found.stages[0].arguments == (
+        Argument("USERNAME", None, 3),
+        Argument("A", "1", 4),
+        Argument("B", "'x y'", 4),
+    )
+    assert found.bases() == ("python:3.12", "base")
+    assert found.bases({"TAG": "3.11"}) == ("python:3.11", "base")
+    assert [stage.name for stage in found.stages] == ["base", ""]
+
+
+def test_an_argument_before_from_is_known_inside_only_when_it_is_declared_again():
+    text = "ARG V=1\nFROM a AS x\nENV A=[$V]\nFROM a AS y\nARG V\nENV A=[$V]\n"
+    assert config(text, "x").environment["A"] == "[]"
+    assert config(text, "y").environment["A"] == "[1]"
+    assert config(text, "y", V="2").environment["A"] == "[2]"
+
+
+def test_env_comes_before_arg_and_means_what_held_before_its_line():
+    text = "FROM a\nARG A=arg\nENV A=env\nENV A=new B=$A\nWORKDIR /$A/$B\n"
+    assert config(text, A="given").environment["B"] == "env"
+    assert config(text).workdir == "/new/env"
+
+
+def test_a_variable_that_is_not_declared_cannot_be_given():
+    assert config("FROM a\nENV A=[$SECRET]\n", SECRET="x").environment["A"] == "[]"
+
+
+def test_a_stage_goes_on_from_the_stage_it_is_from():
+    text = (
+        "FROM python:3.12 AS base\nENV A=1\nWORKDIR /srv\nEXPOSE 80\nCMD one\nFROM base\nWORKDIR app\n"
+        "EXPOSE 81/tcp 82/udp 90-91\n"
+    )
+    found = config(text)
+    assert (found.workdir, found.ports, found.image) == ("/srv/app", [80, 81, 90, 91], "python:3.12")
+    assert found.command == Shell("one")
+
+
+COMMANDS = [
+    ('CMD ["a"]', Words(("a",))),
+    ("CMD a $B", Shell("a $B")),
+    ('SHELL ["/bin/bash", "-c"]\nCMD a', Shell("a", ("/bin/bash", "-c"))),
+    ('ENTRYPOINT ["a"]\nCMD ["b"]', Words(("a", "b"))),
+    ('CMD ["b"]\nENTRYPOINT ["a"]', Words(("a", "b"))),
+    ('ENTRYPOINT ["a"]\nCMD b c', Words(("a", "/bin/sh", "-c", "b c"))),
+    ('ENTRYPOINT a\nCMD ["b"]', Shell("a")),
+    ('CMD ["a"]\nCMD ["b"]', Words(("b",))),
+    ('CMD ["a"]\nCMD []', None),
+]
+
+
+@pytest.mark.parametrize(("text", "command"), COMMANDS)
+def test_entrypoint_and_cmd_make_one_command(text, command):
+    assert config(f"FROM a\n{text}\n").command == command
+
+
+def test_an_entrypoint_forgets_the_cmd_of_the_stage_before():
+    assert config('FROM a AS b\nCMD ["x"]\nFROM b\nENTRYPOINT ["y"]\n').command == Words(("y",))
+
+
+STAGES = "FROM a AS one\nRUN 1\nFROM b AS two\nRUN 2\nFROM c AS three\nRUN 3\nCOPY --from=one /x /y\n"
+
+
+@pytest.mark.parametrize(("stage", "lines"), [(None, [2, 6]), ("TWO", [4]), ("1", [4]), ("three", [2, 6])])
+def test_only_the_stages_that_are_needed_are_followed(stage, lines):
+    found = [
+        deed.line for each in cooked(STAGES, stage).stages for deed in each.deeds if isinstance(deed, Running)
+    ]
+    assert found == lines
+
+
+def test_what_is_wrong_in_a_stage_nobody_needs_does_not_matter():
+    text = "FROM a AS broken\nEXPOSE http\nFROM b\nRUN x\n"
+    assert len(cooked(text).stages) == 1
+    with pytest.raises(DockerfileError):
+        cooked(text, "broken")
+
+
+def test_there_is_no_stage_of_another_name():
+    assert read(STAGES).stage("four") is None
+    assert read(STAGES).stage("9") is None
+
+
+def test_copies_say_where_they_go_in_the_image():
+    text = (
+        'FROM a\nARG D=src\nWORKDIR /app\nCOPY --chmod=755 $D/ .\nADD ["a b", "/x y"]\n'
+        "COPY <<EOF /etc/conf\nd=$D\nEOF\n"
+    )
+    first, second, third = (deed for deed in cooked(text).wanted.deeds if isinstance(deed, Copying))
+    assert (first.sources, first.to, first.mode) == (("src/",), "/app/", 0o755)
+    assert (second.sources, second.to) == (("a b",), "/x y")
+    assert (third.texts, third.to) == ((("EOF", "d=src\n"),), "/etc/conf")
+
+
+def test_what_is_passed_over_says_why():
+    text = (
+        "FROM a\nUSER x\nVOLUME /d\nADD https://example.com/x /x\nCOPY --from=nginx:1 /a /b\n"
+        "HEALTHCHECK CMD y\n"
+    )
+    passed = [deed for deed in cooked(text).wanted.deeds if isinstance(deed, Passed)]
+    assert [deed.line for deed in passed] == [2, 3, 4, 5, 6]
+    assert all(deed.why for deed in passed)
+
+
+INSTALLS = [
+    ("pip install --no-cache-dir -r requirements.txt", ("requirements.txt",), (), False, False),
+    ("python -m pip install -U pip && pip3 install -r a.txt -rb.txt", ("a.txt", "b.txt"), (), False, False),
+    ("pip install 'flask>=2' gunicorn==21.2", (), ("flask>=2", "gunicorn==21.2"), False, False),
+    ("--mount=type=cache,target=/c pip install --prefix /x .", (), (), True, False),
+    ("pip install -e '.[prod]'", (), (), True, False),
+    ("uv sync --frozen --no-dev", (), (), True, False),
+    ("apt-get update && pip install x", (), ("x",), False, True),
+    ("PIP_NO_CACHE_DIR=1 pip install x", (), ("x",), False, False),
+]
+
+
+@pytest.mark.parametrize(("text", "files", "packages", "project", "more"), INSTALLS)
+def test_installs_of_python_are_read_off_a_run(text, files, packages, project, more):
+    (running,) = (deed for deed in cooked(f"FROM a\nRUN {text}\n").wanted.deeds if isinstance(deed, Running))
+    reading = installs.read(running.text)
+    (found,) = reading.installs
+    assert isinstance(found, installs.PythonInstall)
+    assert (found.files, found.packages, found.project, reading.more) == (files, packages, project, more)
+
+
+@pytest.mark.parametrize(
+    ("text", "dev"),
+    [("npm ci", True), ("npm ci --omit=dev", False), ("npm install --production", False), ("yarn", True)],
+)
+def test_installs_of_node_are_read_off_a_run(text, dev):
+    assert installs.read(text).installs == (installs.NodeInstall(dev=dev),)
+
+
+@pytest.mark.parametrize(
+    "text", ["npm run build", "npm install -g pm2", "go build", "pip install $WHAT", "make"]
+)
+def test_what_is_no_plain_install_is_not_taken_for_one(text):
+    reading = installs.read(text)
+    assert reading.installs == ()
+    assert reading.more
+
+
+IGNORED = [
+    ("*.md", "README.md", True),
+    ("*.md", "docs/README.md", False),
+    ("**/*.md", "docs/deep/README.md", True),
+    ("**/*.md", "README.md", True),
+    ("docs", "docs/a/b", True),
+    ("/docs/", "docs/a", True),
+    ("docs/*\n!docs/keep", "docs/keep", False),
+    ("docs/*\n!docs/keep", "docs/other", True),
+    ("*\n!src", "src/a.py", False),
+    ("# docs", "docs", False),
+    ("a?c", "abc", True),
+    ("[^b]c", "ac", True),
+    ("[^b]c", "bc", False),
+    ("\\*", "a", False),
+    (".git", ".git/config", True),
+    ("**", "a/b", True),
+]
+
+
+@pytest.mark.parametrize(("patterns", "path", "ignored"), IGNORED)
+def test_dockerignore_is_followed_as_docker_does(patterns, path, ignored):
+    assert ignore.read(patterns)(PurePosixPath(path)) is ignored
+
+
+WORDS = "FROM RUN CMD COPY ADD ENV ARG WORKDIR EXPOSE ENTRYPOINT SHELL USER VOLUME ONBUILD HEALTHCHECK LABEL"
+SIGNS = "' \" [ ] { } $ ${ ${A :- :+ # % * ` = << <<EOF EOF , / .. --from= --from=0 a b AS x:1 A=1"
+SPACES = [" ", "\n", "\n\n", "\\\n", "\\", "\t", "\r\n"]
+WHOLE = ['["a", "b"]', "# escape=`\n", "FROM a\n", "FROM a AS b\n", "\0", "é", "\ud800"]
+# Made of what Dockerfiles are made of, so that most are read quite far.
+PIECES = st.sampled_from([*WORDS.split(), *SIGNS.split(), *SPACES, *WHOLE])
+
+
+@given(st.lists(PIECES, max_size=40).map("".join) | st.text(max_size=200), st.booleans())
+def test_every_text_is_read_or_refused_with_a_line(text, begins):
+    whole = f"FROM a\n{text}" if begins else text
+    line = None
+    try:
+        for stage in cooked(whole, A="1").stages:
+            for deed in stage.deeds:
+                if isinstance(deed, Running):
+                    installs.read(deed.text)
+    except DockerfileError as error:
+        line = error.line
+    assert line is None or 1 <= line <= whole.count("\n") + 1
+
+
+@given(st.text(alphabet="ab${}:-+?#%*'\"\\/ ", max_size=40))
+def test_every_word_is_filled_in_or_refused(text):
+    with suppress(BadWord):
+        assert isinstance(substituted(text, {"a": "x", "b": ""}, "\\"), str)
+
+
+@given(
+    st.text(max_size=60), st.lists(st.text(alphabet="ab.*[]", min_size=1, max_size=5), min_size=1, max_size=4)
+)
+def test_every_dockerignore_can_be_followed(patterns, parts):
+    ignore.read(patterns)(PurePosixPath("/".join(parts)))

@@ -1,0 +1,250 @@
+"""`--wait`: whoever starts something may watch it to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tests.cli.conftest import say
+from tests.cli.test_following import at_a_terminal
+from tests.cli.test_stories import shop
+from tests.schemathesis.serving import served
+from windlass.cli.deeds import deeds
+from windlass.core.access import Scope
+from windlass.core.runtime import Said
+from windlass.families import registry
+
+EVERYTHING = [deed for words in deeds(registry()).values() for deed in words.values()]
+
+
+async def meanwhile(windlass, *words, **options):
+    """The command, while time passes for the server that it waits for."""
+    saying = asyncio.create_task(windlass(*words, **options))
+    while not saying.done():
+        await windlass.world.run(1)
+        await asyncio.sleep(0.01)
+    return saying.result()
+
+
+def states(said, name: str = "web") -> list[str]:
+    return [line.removeprefix(f"{name}: ") for line in said.err.splitlines() if line.startswith(f"{name}: ")]
+
+
+async def held(windlass, *words):
+    """The command, with a build that waits until it has been seen to wait."""
+    gate = windlass.world.builder.gate = asyncio.Event()
+    saying = asyncio.create_task(meanwhile(windlass, *words))
+    await asyncio.sleep(0.5)
+    gate.set()
+    return await saying
+
+
+@pytest.mark.parametrize("deed", EVERYTHING, ids=lambda deed: f"{deed.group}-{deed.word}")
+def test_what_starts_something_can_be_waited_for_and_nothing_else(deed):
+    said = say(deed.group, deed.word, "--help").out
+    assert ("--wait " in said) == (deed.operation.need is Scope.DEPLOY)
+
+
+async def test_a_deployment_is_watched_until_it_runs(windlass):
+    await shop(windlass)
+    said = await held(windlass, "application", "deploy", "web", "--wait")
+    assert said.code == 0, said
+    assert said.json["status"] == "SUCCEEDED"
+    assert states(said)[-1] == "RUNNING"
+    assert "BUILDING" in states(said)
+
+
+async def test_its_build_log_is_shown_as_it_comes_and_every_line_once(windlass):
+    await shop(windlass)
+    said = await held(windlass, "application", "deploy", "web", "--wait")
+    log = await windlass.done("deployment", "log", said.json["id"], "--application", "web")
+    shown = [line[2:] for line in said.err.splitlines() if line.startswith("  ")]
+    assert shown == [line["message"] for line in log["results"]]
+    assert said.err.index("Building ") < said.err.index("web: RUNNING")
+
+
+async def test_a_failure_ends_with_1_the_reason_and_the_last_lines(windlass):
+    await shop(windlass)
+    windlass.world.engine.exits = "it ended with exit code 3"
+    [app] = (await windlass.done("application", "list", "--environment", "production"))["results"]
+    later = windlass.world.clock.now() + 60_000
+    windlass.world.engine.says(app["id"], Said(later, "KeyError: 'PORT'", "web-1", "1"))
+    said = await meanwhile(windlass, "application", "deploy", "web", "--wait")
+    assert (said.code, said.out) == (1, "")
+    assert states(said)[-1] == "ERROR"
+    assert "The last lines of the log of web:\n  KeyError: 'PORT'\n" in said.err
+    assert said.err.splitlines()[-1].startswith("windlass: web ended in FAILED: ")
+    assert "it ended with exit code 3" in said.err.splitlines()[-1]
+
+
+async def test_a_build_that_fails_shows_its_log(windlass):
+    await shop(windlass)
+    windlass.world.builder.broken = "no requirements.txt"
+    said = await meanwhile(windlass, "application", "deploy", "web", "--wait")
+    assert said.code == 1
+    assert "  Building " in said.err
+    assert "no requirements.txt" in said.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [("redeploy", "RUNNING"), ("restart-service", "RUNNING"), ("stop", "STOPPED"), ("uninstall", "STOPPED")],
+)
+async def test_whatever_is_done_with_a_service_can_be_waited_for(windlass, word, state):
+    await shop(windlass)
+    await meanwhile(windlass, "application", "deploy", "web", "--wait")
+    said = await meanwhile(windlass, "application", word, "web", "--wait")
+    assert said.code == 0, said
+    assert said.json["status"] == "SUCCEEDED"
+    assert states(said)[-1] == state
+
+
+async def test_a_way_back_can_be_waited_for(windlass):
+    await shop(windlass)
+    first = await meanwhile(windlass, "application", "deploy", "web", "--wait")
+    windlass.world.git.push("second")
+    await meanwhile(windlass, "application", "deploy", "web", "--wait")
+    said = await meanwhile(windlass, "application", "rollback", "web", "--wait")
+    assert (said.code, said.json["repeats"]) == (0, first.json["id"])
+
+
+async def test_where_there_is_nothing_to_do_nothing_is_waited_for(windlass):
+    await shop(windlass)
+    said = await windlass("application", "uninstall", "web", "--wait")
+    assert (said.code, said.out, said.err) == (0, "", "")
+
+
+async def test_a_deployment_that_a_newer_one_replaced_is_no_success(windlass):
+    await shop(windlass)
+    gate = windlass.world.builder.gate = asyncio.Event()
+    await windlass.done("application", "deploy", "web")
+    settling = asyncio.create_task(windlass.world.settle())
+    waiting = asyncio.create_task(windlass("application", "deploy", "web", "--wait"))
+    await asyncio.sleep(0.3)
+    await windlass.done("application", "deploy", "web")
+    said = await waiting
+    assert said.code == 1
+    assert "web ended in SUPERSEDED" in said.err
+    gate.set()
+    await settling
+
+
+async def test_a_cancelled_deployment_is_what_a_cancellation_waits_for(windlass):
+    await shop(windlass)
+    windlass.world.builder.gate = asyncio.Event()
+    await windlass.done("application", "deploy", "web")
+    settling = asyncio.create_task(windlass.world.settle())
+    await asyncio.sleep(0.1)
+    said = await windlass("application", "cancel-deployment", "web", "--wait")
+    assert (said.code, states(said)[-1]) == (0, "CANCELED")
+    await settling
+
+
+async def test_an_environment_is_watched_service_by_service(windlass):
+    await shop(windlass)
+    place = (
+        "--environment",
+        "production",
+        "--name",
+        "db",
+        "--type",
+        "POSTGRESQL",
+        "--version",
+        "16",
+        "--mode",
+        "CONTAINER",
+    )
+    await windlass.done("database", "create", *place)
+    said = await meanwhile(windlass, "environment", "deploy", "production", "--wait")
+    assert said.code == 0, said
+    assert said.json["state"] == "RUNNING"
+    assert states(said)[-1] == states(said, "db")[-1] == "RUNNING"
+    said = await meanwhile(windlass, "environment", "stop", "production", "--wait")
+    assert (said.code, said.json["state"]) == (0, "STOPPED")
+
+
+async def test_of_an_environment_only_what_was_started_counts(windlass):
+    await shop(windlass)
+    windlass.world.engine.broken = "no"
+    assert (await meanwhile(windlass, "application", "deploy", "web", "--wait")).code == 1
+    windlass.world.engine.broken = ""
+    await windlass.done(
+        "application",
+        "create",
+        "--environment",
+        "production",
+        "--name",
+        "api",
+        "--git-repository.url",
+        "https://git.example/acme/api.git",
+    )
+    ids = [
+        one["id"]
+        for one in (await windlass.done("application", "list", "--environment", "production"))["results"]
+    ]
+    chosen = ("--applications", json.dumps([{"application_id": ids[1]}]))
+    said = await meanwhile(windlass, "environment", "service/deploy", "production", *chosen, "--wait")
+    assert said.code == 0, said
+    assert states(said) == []
+    assert states(said, "api")[-1] == "RUNNING"
+
+
+async def test_of_an_environment_each_failure_has_its_reason(windlass):
+    await shop(windlass)
+    words = (
+        "--environment",
+        "production",
+        "--name",
+        "api",
+        "--git-repository.url",
+        "https://git.example/a.git",
+    )
+    await windlass.done("application", "create", *words)
+    windlass.world.builder.broken = "no requirements.txt"
+    said = await meanwhile(windlass, "environment", "deploy", "production", "--wait")
+    assert said.code == 1
+    assert "The last lines of the log of web" in said.err
+    for name in ("web", "api"):
+        assert f"{name} ended in FAILED: " in said.err
+    assert said.err.endswith("windlass: 2 of 2 did not end as they should\n")
+
+
+async def test_an_environment_without_services_has_nothing_to_wait_for(windlass):
+    await windlass.done("project", "create", "--name", "shop")
+    await windlass.done("environment", "create", "--project", "shop", "--name", "production")
+    assert (await windlass("environment", "deploy", "production", "--wait")).code == 0
+
+
+async def test_who_has_seen_enough_lets_it_go_on_by_itself(windlass):
+    await shop(windlass)
+    building = windlass.world.builder.gate = asyncio.Event()
+    with at_a_terminal(windlass.url, "application", "deploy", "web", "--wait", piped=True) as terminal:
+        assert await asyncio.to_thread(terminal.process.stderr.readline) == b"web: QUEUED\n"
+        code, error = await terminal.interrupt()
+    assert code == 130
+    assert error.endswith("It goes on by itself.\n")
+    building.set()
+    await windlass.world.settle()
+    assert (await windlass.done("application", "status", "web"))["state"] == "RUNNING"
+
+
+async def test_a_server_that_goes_away_meanwhile_is_waited_for(windlass):
+    await shop(windlass)
+    app = windlass.world.installation.app
+    refusals = [503] * 2
+
+    async def away_at_first(scope, receive, send):
+        if "/deployment/" in scope["path"] and refusals:
+            status = refusals.pop()
+            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.body", "body": b'{"message": "This server is stopping"}'})
+        else:
+            await app(scope, receive, send)
+
+    async with served(windlass.world, away_at_first) as url:
+        said = await meanwhile(windlass, "application", "deploy", "web", "--wait", url=url)
+    assert said.code == 0, said
+    assert not refusals
+    assert said.err.startswith("This server is stopping\nTrying again…\nIt goes on.\n")

@@ -1,0 +1,15 @@
+"""A newcomer's first minute: the demonstration on a whole Windlass that runs real processes."""
+
+from __future__ import annotations
+
+from tests.whole import page, place
+
+
+async def test_one_command_leads_to_a_page_that_counts_and_another_takes_it_all_away():
+    async with place("process") as there, there.windlass() as windlass:
+        address = (await windlass.say("demo")).json["url"]
+        assert 'class="count">1<' in (await page(address)).text
+        assert 'class="count">2<' in (await page(address)).text
+        assert (await windlass.say("demo")).json["url"] == address
+        await windlass.say("demo", "--remove")
+        await there.is_empty()

@@ -1,0 +1,74 @@
+"""The repository of the demonstration is one that git takes, and always the same."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+
+import pytest
+
+from windlass.builders.bundled import WithBundled
+from windlass.builders.git import Git, GitError, Source
+from windlass.demo import BRANCH, URL, repository
+
+
+def git(*words, folder):
+    done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def test_git_finds_nothing_wrong_with_it(tmp_path):
+    made = repository(tmp_path / "demo.git")
+    assert "dangling" not in git("fsck", "--strict", "--full", folder=made)
+    names = git("ls-tree", "-r", "--name-only", BRANCH, folder=made).split()
+    assert {"Dockerfile", "Procfile", "guestbook/__main__.py"} <= set(names)
+    assert not [name for name in names if "pycache" in name]
+
+
+def test_its_commit_is_the_same_wherever_and_whenever_it_is_made(tmp_path):
+    made = [repository(tmp_path / name) for name in ("one", "other", "one")]
+    assert len({git("rev-parse", BRANCH, folder=folder) for folder in made}) == 1
+
+
+def test_several_may_make_it_at_once(tmp_path):
+    makers = [threading.Thread(target=repository, args=(tmp_path / "demo.git",)) for _ in range(8)]
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join()
+    git("fsck", "--strict", folder=tmp_path / "demo.git")
+    assert not list((tmp_path / "demo.git").rglob("tmp_obj_*"))
+
+
+async def test_it_is_fetched_by_name_and_by_commit_like_any_other(tmp_path):
+    made = repository(tmp_path / "demo.git")
+    fetching = Git(allow_local=True, outbound_allow=(), home=tmp_path / "home")
+    source = Source(url=f"file://{made}", branch=BRANCH)
+    head = await fetching.fetch(source, tmp_path / "head")
+    assert (tmp_path / "head" / "Procfile").read_text().startswith("web: ")
+    by_name = await fetching.fetch(Source(url=source.url, commit=head.id), tmp_path / "commit")
+    assert by_name.id == head.id
+    assert [one.id for one in await fetching.commits(source)] == [head.id]
+
+
+async def test_its_address_leads_nowhere_for_who_does_not_know_it(tmp_path):
+    fetching = Git(allow_local=False, outbound_allow=(), home=tmp_path / "home")
+    with pytest.raises(GitError, match=r"windlass\.invalid"):
+        await fetching.head(Source(url=URL, branch=BRANCH))
+
+
+async def test_who_knows_its_address_fetches_it_and_nothing_else_of_the_machine(tmp_path):
+    usual = Git(allow_local=False, outbound_allow=(), home=tmp_path / "home")
+    fetching = WithBundled(usual, tmp_path / "bundled")
+    source = Source(url=URL, branch=BRANCH)
+    name, commit = await fetching.head(source)
+    assert name == BRANCH
+    fetched = await fetching.fetch(Source(url=URL, commit=commit), tmp_path / "files")
+    assert fetched.id == commit
+    assert (tmp_path / "files" / "Dockerfile").exists()
+    assert [one.id for one in await fetching.commits(source)] == [commit]
+    for other in (f"file://{tmp_path}/bundled/demo.git", URL.replace("demo", "other"), f"{URL}/"):
+        with pytest.raises(GitError):
+            await fetching.head(Source(url=other, branch=BRANCH))
+    await fetching.sweep()

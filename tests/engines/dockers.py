@@ -1,0 +1,326 @@
+"""Docker engines for tests: the one that answers, one that may be killed, and images without a registry."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from windlass.base.docker import Away, Docker, Refused
+from windlass.base.docker.images import image
+from windlass.core.runtime import Artifact
+from windlass.engines.docker import DockerEngine
+
+T = TypeVar("T")
+
+REQUIRED = "WINDLASS_TEST_REQUIRE_DOCKER"
+BOX = "windlass-test/box:1"
+USELESS = {"test", "tests", "idlelib", "tkinter", "ensurepip", "lib2to3", "site-packages", "dist-packages"}
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+PYTHON = f"windlass-test/python:{VERSION}-1"
+DOCKERFILE = f"FROM {PYTHON}\nWORKDIR /app\nCOPY main.py .\n"
+
+
+def docker_host() -> str:
+    """Of an engine that answers, with the test image on it. Without one the test is skipped, or fails."""
+    host = os.environ.get("WINDLASS_TEST_DOCKER_HOST", "")
+    trouble = _run(_prepared(host))
+    if not trouble:
+        return host
+    return _missing(trouble)
+
+
+async def _prepared(host: str) -> str:
+    docker = Docker(host)
+    try:
+        await give_box(docker)
+    except (Away, Refused) as error:
+        return str(error)
+    finally:
+        await docker.close()
+    return ""
+
+
+async def give_box(docker: Docker) -> None:
+    """An image with a shell and the usual tools, made of Debian's static busybox."""
+    with suppress(Refused):
+        await docker.json("GET", f"/images/{BOX}/json")
+        return
+    busybox = shutil.which("busybox")
+    assert busybox, "busybox is not installed: apt-get install busybox-static"
+    await load(docker, BOX, _box(Path(busybox)), "ENV PATH=/bin")
+
+
+async def give_python(docker: Docker) -> None:
+    """The same, with a copy of the Python that runs these tests."""
+    with suppress(Refused):
+        await docker.json("GET", f"/images/{PYTHON}/json")
+        return
+    busybox = shutil.which("busybox")
+    assert busybox, "busybox is not installed: apt-get install busybox-static"
+    made = await asyncio.to_thread(_python, Path(busybox))
+    await load(docker, PYTHON, made, "ENV PATH=/usr/bin:/bin", "ENV PYTHONUNBUFFERED=1")
+
+
+async def load(docker: Docker, ref: str, layer: bytes, *changes: str) -> None:
+    name, _, tag = ref.rpartition(":")
+    params = {"fromSrc": "-", "repo": name, "tag": tag}
+    query = "&".join(f"changes={change.replace(' ', '%20').replace('=', '%3D')}" for change in changes)
+    async with docker.stream("POST", f"/images/create?{query}", params=params, data=layer) as answer:
+        async for said in answer.objects():
+            assert "error" not in said, said
+
+
+async def build(docker: Docker, ref: str, files: Mapping[str, str]) -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, text in files.items():
+            _text(tar, name, text)
+    params = {"t": ref, "rm": True, "forcerm": True}
+    async with docker.stream("POST", "/build", params=params, data=made.getvalue()) as answer:
+        async for said in answer.objects():
+            assert "error" not in said, said
+
+
+def add_tools(tar: tarfile.TarFile, busybox: Path) -> None:
+    names = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    for folder in ("bin", "tmp", "etc", "proc", "var"):
+        _folder(tar, folder, 0o1777 if folder == "tmp" else 0o755)
+    tar.add(busybox.resolve(), "bin/busybox")
+    _text(tar, "etc/passwd", "root:x:0:0::/:/bin/sh\nshop:x:1000:1000::/:/bin/sh\n")
+    for name in names:
+        if name != "busybox":
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(link)
+
+
+def add_libraries(tar: tarfile.TarFile, programs: Sequence[Path], but: Path | None = None) -> None:
+    """What the programs load, at its own place; `but` what is in this folder."""
+    for needed in sorted(_libraries(programs)):
+        if but is None or but not in needed.parents:
+            tar.add(needed.resolve(), str(needed).lstrip("/"))
+
+
+def _box(busybox: Path) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        add_tools(tar, busybox)
+    return made.getvalue()
+
+
+def _python(busybox: Path) -> bytes:
+    interpreter = Path(sys.base_exec_prefix, "bin", f"python{VERSION}")
+    library = Path(sysconfig.get_path("stdlib"))
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        add_tools(tar, busybox)
+        tar.add(interpreter.resolve(), "usr/bin/python3")
+        tar.add(library, f"usr/lib/python{VERSION}", filter=_needed)
+        add_libraries(tar, [interpreter, *library.glob("lib-dynload/*.so")])
+    return made.getvalue()
+
+
+def _needed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    parts = Path(entry.name).parts[3:]
+    return None if USELESS & set(parts) or any(part.startswith("config-") for part in parts) else entry
+
+
+def _libraries(programs: Sequence[Path]) -> set[Path]:
+    said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
+    return {Path(found) for found in re.findall(r"(?:=> |^\t)(/\S+) \(0x", said, re.MULTILINE)}
+
+
+def _folder(tar: tarfile.TarFile, name: str, mode: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode = tarfile.DIRTYPE, mode
+    tar.addfile(entry)
+
+
+def _text(tar: tarfile.TarFile, name: str, text: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(text)
+    tar.addfile(entry, io.BytesIO(text.encode()))
+
+
+class Dockerd:
+    """An engine of this test alone, which may be killed and started anew. Its networks are in a namespace of
+    their own: another engine of this machine is not disturbed, and ports are not reached from here."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._namespace = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+        self._process: subprocess.Popen[bytes] | None = None
+        self.socket = folder / "docker.sock"
+        self.host = f"unix://{self.socket}"
+
+    def start(self) -> None:
+        self._folder.mkdir(exist_ok=True)
+        with (self._folder / "says").open("ab") as says:
+            self._process = subprocess.Popen(
+                [
+                    *("nsenter", "--net", f"--target={self._namespace.pid}", "dockerd"),
+                    *("--host", self.host),
+                    *("--data-root", self._folder / "data"),
+                    *("--exec-root", self._folder / "exec"),
+                    *("--pidfile", self._folder / "pid"),
+                ],
+                stdout=says,
+                stderr=says,
+                start_new_session=True,
+            )
+        _run(self._answers())
+
+    def kill(self) -> None:
+        """As when the power goes; what it runs stays without it."""
+        assert self._process
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        # Its helper dies with it, and is not always buried: a new engine would count on it.
+        helper = self._folder / "exec" / "containerd" / "containerd.pid"
+        while _alive(int(helper.read_text())):
+            time.sleep(0.01)
+        helper.unlink()
+        (self._folder / "pid").unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._namespace.kill()
+        self._namespace.wait()
+
+    async def _answers(self) -> None:
+        assert self._process
+        deadline = time.monotonic() + 60
+        while True:
+            docker = Docker(self.host)
+            try:
+                await docker.ping()
+                await give_box(docker)
+                return
+            except (Away, Refused) as error:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError((self._folder / "says").read_text()[-3000:]) from error
+            finally:
+                await docker.close()
+            await asyncio.sleep(0.1)
+
+
+@contextmanager
+def own_engine() -> Iterator[Dockerd]:
+    """On a disk that knows overlays: what is in memory does not everywhere."""
+    if os.geteuid() != 0 or not shutil.which("dockerd"):
+        _missing("an engine of its own needs root and dockerd")
+    folder = Path(tempfile.mkdtemp(prefix="wdl-", dir="/var/tmp"))
+    engine = Dockerd(folder)
+    try:
+        engine.start()
+        yield engine
+    finally:
+        engine.stop()
+        _ended(folder)
+        _unmounted(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def _ended(folder: Path) -> None:
+    """What an engine that was killed has left behind."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if bytes(folder) in (process / "cmdline").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def _unmounted(folder: Path) -> None:
+    for line in reversed(Path("/proc/mounts").read_text().splitlines()):
+        if (point := line.split()[1]).startswith(f"{folder}/"):
+            subprocess.run(["umount", "-l", point], check=False)
+
+
+def _run(deed: Coroutine[Any, Any, T]) -> T:
+    """On a loop of its own, whether or not one runs here already."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, deed).result()
+
+
+def _missing(why: str) -> str:
+    if os.environ.get(REQUIRED):
+        pytest.fail(f"{REQUIRED} is set, and: {why}")
+    pytest.skip(why)
+
+
+class DockerRig:
+    """What the conformance suite must know of the Docker engine; see `stations.Rig`."""
+
+    cannot: Mapping[str, str] = {}
+
+    def __init__(self, host: str, folder: Path) -> None:
+        self._host = host
+        self._folder = folder / "engine"
+        self._installation = f"test-{folder}"
+
+    def opener(self) -> Callable[[], DockerEngine]:
+        return partial(DockerEngine, host=self._host, folder=self._folder, installation=self._installation)
+
+    async def artifact(self, program: str) -> Artifact:
+        ref = f"windlass-test/program:{hashlib.sha256(program.encode()).hexdigest()[:16]}"
+        async with self._asked() as docker:
+            if not await image(docker, ref):
+                await give_python(docker)
+                await build(docker, ref, {"Dockerfile": DOCKERFILE, "main.py": program})
+        return Artifact(kind="image", ref=ref, command=("python3", "main.py"))
+
+    async def copies(self, service: str) -> Sequence[tuple[int, int]]:
+        found = await self._of("/containers/json", service)
+        labels = [each["Labels"] for each in found if each["State"] == "running"]
+        return [(int(each["windlass.generation"]), int(each["windlass.index"])) for each in labels]
+
+    async def traces(self, service: str) -> Collection[str]:
+        containers = await self._of("/containers/json", service, all=True)
+        volumes = (await self._of("/volumes", service))["Volumes"] or []
+        return [each["Names"][0] for each in containers] + [each["Name"] for each in volumes]
+
+    async def remembered(self) -> bytes:
+        return b"".join(path.read_bytes() for path in self._folder.rglob("*") if path.is_file())
+
+    async def _of(self, path: str, service: str, **given: object) -> Any:
+        labels = [f"windlass.service={service}", f"windlass.installation={self._installation}"]
+        async with self._asked() as docker:
+            return await docker.json("GET", path, params={"filters": {"label": labels}, **given})
+
+    @asynccontextmanager
+    async def _asked(self) -> AsyncIterator[Docker]:
+        docker = Docker(self._host)
+        try:
+            yield docker
+        finally:
+            await docker.close()

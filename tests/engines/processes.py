@@ -1,0 +1,96 @@
+"""Engines of processes for tests, and what the machine itself says of what they run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.engines.stations import Opener
+from windlass.base.clock import SystemClock
+from windlass.core.runtime import Artifact
+from windlass.engines.process import Pauses, ProcessEngine
+
+
+def open_engine(folder: Path, **given: Any) -> ProcessEngine:
+    return ProcessEngine(folder, SystemClock(), pauses=Pauses(first=0.1, longest=0.4), weigh=0.2, **given)
+
+
+class ProcessRig:
+    cannot: Mapping[str, str] = {
+        "exit codes": "the kernel tells them to the parent alone",
+        "absolute": "without containers nothing can be mounted",
+    }
+
+    def __init__(self, folder: Path, **given: Any) -> None:
+        self._given = given
+        self.folder = folder / "engine"
+        self._artifacts = folder / "artifacts"
+
+    def opener(self) -> Opener:
+        return partial(open_engine, self.folder, **self._given)
+
+    async def artifact(self, program: str) -> Artifact:
+        return self.made(program)
+
+    def made(self, program: str, **given: Any) -> Artifact:
+        folder = self._artifacts / str(len(list(self._artifacts.glob("*"))))
+        (folder / "app").mkdir(parents=True)
+        (folder / "app" / "main.py").write_text(program)
+        command = (sys.executable, "-I", "-S", "main.py")
+        return msgspec.structs.replace(Artifact(kind="native", ref=str(folder), command=command), **given)
+
+    def artifact_folder(self, artifact: Artifact) -> Path:
+        return Path(artifact.ref)
+
+    async def copies(self, service: str) -> Sequence[tuple[int, int]]:
+        """Of what leads a session: one that has left it belongs to the one that it came from."""
+        found = []
+        for folder, home in self._processes(service):
+            while b"read -r word" in (said := _read(folder / "cmdline")):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)  # it has yet to become something, or nothing
+            if b"main.py" in said.split(b"\0")[1:5] and _leads(int(folder.name)):
+                generation, _, index = home.name.partition("-")
+                found.append((int(generation), int(index)))
+        return found
+
+    async def traces(self, service: str) -> Collection[str]:
+        left = [f"process {folder.name} of {home}" for folder, home in self._processes(service)]
+        left += [str(path) for path in self.folder.rglob(f"*{service}*") if path.parent.name != "removed"]
+        left += [str(path) for path in (self.folder / "ports").glob("*") if service in str(path.readlink())]
+        return left + [str(path) for path in (self.folder / "ended").glob("*")]
+
+    async def remembered(self) -> bytes:
+        not_ours = ("secret", "output")  # a wanted file, and what the program says itself
+        files = [path for path in self.folder.rglob("*") if path.is_file() and path.name not in not_ours]
+        return b"".join(path.read_bytes() for path in files)
+
+    def _processes(self, service: str) -> list[tuple[Path, Path]]:
+        """Those that say to be of this service, of this engine's folder."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            for word in _read(folder / "environ").split(b"\0"):
+                name, _, value = os.fsdecode(word).partition("=")
+                if name == "WINDLASS_FILES" and value.startswith(f"{self.folder}/services/{service}/"):
+                    found.append((folder, Path(value).parent))
+        return found
+
+
+def _leads(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""  # it ended meanwhile, or is somebody else's

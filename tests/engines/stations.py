@@ -1,0 +1,159 @@
+"""What the conformance suite needs of an engine's tests (a `Rig`), and an engine at work (a `Station`)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import structs
+
+from windlass.core.runtime import Artifact, Instance, Phase, PortWanted, Said, Wanted
+from windlass.engines.engine import Engine
+
+LONG = 30.0
+"""Seconds after which what must come has not come. Nothing depends on how fast it comes."""
+
+Opener = Callable[[], Engine]
+
+
+class Rig(Protocol):
+    """Everything that the suite must know of one engine. It looks at the machine itself, not through the
+    engine, where it says what runs and what is left."""
+
+    cannot: Mapping[str, str]
+    """What the engine, here, is not able to do, and why: the names of `CAPABILITIES`."""
+
+    def opener(self) -> Opener:
+        """Makes an engine over the state of this rig; each is a Windlass of its own, as after a restart or
+        as a replica. It can be pickled, and called in another process."""
+        ...
+
+    async def artifact(self, program: str) -> Artifact:
+        """Something that runs this Python program, which needs only the standard library."""
+        ...
+
+    async def copies(self, service: str) -> Sequence[tuple[int, int]]:
+        """Generation and index of every copy that is alive, twice where there are two."""
+        ...
+
+    async def traces(self, service: str) -> Collection[str]:
+        """All that is left of a service on this machine, for people."""
+        ...
+
+    async def remembered(self) -> bytes:
+        """Everything that the engine has written down, except the contents of `Wanted.files`."""
+        ...
+
+
+CAPABILITIES = {
+    "adopt": "finds what an earlier Windlass has started",
+    "replicas": "stands beside another Windlass over the same state",
+    "fixed ports": "finds out when a program listens on the port of its own choice",
+    "memory": "ends a program that uses more memory than was asked for",
+    "exit codes": "says how a program ended that an earlier Windlass has started",
+    "absolute": "shows volumes and files to the program at any path",
+}
+
+
+class Station:
+    """One engine at work, and what came of it."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.engine = rig.opener()()
+        self.lines: list[Said] = []
+        self.notices: list[str] = []
+
+    async def __aenter__(self) -> Station:
+        await self.engine.start(self.notices.append, lambda service, lines: self.lines.extend(lines))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.engine.stop()
+
+    @property
+    def said(self) -> list[str]:
+        return [line.message for line in self.lines]
+
+    async def one(self, service: str) -> Instance:
+        (found,) = await self.engine.observe(service)
+        return found
+
+    async def running(self, service: str, restarts: int = 0) -> Instance:
+        """The only instance of this service, once it runs after so many new starts."""
+
+        async def runs() -> Instance | None:
+            found = await self.one(service)
+            return found if found.phase is Phase.RUNNING and found.restarts >= restarts else None
+
+        found: Instance = await until(runs)
+        return found
+
+    async def ended(self, service: str) -> Instance:
+        async def has_ended() -> Instance | None:
+            found = await self.one(service)
+            return found if found.reason else None
+
+        found: Instance = await until(has_ended)
+        return found
+
+    async def hears(self, line: str, times: int = 1) -> None:
+        async def heard() -> bool:
+            return self.said.count(line) >= times
+
+        await until(heard, lambda: f"{line!r} was not said: {self.said[-20:]}")
+
+
+async def until(check: Callable[[], Awaitable[Any]], why: Callable[[], str] = lambda: "it never came") -> Any:
+    try:
+        async with asyncio.timeout(LONG):
+            while not (found := await check()):  # noqa: ASYNC110 (it looks at what tells nobody)
+                await asyncio.sleep(0.01)
+            return found
+    except TimeoutError:
+        raise AssertionError(why()) from None
+
+
+def wanted(artifact: Artifact, ports: Sequence[int] = (), **given: Any) -> Wanted:
+    it = Wanted(
+        service="11111111-aaaa-4aaa-8aaa-000000000001",
+        family="application",
+        name="web",
+        environment="22222222-aaaa-4aaa-8aaa-000000000002",
+        org="33333333-aaaa-4aaa-8aaa-000000000003",
+        generation=1,
+        deployment="44444444-aaaa-4aaa-8aaa-000000000004",
+        artifact=artifact,
+        ports=tuple(PortWanted(name=f"p{port}", internal=port) for port in ports),
+        memory=128,
+        grace=5.0,
+    )
+    return structs.replace(it, **given)
+
+
+def free_port() -> int:
+    """A port that nobody listens on, below those that Linux hands out by itself."""
+    while True:
+        port = random.randrange(4000, 8000)
+        with socket.socket() as tried:
+            try:
+                tried.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+async def ask(instance: Instance, internal: int) -> str:
+    """What a program of these tests answers at one of its ports; empty while it does not."""
+    try:
+        async with asyncio.timeout(LONG):
+            reader, writer = await asyncio.open_connection(instance.address, instance.ports[internal])
+            said = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+    except OSError:
+        return ""
+    return said.decode()

@@ -1,0 +1,123 @@
+"""What is recorded, read past any Windlass: from the database itself, also while nobody lives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from windlass.config import DATABASE
+from windlass.control.deployments import RECONCILE
+from windlass.control.upkeep import TIDY
+from windlass.core.deployment import TOLD
+from windlass.core.states import OPEN, WORDS, Do, Progress, State
+from windlass.store.postgres import PostgresSession
+from windlass.store.sqlite import SqliteSession, connect
+from windlass.store.store import DeploymentRow, EventRow, Reads, StatusRow, Tx
+
+FINAL = {kind for told in TOLD.values() for kind in told.ended.values()}
+
+
+class Books:
+    def __init__(self, data: Path, url: str) -> None:
+        self._data, self._url = data, url
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Reads]:
+        async with self._session() as session:
+            yield Reads(session)
+
+    @asynccontextmanager
+    async def changed(self) -> AsyncIterator[Tx]:
+        """For what no client can ask for; nobody else may have the database open meanwhile."""
+        async with self._session() as session:
+            await session.all("BEGIN")
+            yield Tx(session, 1)
+            await session.all("COMMIT")
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Any]:
+        if not self._url:
+            connection = connect(self._data / DATABASE)
+            yield SqliteSession(connection)
+            connection.close()
+            return
+        cable = await asyncpg.connect(self._url)
+        yield PostgresSession(cable)
+        await cable.close()
+
+    async def ask_to_tidy(self) -> None:
+        """Long overdue: it is the first thing that the next Windlass does."""
+        async with self.changed() as tx:
+            await tx.ask(TIDY, TIDY, 1)
+
+    async def ask_to_reconcile(self, service: str) -> None:
+        async with self.changed() as tx:
+            await tx.ask(RECONCILE, service, 1)
+
+    async def scale(self, service: str, instances: int) -> None:
+        """As the scaler does, and keeping has yet to bring about."""
+        async with self.changed() as tx:
+            status = await tx.status(service)
+            assert status
+            await tx.change_status(msgspec.structs.replace(status, instances=instances))
+
+    async def events(self) -> list[EventRow]:
+        found: list[EventRow] = []
+        async with self.opened() as reads:
+            org = await _org(reads)
+            while more := await reads.events(org, found[-1].seq if found else 0):
+                found += more
+        return found
+
+
+async def _org(reads: Reads) -> str:
+    row = await reads._one("SELECT id FROM resource WHERE family = 'organization'")
+    assert row
+    return str(row[0])
+
+
+def untrue(status: StatusRow, deployments: list[DeploymentRow]) -> str:
+    """Why the state of a service, of which nothing is under way, is not what its deployments came to."""
+    if open_ones := [one.number for one in deployments if one.status in OPEN]:
+        return f"deployments {open_ones} are not final"
+    numbers = {one.id: one for one in deployments}
+    if status.serving and numbers[status.serving].status != Progress.SUCCEEDED:
+        return f"it serves deployment {numbers[status.serving].number}, which did not succeed"
+    fitting = _fitting(max(deployments, key=lambda one: one.number)) if deployments else {State.READY}
+    return "" if status.state in fitting else f"it is {status.state}, and not one of {sorted(fitting)}"
+
+
+def _fitting(last: DeploymentRow) -> set[State]:
+    words = WORDS[Do(last.action)]
+    match last.status:
+        case Progress.SUCCEEDED:
+            return {words.done}
+        case Progress.CANCELED:
+            return {State.CANCELED}
+        case _:
+            return {words.failed, State.BUILD_ERROR}
+
+
+def mistold(events: list[EventRow], deployments: list[DeploymentRow]) -> list[str]:
+    """Deployments of which not exactly one end is told, or another than theirs."""
+    told: Counter[tuple[str, str]] = Counter()
+    for event in events:
+        if event.kind in FINAL:
+            told[msgspec.json.decode(event.body)["deployment_id"], event.kind] += 1
+    ends = {(one.id, str(TOLD[Do(one.action)].ended[Progress(one.status)])) for one in deployments}
+    return [
+        *(f"{kind} of {id} was told {count} times" for (id, kind), count in told.items() if count > 1),
+        *(f"{kind} of {id} was not told" for id, kind in sorted(ends - told.keys())),
+        *_told_otherwise(told, ends),
+    ]
+
+
+def _told_otherwise(told: Counter[tuple[str, str]], ends: set[tuple[str, str]]) -> list[str]:
+    known = dict(ends)
+    return [f"{kind} of {id} was told, but not so" for id, kind in told if known.get(id, kind) != kind]

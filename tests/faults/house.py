@@ -1,0 +1,364 @@
+"""One data directory, the Windlasses that live in it one after the other, and what they have promised.
+
+Whatever is told to people is heard over HTTP; whether it was true is looked up in the books, on the disk and
+among the processes of this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.faults.books import Books, mistold, untrue
+from tests.faults.programs import Code
+from tests.world import ADMIN
+from windlass.core.states import OPEN
+
+ROOT = Path(__file__).parents[2]
+CONVERGED = 30.0
+"""Seconds after a start by which everything has come to where it belongs: promised, not measured."""
+AT_MOST = 120.0
+"""Whatever takes longer does not come any more."""
+
+Key = tuple[str, int, int]
+
+
+class Died(Exception):
+    """It was killed while it was asked."""
+
+
+class Breeder:
+    """What victims are born of, without the time that their imports take. With it end all that it bore."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.victim"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+
+    def ordered(self, order: Mapping[str, Any]) -> int:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+
+class House:
+    def __init__(
+        self, folder: Path, breeder: Breeder, code: Code, url: str = "", name: str = "one", **settings: Any
+    ) -> None:
+        self.folder = folder / name
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.data = self.folder / "data"
+        self.code = code
+        self.books = Books(self.data, url)
+        self.acknowledged: dict[str, str] = {}
+        """Every deployment that was answered with 202, and its service."""
+        self.deaths: list[str] = []
+        """The last point that each of those came to who were killed."""
+        self._breeder = breeder
+        self._order: dict[str, Any] = {
+            "folder": str(self.folder),
+            "settings": {
+                "admin_token": ADMIN,
+                "rate_limit": 1_000_000_000,
+                "database_url": url,
+                "engine": "process",
+                "gateway_port": 0,
+                "git_allow_local": True,
+                "settle_seconds": 0,
+                "stop_seconds": 1,
+                "ready_seconds": 60,
+                "parallel_deployments": 8,
+                "log_level": "error",
+            }
+            | settings,
+            "lease": 600,
+        }
+        self.environment = ""
+        self.pid = 0
+        self._http: aiohttp.ClientSession | None = None
+        self._url = ""
+        self._names = self._dooms = 0
+        self.doom("")
+
+    # Life and death
+
+    def doom(self, point: str, count: int = 1) -> None:
+        """Where the victim dies, at the count-th time that it comes there from now on."""
+        self._dooms += 1
+        (self.folder / "doom.new").write_text(f"{self._dooms} {count} {point}")
+        (self.folder / "doom.new").rename(self.folder / "doom")
+
+    @property
+    def points(self) -> list[str]:
+        """All that were reached since the house was built, in order."""
+        with suppress(FileNotFoundError):
+            return (self.folder / "points").read_text().splitlines()
+        return []
+
+    async def start(self) -> None:
+        assert not self.pid
+        port = self.folder / "port"
+        port.unlink(missing_ok=True)
+        self.pid = self._breeder.ordered(self._order)
+        while not port.exists():
+            if self.is_dead:
+                await self._buried()
+                raise Died
+            await asyncio.sleep(0.005)
+        self._url = f"http://127.0.0.1:{port.read_text()}"
+        self._http = aiohttp.ClientSession(headers={"Authorization": f"Token {ADMIN}"})
+
+    @property
+    def is_dead(self) -> bool:
+        stat = Path(f"/proc/{self.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "Z"
+
+    async def kill(self) -> None:
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            await self._buried()
+
+    async def stop(self) -> None:
+        """As an operator does it; what runs goes on."""
+        os.kill(self.pid, signal.SIGTERM)
+        assert await self.dies() == 0
+
+    async def dies(self, patience: float = AT_MOST) -> int | None:
+        """How it ended; None: it did not, in this time."""
+        over = time.monotonic() + patience
+        while not self.is_dead:
+            if time.monotonic() > over:
+                return None
+            await asyncio.sleep(0.005)
+        return await self._buried()
+
+    @asynccontextmanager
+    async def mortal(self) -> AsyncIterator[None]:
+        """It may die in here, and is buried afterwards if it did."""
+        try:
+            yield
+        except Died:
+            if self.pid:  # Its sockets are closed before it is dead.
+                await self.dies()
+        if self.pid and self.is_dead:
+            await self.dies()
+
+    async def _buried(self) -> int:
+        status = self._breeder.ordered({"reap": self.pid})
+        self.pid = 0
+        if status == -signal.SIGKILL:
+            self.deaths.append(self.points[-1] if self.points else "")
+        assert status in (0, -signal.SIGKILL), self.log
+        if self._http:
+            await self._http.close()
+            self._http = None
+        return status
+
+    @property
+    def log(self) -> str:
+        with suppress(FileNotFoundError):
+            return (self.folder / "log").read_text()
+        return ""
+
+    # Asked over HTTP
+
+    async def call(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer; of what is refused, a document with its status. Raises Died."""
+        assert self._http
+        try:
+            async with self._http.request(method, self._url + path, json=body or {}) as answer:
+                text = await answer.read()
+        except (aiohttp.ClientError, ConnectionError) as error:
+            raise Died(f"{self.points[-5:]} {(self.folder / 'doom').read_text()}\n{self.log}") from error
+        document = json.loads(text) if text else {}
+        assert answer.status < 500, (method, path, document)
+        if isinstance(document, dict) and answer.status == 202 and "service_id" in document:
+            self.acknowledged[document["id"]] = document["service_id"]
+        return document
+
+    async def make_environment(self) -> None:
+        org = (await self.call("GET", "/organization"))["id"]
+        project = (await self.call("POST", f"/organization/{org}/project", {"name": "project"}))["id"]
+        made = await self.call("POST", f"/project/{project}/environment", {"name": "environment"})
+        self.environment = made["id"]
+
+    async def application(self, program: str, **fields: Any) -> str:
+        self._names += 1
+        repository = {"url": self.code.url, "branch": "main", "root_path": f"/{program}"}
+        body = {"name": f"{program}-{self._names}", "git_repository": repository, "cpu": 100, "memory": 128}
+        made = await self.call("POST", f"/environment/{self.environment}/application", body | fields)
+        assert "id" in made, made
+        return str(made["id"])
+
+    async def do(self, app: str, deed: str, **body: Any) -> str:
+        """Asks for a deployment, and answers its id; empty: it was refused."""
+        answer = await self.call("POST", f"/application/{app}/{deed}", body)
+        return str(answer["id"]) if "service_id" in answer else ""
+
+    async def deployment(self, app: str, id: str) -> Any:
+        return await self.call("GET", f"/application/{app}/deployment/{id}")
+
+    async def reaches(self, app: str, id: str, *words: str) -> Any:
+        """The deployment, once its status is one of these, or final."""
+        while True:
+            seen = await self.deployment(app, id)
+            if seen.get("status") in words or seen.get("status") not in OPEN:
+                return seen
+            await asyncio.sleep(0.02)
+
+    # Looked up
+
+    async def converges(self) -> None:
+        await self._until(self.amiss)
+
+    async def comes_to(self, point: str, since: int) -> None:
+        """After so many points."""
+
+        async def missing() -> str:
+            return "" if point in self.points[since:] else f"nobody came to {point!r}"
+
+        await self._until(missing)
+
+    async def _until(self, amiss: Callable[[], Awaitable[str]]) -> None:
+        over = time.monotonic() + CONVERGED
+        while why := await amiss():
+            if self.is_dead:
+                await self._buried()
+                raise Died
+            if time.monotonic() > over:
+                os.kill(self.pid, signal.SIGUSR1)
+                await asyncio.sleep(0.5)
+                raise AssertionError(f"{why}\n{self.log}")
+            await asyncio.sleep(0.02)
+
+    async def amiss(self) -> str:
+        """What is not yet as its record says it should be."""
+        meant: set[Key] = set()
+        async with self.books.opened() as reads:
+            for service in await reads.services():
+                status = await reads.status(service)
+                deployments = await reads.deployments(service, 10_000)
+                if status is None or service == self.environment:
+                    continue
+                if why := untrue(status, deployments):
+                    return f"{service}: {why}; it says {status.message!r}"
+                numbers = {one.id: one.number for one in deployments}
+                if status.serving:
+                    meant |= {(service, numbers[status.serving], index) for index in range(status.instances)}
+        living = await self.living()
+        return "" if sorted(living) == sorted(meant) else f"{sorted(meant)} should live, {living} does"
+
+    async def living(self) -> list[Key]:
+        """What runs, as the machine itself tells."""
+        return [key for key, pid in instances(self.data) if _leads(pid)]
+
+    async def check_promises(self) -> None:
+        """Whatever was acknowledged has ended once, and once only; and nothing ever lived twice."""
+        assert self.code.twins == []
+        async with self.books.opened() as reads:
+            rows = [row for id in await reads.services() for row in await reads.deployments(id, 10_000)]
+        assert {row.status for row in rows if row.status in OPEN} == set()
+        events = await self.books.events()
+        assert mistold(events, rows) == []
+        known = {row.id for row in rows} | {json.loads(event.body).get("deployment_id") for event in events}
+        assert set(self.acknowledged) <= known
+
+    # Left
+
+    async def delete_everything(self) -> None:
+        async with self.books.opened() as reads:
+            services = [id for id in await reads.services() if id != self.environment]
+        for service in services:
+            await self.call("DELETE", f"/application/{service}")
+
+    async def tidied(self) -> None:
+        """Two sweeps: of logs, one that is missed for the first time may be of a service just made."""
+        for _ in range(2):
+            await self.kill()
+            await self.books.ask_to_tidy()
+            before = len(self.points)
+            await self.start()
+            await self.comes_to("swept", before)
+
+    async def leaves_nothing(self) -> None:
+        assert await self.left() == []
+
+    async def left(self) -> list[str]:
+        """Everything that there should not be after the last service was deleted."""
+        run, found = self.data / "run", [f"process {pid} of {key}" for key, pid in instances(self.data)]
+        for folder in ("services", "volumes", "ended", "ports"):
+            found += [str(path) for path in (run / folder).glob("*")]
+        found += [str(path) for path in (self.data / "builds").glob("*") if path.name != "cache"]
+        found += [str(path) for path in (self.data / "work").glob("*")]
+        found += [str(path) for path in (self.data / "git").glob("*")]
+        found += [str(path) for path in (self.data / "logs").glob("*")]
+        places = run / "whereabouts.json"
+        return found + (["a lasting port"] if places.exists() and places.read_text() != "{}" else [])
+
+
+def instances(data: Path) -> list[tuple[Key, int]]:
+    """Processes that say to be of an instance of this installation, and of which."""
+    mark, found = f"WINDLASS_FILES={data}/run/services/".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            for word in (process / "environ").read_bytes().split(b"\0"):
+                if word.startswith(mark):
+                    service, home = word[len(mark) :].decode().split("/")[:2]
+                    generation, _, index = home.partition("-")
+                    found.append(((service, int(generation), int(index)), int(process.name)))
+    return found
+
+
+def _leads(pid: int) -> bool:
+    """Whether it is the program itself, and not what it started, or the shell that waits to become it."""
+    with suppress(OSError):
+        return os.getsid(pid) == pid and b"\0main.py\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+@asynccontextmanager
+async def house_for(*given: Any, **settings: Any) -> AsyncIterator[House]:
+    """Nothing of it outlives the block, also when a promise was broken."""
+    house = House(*given, **settings)
+    try:
+        yield house
+    finally:
+        await house.kill()
+        end_all(house.data)
+
+
+def end_all(data: Path) -> None:
+    for _, pid in instances(data):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def breeding() -> Iterator[Breeder]:
+    breeder = Breeder()
+    try:
+        yield breeder
+    finally:
+        breeder.close()

@@ -1,0 +1,77 @@
+"""The applications that are deployed while everything goes wrong, and the repository that they come from.
+
+Each holds a lock named after its instance for as long as it lives, in a folder outside of all: so it is
+known for certain, and not by looking often, whether there ever were two of one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from tests.builders.repositories import Repository
+
+WITNESSED = """
+import fcntl, os, socket, sys, time
+name = os.environ["WINDLASS_INSTANCE"]
+held = open(os.path.join({witness!r}, name), "a")
+try:
+    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    open(os.path.join({witness!r}, f"twin of {{name}}"), "a").close()
+"""
+SERVES = """
+server = socket.create_server(("127.0.0.1", int(os.environ["PORT"])), backlog=512)
+print("listening", flush=True)
+while True:
+    caller, _ = server.accept()
+    with caller:
+        caller.recv(65536)
+        caller.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\nhi")
+"""
+SLEEPS = """
+print("here", flush=True)
+time.sleep(100000)
+"""
+EXITS = """
+print("cannot read its settings", flush=True)
+sys.exit(3)
+"""
+PYTHON = str(Path(sys.executable).resolve())
+START = f"web: {PYTHON} -I -S main.py\n"
+
+
+class Code:
+    """One repository; each program has a folder of its own in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.witness = folder / "witness"
+        self.witness.mkdir(parents=True)
+        self._repository = Repository(folder / "code.git")
+        self.url = self._repository.url
+        for name, program in {"serves": SERVES, "sleeps": SLEEPS, "deaf": SLEEPS}.items():
+            self._put(name, program)
+        self._put("frail", SERVES)
+        self._repository.write(**{"nothing/README": "Nothing that could be started.\n"})
+        self.good = self.push()
+        self._put("frail", EXITS)
+        self.broken = self.push()
+        self._put("frail", SERVES)
+        self.newest = self.push()
+
+    def push(self) -> str:
+        """A new commit, which has to be built anew."""
+        self.newest = self._repository.commit()
+        return self.newest
+
+    @property
+    def twins(self) -> list[str]:
+        return sorted(path.name for path in self.witness.glob("twin of *"))
+
+    def remove(self) -> None:
+        shutil.rmtree(self.witness.parent)
+
+    def _put(self, name: str, program: str) -> None:
+        text = WITNESSED.format(witness=str(self.witness)) + program
+        self._repository.put({f"{name}/main.py": text, f"{name}/Procfile": START})

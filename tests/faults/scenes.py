@@ -1,0 +1,133 @@
+"""What people ask of a Windlass while it is killed. Together the scenes lead to every failpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from tests.faults.house import House
+
+HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
+STORAGE = {"size": 1, "type": "FAST_SSD", "mount_point": "/app/data"}
+
+
+class Street:
+    """The services of a house, and what is done with them. Each deed may be the last."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.seen = 0
+
+    async def settle(self) -> None:
+        """One service of each kind, all of which run but the one that never can."""
+        house = self.house
+        await house.make_environment()
+        self.web = await house.application("serves", ports=[HTTP])
+        self.pair = await house.application("sleeps", min_running_instances=2, max_running_instances=3)
+        self.store = await house.application("frail", ports=[HTTP], storage=[STORAGE])
+        self.deaf = await house.application("deaf", ports=[HTTP])
+        self.empty = await house.application("nothing")
+        for app in (self.web, self.pair, self.store):
+            await house.do(app, "deploy")
+        await house.converges()
+
+    async def release(self) -> None:
+        self.house.code.push()
+        for app in (self.web, self.pair, self.store):
+            await self.house.do(app, "deploy")
+
+    async def repeat(self) -> None:
+        await self.house.do(self.pair, "restart-service")
+        await self.house.do(self.web, "rollback")
+        await self.house.do(self.web, "redeploy")
+
+    async def stop(self) -> None:
+        await self.house.do(self.web, "stop")
+        await self.house.do(self.pair, "stop")
+        await self.house.do(self.pair, "redeploy")
+        await self.house.do(self.store, "stop")
+
+    async def uninstall(self) -> None:
+        await self.house.do(self.pair, "uninstall")
+        await self.house.do(self.store, "uninstall")
+        await self.house.do(self.store, "redeploy")
+
+    async def begin(self) -> None:
+        for app in (self.web, self.pair, self.store):
+            await self.house.do(app, "redeploy")
+
+    async def fail(self) -> None:
+        await self.house.do(self.store, "deploy", git_commit_id=self.house.code.broken)
+        await self.house.do(self.empty, "deploy")
+
+    async def cancel(self) -> None:
+        id = await self.house.do(self.deaf, "deploy")
+        await self.house.reaches(self.deaf, id, "DEPLOYING")
+        await self.house.call("POST", f"/application/{self.deaf}/cancelDeployment")
+
+    async def delete(self) -> None:
+        app = await self.house.application("sleeps", storage=[STORAGE])
+        await self.house.reaches(app, await self.house.do(app, "deploy"))
+        await self.house.call("DELETE", f"/application/{app}")
+
+    async def nothing(self) -> None:
+        """What was prepared comes of itself."""
+
+    async def swept(self) -> None:
+        await self.house.comes_to("swept", self.seen)
+
+    async def forgotten(self) -> None:
+        await self.house.comes_to("logs forgotten", self.seen)
+
+    async def runs(self) -> None:
+        """As before the first scene, whatever the last one was cut short of."""
+        for app in (self.web, self.pair, self.store):
+            if (await self.house.call("GET", f"/application/{app}/status"))["state"] != "RUNNING":
+                await self.house.do(app, "redeploy")
+        await self.house.converges()
+
+    # Between two lives
+
+    async def grow(self) -> None:
+        await self.house.books.scale(self.pair, 3)
+
+    async def shrink(self) -> None:
+        await self.grow()
+        await self.house.start()
+        await self.house.converges()
+        await self.house.kill()
+        await self.house.books.scale(self.pair, 2)
+
+    async def tidy(self) -> None:
+        self.seen = len(self.house.points)
+        await self.house.books.ask_to_tidy()
+
+    async def haunt(self) -> None:
+        """Work for a service that is no more, as who lost it may have asked for."""
+        self.seen = len(self.house.points)
+        await self.house.books.ask_to_reconcile("33333333-aaaa-4aaa-8aaa-000000000003")
+
+
+class Scene(Struct, frozen=True):
+    play: Callable[[Street], Awaitable[None]]
+    before: Callable[[Street], Awaitable[None]] | None = None
+    """What is done while nobody lives."""
+
+
+SCENES = {
+    "release": Scene(Street.release),
+    "repeat": Scene(Street.repeat),
+    "fail": Scene(Street.fail),
+    "cancel": Scene(Street.cancel),
+    "delete": Scene(Street.delete),
+    "grow": Scene(Street.nothing, Street.grow),
+    "shrink": Scene(Street.nothing, Street.shrink),
+    "stop": Scene(Street.stop),
+    "begin": Scene(Street.begin),
+    "uninstall": Scene(Street.uninstall),
+    "begin again": Scene(Street.begin),
+    "tidy": Scene(Street.swept, Street.tidy),
+    "haunt": Scene(Street.forgotten, Street.haunt),
+}
+"""In an order in which each finds what it needs."""

@@ -1,0 +1,166 @@
+"""Windlass is killed at every failpoint and at any moment: nothing it acknowledged is lost, or done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.house import Breeder, House, breeding, house_for
+from tests.faults.programs import Code
+from tests.faults.scenes import SCENES, Scene, Street
+from windlass import control
+from windlass.control.reconcile import DEEDS
+
+FULL = bool(os.environ.get("WINDLASS_TEST_FAULTS"))
+"""Every point as often as is promised, which takes minutes; else every point once, in one of the two."""
+HITS = 5 if FULL else 1
+COUNTS = [1, 1, 2] if FULL else [1]
+"""At which time that it comes there it dies, if it does come so often."""
+SOON = 2.0
+PATIENCE = 5
+"""What was asked for may be superseded before it begins: then a scene is played again."""
+AT_RANDOM = 25 if FULL else 4
+
+
+def failpoints() -> list[str]:
+    """All that the code names."""
+    folder = Path(next(iter(control.__path__)))
+    text = "".join(path.read_text() for path in sorted(folder.glob("*.py")))
+    plain = re.findall(r'ctx\.point\("([^"]+)"\)', text)
+    made = re.findall(r'ctx\.point\(f"\{task\.step\} planned" if task else "([^"]+)"\)', text)
+    assert len(plain) + len(made) == text.count(".point("), "a point is named in a way that is not understood"
+    return [*dict.fromkeys(plain + made), *(f"{step} planned" for step in DEEDS)]
+
+
+class Story:
+    """Scenes of one house, played until somebody dies; afterwards everything must come right."""
+
+    def __init__(self, house: House, seed: int) -> None:
+        self.house = house
+        self.street = Street(house)
+        self.dice = random.Random(seed)
+        self.leads: dict[str, list[str]] = {}
+        """By point: the scenes that come to it."""
+
+    @property
+    def hits(self) -> Counter[str]:
+        return Counter(self.house.deaths)
+
+    async def rehearse(self) -> None:
+        await self.house.start()
+        await self.street.settle()
+        for name, scene in SCENES.items():
+            seen = len(self.house.points)
+            await self._played(scene)
+            await self.house.converges()
+            await asyncio.sleep(0.2)  # The last points are reached after all that can be seen.
+            for point in dict.fromkeys(self.house.points[seen:]):
+                self.leads.setdefault(point, []).append(name)
+
+    async def die_at(self, point: str) -> None:
+        """And at the same point again while it recovers, if it comes there."""
+        for count in (self.dice.choice(COUNTS), *[1] * PATIENCE):
+            scene = SCENES[self.dice.choice(self.leads[point])]
+            await self._ready()
+            await self._lives(scene, point, count)
+            if not self.house.pid:
+                break
+        assert not self.house.pid, f"nobody came to {point!r} any more"
+        async with self.house.mortal():
+            await self.house.start()
+            await self.house.converges()
+        await self._recovered()
+
+    async def die_sometime(self) -> None:
+        await self._ready()
+        scenes = [scene for scene in SCENES.values() if scene.before is None]
+        dying = asyncio.create_task(self._killed_within(self.dice.random() * 0.6))
+        async with self.house.mortal():
+            for scene in self.dice.sample(scenes, 3):
+                await scene.play(self.street)
+        await dying
+        await self._recovered()
+
+    async def end(self) -> None:
+        await self.house.check_promises()
+        await self.house.delete_everything()
+        await self.house.tidied()
+        await self.house.leaves_nothing()
+
+    async def _ready(self) -> None:
+        self.house.doom("")
+        async with self.house.mortal():  # It may have been about to.
+            await self._again()
+            await self.street.runs()
+        if not self.house.pid:
+            await self._again()
+            await self.street.runs()
+
+    async def _again(self) -> None:
+        if not self.house.pid:
+            await self.house.start()
+
+    async def _played(self, scene: Scene) -> None:
+        if scene.before is not None:
+            await self.house.kill()
+            await scene.before(self.street)
+            await self.house.start()
+        await scene.play(self.street)
+
+    async def _lives(self, scene: Scene, point: str, count: int) -> None:
+        """Until it dies there, or there is nothing left to do."""
+        if scene.before is not None:
+            await self.house.kill()
+            await scene.before(self.street)
+        self.house.doom(point, count)
+        async with self.house.mortal():
+            if not self.house.pid:
+                await self.house.start()
+            await scene.play(self.street)
+            await self.house.converges()
+            await self.house.dies(SOON)
+
+    async def _killed_within(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self.house.kill()
+
+    async def _recovered(self) -> None:
+        self.house.doom("")
+        await self._again()
+        await self.house.converges()
+        await self.house.check_promises()
+
+
+@pytest.fixture(scope="module")
+def breeder() -> Iterator[Breeder]:
+    with breeding() as made:
+        yield made
+
+
+@pytest.fixture
+async def story(tmp_path: Path, breeder: Breeder, database_url: str) -> AsyncIterator[Story]:
+    code = Code(tmp_path / "code")
+    async with house_for(tmp_path, breeder, code, database_url) as house:
+        yield Story(house, seed=len(database_url))
+
+
+@pytest.mark.timeout(1800 if FULL else 180)
+async def test_killed_wherever_and_whenever_nothing_is_lost_done_twice_or_left(story: Story, database_url):
+    await story.rehearse()
+    points = failpoints()
+    assert [point for point in points if point not in story.leads] == []
+    for _ in range(HITS):
+        for place, point in enumerate(points):
+            if FULL or place % 2 == bool(database_url):
+                await story.die_at(point)
+    for _ in range(AT_RANDOM):
+        await story.die_sometime()
+    await story.end()
+    print(f"{len(story.house.acknowledged)} deployments, {len(story.house.deaths)} kills, {story.hits}")

@@ -1,0 +1,101 @@
+"""What holds for PostgreSQL besides."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.launch.servers import database, fallen
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root: this is about not being it")
+WITHOUT_NAMESPACES = (sys.executable, "-I", str(Path(__file__).with_name("without_namespaces.py")))
+
+
+def test_the_user_and_the_database_are_those_that_were_named():
+    with database("postgresql", new=True) as db:
+        db.started()
+        assert db.ask("SELECT current_user, current_database(), usesuper FROM pg_user") == ["me|shop|t"]
+
+
+def test_another_user_and_database_are_made_when_they_are_asked_for_later():
+    with database("postgresql") as db:
+        db.stop(db.started())
+        db.started(POSTGRES_USER="you-2", POSTGRES_DB="other")
+        assert db.ready(POSTGRES_USER="you-2", POSTGRES_DB="other") is None
+        assert "does not exist" in (db.ready(POSTGRES_DB="third") or "")
+
+
+def test_its_memory_follows_what_it_may_use():
+    with database("postgresql") as db:
+        db.started(WINDLASS_MEMORY="100")
+        assert db.ask("SHOW shared_buffers") == ["25MB"]
+
+
+def test_the_number_of_a_dead_server_that_somebody_else_has_now_is_no_hindrance():
+    with database("postgresql") as db:
+        fallen(db.started())
+        left = db.data / "postmaster.pid"
+        number, _, rest = left.read_text().partition("\n") if left.exists() else ("", "", "")
+        left.write_text(f"{os.getpid()}\n{rest}")
+        db.started()
+        assert number != str(os.getpid())
+
+
+def test_data_of_another_major_version_is_refused_with_the_way_and_left_as_it_is():
+    with database("postgresql", "16") as older, database("postgresql", "18") as newer:
+        older.stop(older.started())
+        volume = str(older.folder / "volume")
+        assert newer.start(WINDLASS_VOLUME_DATA=volume).wait() == 1
+        assert all(word in newer.log for word in ("16", "18", "pg_dump"))
+        older.started()
+
+
+@pytest.mark.parametrize("volume", [True, False])
+def test_the_data_lies_in_the_volume_and_only_without_one_where_pgdata_says(volume):
+    with database("postgresql", new=True) as db:
+        elsewhere = db.folder / "elsewhere"
+        db.started(PGDATA=str(elsewhere), **({} if volume else {"WINDLASS_VOLUME_DATA": ""}))
+        assert elsewhere.exists() is not volume
+        assert db.data.exists() is volume
+
+
+@ROOT
+def test_as_root_the_server_is_nobody_special_and_the_data_stays_ours_alone():
+    with database("postgresql", new=True) as db:
+        db.started()
+        assert stat.S_IMODE(db.data.stat().st_mode) == 0o700
+        assert (db.data / "PG_VERSION").stat().st_uid == 0
+        children = {capabilities(int(pid)) for pid in servers_of(db)}
+        assert children == {0}
+        assert capabilities(os.getpid())
+
+
+@ROOT
+def test_where_there_are_no_user_namespaces_it_becomes_an_ordinary_user():
+    with database("postgresql", new=True) as db:
+        Path(db.folder).chmod(0o711)
+        db.stop(db.started(*WITHOUT_NAMESPACES))
+        assert (db.data / "PG_VERSION").stat().st_uid != 0
+        db.started()  # and with them, what was given away is taken back
+        assert (db.data / "PG_VERSION").stat().st_uid == 0
+
+
+@ROOT
+def test_where_there_is_no_way_not_to_be_root_it_says_how_to_make_one():
+    with database("postgresql", new=True) as db:
+        assert db.start(*WITHOUT_NAMESPACES).wait() == 1
+        assert f"chmod o+x {db.folder}" in db.log
+        assert not db.data.exists()
+
+
+def servers_of(db) -> list[str]:
+    return [(db.data / "postmaster.pid").read_text().splitlines()[0]]
+
+
+def capabilities(pid: int) -> int:
+    facts = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(facts["CapEff"], 16)

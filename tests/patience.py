@@ -1,0 +1,35 @@
+"""A test that waits for ever is a failing test: a pytest plugin.
+
+pytest-timeout raises into whatever runs at that moment, and if that is the event loop, it shrugs and goes on.
+So a coroutine gets a limit of its own, somewhat below, which also lets its fixtures clean up.
+"""
+
+import asyncio
+import functools
+import inspect
+
+import pytest
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem):
+    limit = limit_of(pyfuncitem)
+    if limit and inspect.iscoroutinefunction(pyfuncitem.obj):
+        pyfuncitem.obj = limited(pyfuncitem.obj, limit * 0.8)
+    return (yield)
+
+
+def limit_of(item):
+    """Seconds, as pytest-timeout was told; 0 is no limit."""
+    marker = item.get_closest_marker("timeout")
+    said = marker.args[0] if marker else item.config.getoption("timeout", None)
+    return float(said if said is not None else item.config.getini("timeout") or 0)
+
+
+def limited(test, seconds):
+    @functools.wraps(test)
+    async def in_time(*arguments, **named):
+        async with asyncio.timeout(seconds):
+            return await test(*arguments, **named)
+
+    return in_time

@@ -1,0 +1,1 @@
+"""What a service runs with: variables, files, databases' connections."""

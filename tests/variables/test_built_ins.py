@@ -1,0 +1,312 @@
+"""The variables that Windlass makes: in lists, under other keys, with other values; secrets stay secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.world import Answer, World, make_world
+from windlass.core.built_ins import identity
+
+PUBLIC = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
+PRIVATE = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": False}
+
+
+@pytest.fixture
+async def world():
+    async with make_world() as made:
+        yield made
+
+
+async def listed(world: World, path: str, **options: Any) -> list[dict[str, Any]]:
+    answer = await world.get(f"/compat{path}", **options)
+    assert answer.status == 200, answer
+    assert answer["pagination"]["total_count"] == len(answer["results"])
+    results: list[dict[str, Any]] = answer["results"]
+    return results
+
+
+async def built_in(world: World, path: str, **options: Any) -> dict[str, dict[str, Any]]:
+    return {one["key"]: one for one in await listed(world, path, **options) if one["scope"] == "BUILT_IN"}
+
+
+def short(id: str) -> str:
+    return id[:8].upper()
+
+
+# What there is
+
+
+async def test_each_level_says_who_it_is_and_who_is_above_it(world: World):
+    project = await world.project()
+    env = await world.environment(project)
+    app = await world.application(env)
+    values = {
+        path: {
+            key: one["value"]
+            for key, one in (await built_in(world, f"{path}/environmentVariable")).items()
+            if key.endswith("_ID")
+        }
+        for path in (f"/project/{project}", f"/environment/{env}", f"/application/{app}")
+    }
+    whole = {"QOVERY_APPLICATION_ID": app, "QOVERY_ENVIRONMENT_ID": env, "QOVERY_PROJECT_ID": project}
+    assert values[f"/application/{app}"] == whole
+    assert values[f"/environment/{env}"] == {key: whole[key] for key in list(whole)[1:]}
+    assert values[f"/project/{project}"] == {"QOVERY_PROJECT_ID": project}
+
+
+@pytest.mark.parametrize("level", ["environment", "application"])
+async def test_services_of_the_environment_are_found_by_their_names(world: World, level: str):
+    env = await world.environment(name="blue")
+    app = await world.application(env, name="Shop API", ports=[PUBLIC])
+    database = await world.database(env, name="main-db")
+    at = {"environment": f"/environment/{env}", "application": f"/application/{app}"}[level]
+    values = {key: one["value"] for key, one in (await built_in(world, f"{at}/environmentVariable")).items()}
+    ours = f"QOVERY_APPLICATION_Z{short(app)}"
+    theirs = f"QOVERY_POSTGRESQL_Z{short(database)}"
+    assert {key: values[key] for key in values if not key.endswith("_ID")} == {
+        f"{ours}_HOST_INTERNAL": f"app-z{app[:8]}",
+        f"{ours}_PORT_INTERNAL": "8080",
+        f"{ours}_HOST_EXTERNAL": "shop-api-blue.localhost",
+        f"{theirs}_HOST_INTERNAL": f"z{database[:8]}-main-db",
+        f"{theirs}_PORT_INTERNAL": "5432",
+        f"{theirs}_LOGIN": "postgres",
+        f"{theirs}_DEFAULT_DATABASE_NAME": "postgres",
+    }
+
+
+@pytest.mark.parametrize(("ports", "there"), [([], False), ([PRIVATE], False), ([PUBLIC], True)])
+async def test_a_host_outside_is_there_exactly_when_a_port_is_public(
+    world: World, ports: list[Any], there: bool
+):
+    app = await world.application(ports=ports)
+    found = await built_in(world, f"/application/{app}/environmentVariable")
+    assert (f"QOVERY_APPLICATION_Z{short(app)}_HOST_EXTERNAL" in found) is there
+    changed = [] if there else [PUBLIC]
+    assert (await world.put(f"/application/{app}", {"ports": changed})).status == 200
+    found = await built_in(world, f"/application/{app}/environmentVariable")
+    assert (f"QOVERY_APPLICATION_Z{short(app)}_HOST_EXTERNAL" in found) is not there
+
+
+@pytest.mark.parametrize("type", ["POSTGRESQL", "MYSQL", "MONGODB", "REDIS"])
+async def test_what_is_secret_of_a_database_is_listed_without_its_value(world: World, type: str):
+    env = await world.environment()
+    database = await world.database(env, type=type, version="8")
+    found = await built_in(world, f"/environment/{env}/secret")
+    prefix = f"QOVERY_{type}_Z{short(database)}"
+    assert found.keys() == {f"{prefix}_PASSWORD", f"{prefix}_DATABASE_URL_INTERNAL"}
+    assert all("value" not in one for one in found.values())
+
+
+async def test_a_built_in_variable_is_as_existing_clients_want_it(world: World):
+    env = await world.environment()
+    app = await world.application(env, name="shop")
+    await world.database(env)
+    world.clock.turn(100)
+    whole = [
+        one
+        for kind in ("environmentVariable", "secret")
+        for one in (await built_in(world, f"/application/{app}/{kind}")).values()
+    ]
+    owners = {
+        str(owner["id"]): owner
+        for owner in (await world.get(f"/application/{app}"), await world.get(f"/environment/{env}"))
+    }
+    for one in whole:
+        assert one["scope"] == one["variable_type"] == "BUILT_IN"
+        assert one["key"].startswith("QOVERY_")
+        assert one["description"] == ""
+        assert one["id"] == one["id"].lower()
+        assert one["created_at"] == one["updated_at"]
+    mine = next(one for one in whole if one["key"] == "QOVERY_APPLICATION_ID")
+    assert (mine["service_id"], mine["service_name"], mine["service_type"]) == (app, "shop", "APPLICATION")
+    assert mine["created_at"] == owners[app]["created_at"]
+    assert len({one["id"] for one in whole}) == len(whole)
+
+
+async def test_two_reads_say_the_same_whatever_was_done_in_between_except_rename(world: World):
+    app = await world.application(ports=[PUBLIC])
+    path = f"/application/{app}/environmentVariable"
+    before = await built_in(world, path)
+    world.clock.turn(60)
+    assert (await world.put(f"/application/{app}", {"cpu": 777})).status == 200
+    assert (await world.post(f"/application/{app}/deploy")).status == 202
+    await world.settle()
+    assert await built_in(world, path) == before
+    assert (await world.put(f"/application/{app}", {"name": "renamed"})).status == 200
+    after = await built_in(world, path)
+    assert after.keys() == before.keys()
+    assert {key: one["id"] for key, one in after.items()} == {key: one["id"] for key, one in before.items()}
+
+
+# Where they are listed
+
+
+async def test_they_come_after_what_people_made_and_on_pages_like_everything(world: World):
+    app = await world.application()
+    path = f"/application/{app}/environmentVariable"
+    await world.post(path, {"key": "Z"})
+    whole = await listed(world, path)
+    assert [one["scope"] == "BUILT_IN" for one in whole] == [False] + [True] * (len(whole) - 1)
+    pages = [await world.get(f"/compat{path}?page={n}&page_size=2") for n in range(1, len(whole) // 2 + 2)]
+    assert [one for page in pages for one in page["results"]] == whole
+    assert {page["pagination"]["total_count"] for page in pages} == {len(whole)}
+
+
+async def test_who_speaks_the_contract_lists_what_was_created_and_reaches_them_by_id(world: World):
+    app = await world.application()
+    path = f"/application/{app}/environmentVariable"
+    await world.post(path, {"key": "COLOUR"})
+    for base in ("", "/api/v1"):
+        answer = await world.get(base + path)
+        assert [one["key"] for one in answer["results"]] == ["COLOUR"]
+        assert answer["pagination"]["total_count"] == 1
+    one = (await built_in(world, path))["QOVERY_PROJECT_ID"]
+    read = await world.get(f"{path}/{one['id']}")
+    assert read.status == 200
+    assert read.json == one
+    assert read.headers["etag"]
+
+
+@pytest.mark.parametrize("kind", ["environmentVariable", "secret"])
+async def test_who_is_limited_to_a_service_sees_nothing_of_its_neighbours(world: World, kind: str):
+    env = await world.environment()
+    app, other = await world.application(env), await world.application(env)
+    database = await world.database(env)
+    path = f"/application/{app}/{kind}"
+    limited = await world.new_token("Admin", limited_to=[app])
+    wide = await world.new_token("Admin", limited_to=[env])
+    everything = await built_in(world, path)
+    assert await built_in(world, path, token=wide) == everything
+    seen = await built_in(world, path, token=limited)
+    assert seen.keys() == {
+        key for key in everything if short(other) not in key and short(database) not in key
+    }
+    for key in everything.keys() - seen.keys():
+        hidden = everything[key]["id"]
+        for answer in (
+            await world.get(f"{path}/{hidden}", token=limited),
+            await world.post(f"{path}/{hidden}/alias", {"key": "MINE"}, token=limited),
+            await world.post(f"{path}/{hidden}/override", {"value": "x"}, token=limited),
+            await world.put(f"{path}/{hidden}", {"value": "x"}, token=limited),
+            await world.delete(f"{path}/{hidden}", token=limited),
+        ):
+            assert answer.status == 404, answer
+
+
+async def test_a_list_is_of_its_own_environment_only(world: World):
+    project = await world.project()
+    one, other = await world.environment(project), await world.environment(project)
+    app, stranger = await world.application(one), await world.database(other)
+    assert not [
+        key
+        for kind in ("environmentVariable", "secret")
+        for key in await built_in(world, f"/application/{app}/{kind}")
+        if short(stranger) in key
+    ]
+
+
+# What can be done with them
+
+
+async def the(world: World, app: str, key: str, kind: str = "environmentVariable") -> str:
+    path = f"/application/{app}/{kind}"
+    return f"{path}/{(await built_in(world, path))[key]['id']}"
+
+
+async def test_they_can_be_neither_changed_nor_deleted_and_the_answer_says_what_can(world: World):
+    path = await the(world, await world.application(), "QOVERY_PROJECT_ID")
+    changed = await world.put(path, {"value": "mine"})
+    deleted = await world.delete(path)
+    assert changed.status == deleted.status == 400
+    assert changed.message.startswith("QOVERY_PROJECT_ID is made by Windlass and cannot be changed: override")
+    assert deleted.message.startswith("QOVERY_PROJECT_ID is made by Windlass and cannot be deleted")
+    assert (await world.get(path)).status == 200
+
+
+async def test_who_may_only_read_is_told_so_first(world: World):
+    path = await the(world, await world.application(), "QOVERY_PROJECT_ID")
+    reader = await world.new_token("Read")
+    assert (await world.put(path, {"value": "mine"}, token=reader)).status == 403
+    assert (await world.delete(path, token=reader)).status == 403
+    assert (await world.post(f"{path}/alias", {"key": "A"}, token=reader)).status == 403
+
+
+async def test_they_can_be_overridden(world: World):
+    app = await world.application()
+    path = await the(world, app, "QOVERY_APPLICATION_ID")
+    made = await world.post(f"{path}/override", {"value": "mine"})
+    assert made.status == 201, made
+    assert (made["key"], made["value"], made["scope"]) == ("QOVERY_APPLICATION_ID", "mine", "APPLICATION")
+    assert made["variable_type"] == "OVERRIDE"
+    original = made["overridden_variable"]
+    assert (original["id"], original["scope"]) == (path.rpartition("/")[2], "BUILT_IN")
+    assert (await world.delete(f"/application/{app}/environmentVariable/{made['id']}")).status == 204
+
+
+async def test_they_can_stand_under_another_key(world: World):
+    env = await world.environment()
+    app, database = await world.application(env), await world.database(env, name="main")
+    host = await the(world, app, f"QOVERY_POSTGRESQL_Z{short(database)}_HOST_INTERNAL")
+    made = await world.post(f"{host}/alias", {"key": "DB_HOST"})
+    assert made.status == 201, made
+    assert (made["key"], made["value"]) == ("DB_HOST", f"z{database[:8]}-main")
+    assert made["variable_type"] == "ALIAS"
+    password = await the(world, app, f"QOVERY_POSTGRESQL_Z{short(database)}_PASSWORD", "secret")
+    made = await world.post(f"{password}/alias", {"key": "DB_PASSWORD"})
+    assert made.status == 201, made
+    assert made["aliased_secret"]["key"].endswith("_PASSWORD")
+    assert "value" not in made.json
+    assert "value" not in made["aliased_secret"]
+
+
+async def test_what_stands_for_them_goes_with_their_owner(world: World):
+    env = await world.environment()
+    app, database = await world.application(env), await world.database(env)
+    path = f"/application/{app}/environmentVariable"
+    host = await the(world, app, f"QOVERY_POSTGRESQL_Z{short(database)}_HOST_INTERNAL")
+    alias = await world.post(f"{host}/alias", {"key": "DB_HOST"})
+    second = await world.post(f"{path}/{alias['id']}/alias", {"key": "DB_HOST_TOO"})
+    assert alias.status == second.status == 201
+    await world.post(f"{host}/override", {"value": "elsewhere"})
+    await world.post(path, {"key": "OWN"})
+    assert (await world.delete(f"/database/{database}")).status == 204
+    assert [one["key"] for one in (await world.get(path))["results"]] == ["OWN"]
+
+
+async def test_what_stands_for_them_follows_when_a_database_is_renamed(world: World):
+    env = await world.environment()
+    app, database = await world.application(env), await world.database(env, name="main")
+    path = f"/application/{app}/environmentVariable"
+    host = await the(world, app, f"QOVERY_POSTGRESQL_Z{short(database)}_HOST_INTERNAL")
+    alias = await world.post(f"{host}/alias", {"key": "DB_HOST"})
+    second = await world.post(f"{path}/{alias['id']}/alias", {"key": "DB_HOST_TOO"})
+    assert (await world.put(f"/database/{database}", {"name": "store"})).status == 200
+    for one in (alias, second):
+        read = await world.get(f"{path}/{one['id']}")
+        assert read["value"] == read["aliased_variable"]["value"] == f"z{database[:8]}-store"
+        assert read.headers["etag"] == one.headers["etag"]
+
+
+# Nothing is given away
+
+
+async def test_no_list_has_the_password_of_a_database_in_it(world: World):
+    env = await world.environment()
+    app, database = await world.application(env), await world.database(env)
+    known = (await world.get(f"/database/{database}/masterCredentials"))["password"]
+    answers: list[Answer] = [
+        await world.get(f"{base}/{level}/{kind}")
+        for base in ("", "/compat")
+        for level in (f"application/{app}", f"environment/{env}")
+        for kind in ("environmentVariable", "secret")
+    ]
+    answers += [await world.get(f"/database/{database}"), await world.get(f"/environment/{env}/database")]
+    assert len(known) > 30
+    assert not [answer for answer in answers if known.encode() in answer.body]
+
+
+def test_ids_depend_on_owner_and_key_and_on_nothing_else():
+    assert identity("a", "K") == identity("a", "K") == identity("a", "K").lower()
+    assert len({identity("a", "K"), identity("b", "K"), identity("a", "L"), identity("a/K", "L")}) == 4

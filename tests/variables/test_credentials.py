@@ -1,0 +1,112 @@
+"""The credentials of databases: made once, told to Admins, kept through every change, never in the clear."""
+
+from __future__ import annotations
+
+import asyncio
+import string
+
+import msgspec
+import pytest
+
+from tests.world import World
+from windlass.control.credentials import credentials_of
+from windlass.core.databases import TYPES, Credentials, kind_of
+from windlass.store.store import Row, Tx
+
+every_type = pytest.mark.parametrize("type", TYPES)
+
+
+async def row_of(world: World, id: str) -> Row:
+    row = await world.installation.ctx.store.reads.get(id)
+    assert row is not None
+    return row
+
+
+async def known(world: World, id: str) -> Credentials:
+    ctx = world.installation.ctx
+    return await credentials_of(ctx, ctx.store.reads, await row_of(world, id))
+
+
+@every_type
+async def test_a_database_says_how_to_enter_it(world: World, type: str):
+    database = await world.database(type=type, version="8")
+    answer = await world.get(f"/database/{database}/masterCredentials")
+    assert answer.status == 200, answer
+    name = (await world.get(f"/database/{database}"))["name"]
+    where = await world.installation.ctx.engine.whereabouts(database, name, kind_of(type).port)
+    assert (answer["host"], answer["port"]) == where
+    assert answer["login"] == kind_of(type).login
+    assert answer["access_mode"] == "PRIVATE"
+    assert len(answer["password"]) >= 32
+    assert set(answer["password"]) <= set(string.ascii_letters + string.digits)
+
+
+async def test_no_two_databases_have_the_same_password(world: World):
+    env = await world.environment()
+    passwords = [(await known(world, await world.database(env))).password for _ in range(10)]
+    assert len(set(passwords)) == 10
+
+
+async def test_credentials_stay_whatever_is_changed(world: World):
+    database = await world.database()
+    before = await known(world, database)
+    for change in ({"name": "other"}, {"version": "15"}, {"accessibility": "PUBLIC"}, {"description": "x"}):
+        assert (await world.put(f"/database/{database}", change)).status == 200
+        assert await known(world, database) == before
+    assert (await world.put(f"/database/{database}", {"description": "x"})).status == 200
+
+
+@pytest.mark.parametrize("scope", ["Read", "Write", "Deploy"])
+async def test_only_admins_are_told(world: World, scope: str):
+    database = await world.database()
+    token = await world.new_token(scope)
+    answer = await world.get(f"/database/{database}/masterCredentials", token=token)
+    assert answer.status == 403
+    assert (await known(world, database)).password.encode() not in answer.body
+
+
+async def test_the_password_is_nowhere_on_the_disk_nor_in_events(world: World):
+    database = await world.database()
+    await world.put(f"/database/{database}", {"version": "15"})
+    password = (await known(world, database)).password.encode()
+    disk = b"".join(file.read_bytes() for file in world.folder.rglob("*") if file.is_file())
+    assert password not in disk
+    assert not [event for event in await world.events() if password in event.body]
+
+
+async def test_a_database_from_before_there_were_credentials_gets_them_once(world: World):
+    """Also when many ask at the same moment."""
+    ctx, database = world.installation.ctx, await world.database()
+    old = msgspec.structs.replace(await row_of(world, database), sealed=None)
+
+    async def forget(tx: Tx) -> None:
+        await tx.change(old)
+
+    await ctx.store.write(forget)
+    asked = [credentials_of(ctx, ctx.store.reads, old) for _ in range(8)]
+    answers = await asyncio.gather(*asked)
+    assert len(set(map(repr, answers))) == 1
+    assert await known(world, database) == answers[0]
+    assert (await row_of(world, database)).tag == old.tag
+
+
+async def test_a_sealed_password_opens_at_its_own_database_only(world: World):
+    one, other = await row_of(world, await world.database()), await row_of(world, await world.database())
+    ctx = world.installation.ctx
+    moved = msgspec.structs.replace(one, sealed=other.sealed)
+    with pytest.raises(Exception, match="does not open"):
+        await credentials_of(ctx, ctx.store.reads, moved)
+
+
+async def test_the_versions_of_databases_are_listed(world: World):
+    answer = await world.get(f"/environment/{await world.environment()}/databaseConfiguration")
+    assert answer.status == 200
+    assert [one["database_type"] for one in answer["results"]] == list(TYPES)
+    assert {"name": "16", "supported_mode": "CONTAINER"} in answer["results"][0]["version"]
+    assert {"name": "16", "supported_mode": "MANAGED"} in answer["results"][0]["version"]
+
+
+async def test_upgrades_of_a_database_are_those_that_go_on_with_its_data(world: World):
+    database = await world.database(type="MYSQL", version="8.0")
+    answer = await world.get(f"/database/{database}/version")
+    assert [one["name"] for one in answer["results"]] == ["8.4", "8"]

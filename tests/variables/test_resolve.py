@@ -1,0 +1,347 @@
+"""What variables and files come out of what is said at the levels of a service."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windlass.core.variables import (
+    DEEPEST,
+    MOST_OF_A_FILE,
+    MOST_OF_ALL,
+    MOST_OF_ALL_FILES,
+    MOST_OF_ONE,
+    Entry,
+    Resolved,
+    Unusable,
+    resolve,
+)
+
+many = settings(max_examples=150, derandomize=True, database=None, deadline=None)
+
+
+def said(key: str, value: str = "", **more: Any) -> Entry:
+    return Entry(**{"id": f"id of {key}", "key": key, "value": value} | more)
+
+
+def plain(**values: str) -> list[Entry]:
+    return [said(key, value) for key, value in values.items()]
+
+
+def of(*levels: Sequence[Entry]) -> dict[str, str]:
+    return resolve(levels).variables
+
+
+# Who has the say
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        ([], {}),
+        ([plain(A="1")], {"A": "1"}),
+        ([plain(A="service"), plain(A="environment"), plain(A="project")], {"A": "service"}),
+        ([[], plain(A="environment"), plain(A="project")], {"A": "environment"}),
+        ([[], [], plain(A="project", B="2")], {"A": "project", "B": "2"}),
+        ([plain(A="mine"), [said("A", "built in", interpolated=False)]], {"A": "mine"}),
+        ([plain(a="1"), plain(A="2")], {"a": "1", "A": "2"}),
+    ],
+)
+def test_the_nearest_level_has_the_say(levels: list[list[Entry]], expected: Mapping[str, str]):
+    assert of(*levels) == expected
+
+
+def test_a_variable_beats_a_secret_of_a_farther_level_and_is_then_no_secret():
+    found = resolve([plain(A="shown"), [said("A", "hushed", secret=True)]])
+    assert found.variables == {"A": "shown"}
+    assert found.secrets == frozenset()
+
+
+# Aliases
+
+
+def test_an_alias_has_the_value_of_what_it_stands_for():
+    alias = said("B", "an old copy", stands_for="id of A")
+    assert of([alias], plain(A="1")) == {"B": "1", "A": "1"}
+
+
+def test_an_alias_stands_for_one_variable_and_not_for_its_key():
+    """It shows the value of what it was made from; an override further down is another variable."""
+    levels = [[said("A", "other", id="override")], [said("B", stands_for="id of A")], plain(A="first")]
+    assert of(*levels) == {"A": "other", "B": "first"}
+
+
+def test_an_alias_of_an_alias_leads_to_the_end():
+    aliases = [said("C", stands_for="id of B"), said("B", stands_for="id of A")]
+    assert of(aliases, plain(A="1"))["C"] == "1"
+
+
+def test_an_alias_of_a_secret_is_a_secret():
+    found = resolve([[said("B", stands_for="id of A")], [said("A", "x", secret=True)]])
+    assert found.secrets == {"A", "B"}
+
+
+def test_an_alias_of_a_built_in_variable_has_its_value_as_it_is():
+    built_in = said("QOVERY_PROJECT_ID", "{{A}}", interpolated=False)
+    assert of([said("ID", stands_for=built_in.id)], [built_in])["ID"] == "{{A}}"
+
+
+@pytest.mark.parametrize(
+    "aliases",
+    [
+        [said("B", stands_for="nobody")],
+        [said("B", stands_for="id of C"), said("C", stands_for="id of B")],
+        [said("B", stands_for="id of B")],
+    ],
+)
+def test_an_alias_that_leads_nowhere_is_left_out_and_that_is_said(aliases: list[Entry]):
+    found = resolve([aliases])
+    assert found.variables == {}
+    assert found.warnings[0] == "B stands for something that is there no more, and is left out"
+
+
+def test_an_alias_of_a_file_says_where_the_same_file_is():
+    file = said("A", "content", mount_path="/etc/a")
+    found = resolve([[said("B", stands_for=file.id)], [file]])
+    assert found.variables == {"A": "/etc/a", "B": "/etc/a"}
+    assert found.files == {"/etc/a": b"content"}
+
+
+def test_an_alias_brings_the_file_when_nobody_else_does():
+    levels = [plain(A="no file"), [said("B", stands_for="file")]]
+    file = said("A", "content", id="file", mount_path="/etc/a")
+    assert resolve([*levels, [file]]).files == {"/etc/a": b"content"}
+
+
+# Files
+
+
+def test_the_variable_of_a_file_says_where_it_is():
+    found = resolve([[said("CONF", "text ✓", mount_path="/etc/conf"), said("A", "see {{CONF}}")]])
+    assert found.variables == {"CONF": "/etc/conf", "A": "see /etc/conf"}
+    assert found.files == {"/etc/conf": "text ✓".encode()}
+
+
+@pytest.mark.parametrize(("interpolated", "content"), [(True, b"n is 1"), (False, b"n is {{N}}")])
+def test_names_in_a_file_are_looked_up_only_if_it_says_so(interpolated: bool, content: bytes):
+    file = said("F", "n is {{N}}", mount_path="/f", interpolated=interpolated)
+    assert resolve([[file], plain(N="1")]).files == {"/f": content}
+
+
+@pytest.mark.parametrize("path", ["/", "/etc/", "/etc/../x", "/./x", "//x", "/a//b", "/..", "/a/."])
+def test_a_path_that_names_no_file_is_refused_with_its_key(path: str):
+    with pytest.raises(Unusable, match=r"^CONF: its mount_path"):
+        resolve([[said("CONF", mount_path=path)]])
+
+
+def test_two_files_at_one_path_are_refused_with_both_keys():
+    with pytest.raises(Unusable, match=r"^B: A is mounted at /f too"):
+        resolve([[said("A", mount_path="/f"), said("B", mount_path="/f")]])
+
+
+def test_a_file_in_a_file_is_refused_with_both_keys():
+    with pytest.raises(Unusable, match=r"^B: is mounted at /f/g/h, but /f is a file, of A"):
+        resolve([[said("A", mount_path="/f"), said("B", mount_path="/f/g/h")]])
+
+
+def test_a_file_that_is_overridden_is_there_once_with_the_nearer_content():
+    near, far = said("A", "near", id="1", mount_path="/f"), said("A", "far", id="2", mount_path="/f")
+    assert resolve([[near], [far]]).files == {"/f": b"near"}
+
+
+# Names in values
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("{{A}}", "1"),
+        ("x{{A}}y{{A}}z", "x1y1z"),
+        ("{{{A}}}", "{1}"),
+        ("{{ A }}", "{{ A }}"),
+        ("{{}}", "{{}}"),
+        ("{{A", "{{A"),
+        ("{A}", "{A}"),
+        ("$A ${A}", "$A ${A}"),
+        ("{{1A}}", "{{1A}}"),
+        ("{{B.C-d_E}}", "2"),
+        ("{{T}}", "1 and 2"),
+        ("", ""),
+    ],
+)
+def test_names_in_values_are_looked_up(value: str, expected: str):
+    levels = [[said("V", value)], [*plain(A="1", T="{{A}} and {{B.C-d_E}}"), said("B.C-d_E", "2")]]
+    assert of(*levels)["V"] == expected
+
+
+def test_a_name_means_what_is_visible_from_the_service_wherever_it_is_mentioned():
+    """So that a URL can be put together once, at the project, and a part of it be overridden below."""
+    assert of(plain(HOST="here"), plain(URL="http://{{HOST}}/", HOST="there"))["URL"] == "http://here/"
+
+
+def test_what_was_put_in_place_is_not_searched_for_more_names():
+    levels = [plain(V="{{HALF}}A}}", HALF="{{", A="1"), [said("RAW", "{{A}}", interpolated=False)]]
+    assert of(*levels)["V"] == "{{A}}"
+    assert of(plain(V="{{RAW}}", A="1"), levels[1])["V"] == "{{A}}"
+
+
+def test_a_name_that_nobody_has_stays_as_it_is_written_and_that_is_said_once():
+    found = resolve([plain(V="{{NO}} {{NO}} {{NEITHER}}", W="{{V}}")])
+    assert found.variables["W"] == "{{NO}} {{NO}} {{NEITHER}}"
+    assert found.warnings == (
+        "V mentions {{NO}} that no variable here has: it stays as it is written",
+        "V mentions {{NEITHER}} that no variable here has: it stays as it is written",
+    )
+
+
+def test_a_warning_about_a_secret_has_nothing_of_it():
+    found = resolve([[said("KEY", "ab{{cd}}ef", secret=True)]])
+    assert found.warnings == ("KEY mentions a name that no variable here has: it stays as it is written",)
+
+
+def test_whatever_has_a_secret_in_it_is_a_secret():
+    levels = [plain(URL="x://{{USER}}:{{PASS}}@h", ALL="{{URL}}", USER="u"), [said("PASS", "p", secret=True)]]
+    found = resolve(levels)
+    assert found.variables["ALL"] == "x://u:p@h"
+    assert found.secrets == {"ALL", "URL", "PASS"}
+
+
+@pytest.mark.parametrize(
+    ("values", "circle"),
+    [
+        ({"A": "{{A}}"}, "A → A"),
+        ({"A": "{{B}}", "B": "{{A}}"}, "A → B → A"),
+        ({"X": "{{A}}", "A": "{{B}}", "B": "{{C}}", "C": "{{A}}"}, "A → B → C → A"),
+    ],
+)
+def test_a_circle_is_refused_with_the_keys_of_it(values: Mapping[str, str], circle: str):
+    with pytest.raises(Unusable, match=re.escape(f"A: mentions itself ({circle})")):
+        resolve([plain(**values)])
+
+
+def chain(length: int) -> list[Entry]:
+    return [said(f"K{place}", f"{{{{K{place + 1}}}}}") for place in range(length - 1)] + [
+        said(f"K{length - 1}", "end")
+    ]
+
+
+def test_names_may_lead_to_names_as_deep_as_anybody_needs_and_no_deeper():
+    assert of(chain(DEEPEST))["K0"] == "end"
+    with pytest.raises(Unusable, match=r"^K0: mentions names that mention names"):
+        resolve([chain(DEEPEST + 1)])
+
+
+# Sizes
+
+
+def test_values_that_double_and_double_again_are_refused_and_not_worked_out():
+    doubling = [said("K0", "x" * 1000)] + [said(f"K{n}", f"{{{{K{n - 1}}}}}" * 50) for n in range(1, 30)]
+    with pytest.raises(Unusable, match=r"^K2: is longer than \d+ bytes with what it mentions"):
+        resolve([doubling])
+
+
+def test_one_value_may_be_as_long_as_a_process_can_be_given():
+    longest = "x" * (MOST_OF_ONE - 1)
+    assert of([said("A", longest)])["A"] == longest
+    with pytest.raises(Unusable, match=r"^A: is longer than"):
+        resolve([[said("A", longest + "x")]])
+    with pytest.raises(Unusable, match=r"^A: is longer than"):
+        resolve([[said("A", "ü" * (MOST_OF_ONE // 2 + 1))]])
+
+
+def test_all_variables_together_have_a_limit_and_the_longest_is_named():
+    many_ = [said(f"K{n}", "x" * 60_000) for n in range(MOST_OF_ALL // 60_000)]
+    assert len(of(many_)) == len(many_)
+    with pytest.raises(Unusable, match=r"^BIG: all variables together"):
+        resolve([[*many_, said("BIG", "x" * 65_000)]])
+
+
+def test_files_have_limits_too():
+    part = said("PART", "x" * 65_000)
+    file = said("F", "{{PART}}" * (MOST_OF_A_FILE // 65_000 + 1), mount_path="/f")
+    with pytest.raises(Unusable, match=r"^F: its file is longer than"):
+        resolve([[file, part]])
+    some = [
+        said(f"F{n}", "{{PART}}" * (MOST_OF_A_FILE // 65_000), mount_path=f"/f{n}")
+        for n in range(MOST_OF_ALL_FILES // (MOST_OF_A_FILE - 65_000) + 1)
+    ]
+    with pytest.raises(Unusable, match=r"^/f0: all files together"):
+        resolve([[*some, part]])
+
+
+def test_a_nul_is_refused_in_a_variable_and_taken_in_a_file():
+    with pytest.raises(Unusable, match=r"^A: no process takes"):
+        resolve([plain(A="x\0y")])
+    assert resolve([[said("A", "x\0y", mount_path="/f")]]).files == {"/f": b"x\0y"}
+
+
+# Whatever is said
+
+KEYS = st.sampled_from(["A", "B", "C", "D"])
+PIECES = st.sampled_from(["x", "{{A}}", "{{B}}", "{{C}}", "{{D}}", "{{E}}", "{{", "}}", "ü"])
+ENTRIES = st.builds(
+    Entry,
+    id=st.uuids().map(str),
+    key=KEYS,
+    value=st.lists(PIECES, max_size=4).map("".join),
+    secret=st.booleans(),
+    mount_path=st.sampled_from(["", "", "/f", "/g"]),
+    interpolated=st.booleans(),
+    stands_for=st.just(""),
+)
+LEVELS = st.lists(st.lists(ENTRIES, max_size=4, unique_by=lambda one: one.key), max_size=3)
+
+
+@many
+@given(levels=LEVELS)
+def test_whatever_is_said_comes_out_usable_or_is_refused_with_a_key(levels: list[list[Entry]]):
+    nearest = {one.key: one for level in reversed(levels) for one in level}
+    found, refusal = tried(levels)
+    if found is None:
+        assert refusal[:2] in {"A:", "B:", "C:", "D:"}
+        return
+    assert found.variables.keys() == nearest.keys()
+    assert found.files.keys() == {one.mount_path for one in nearest.values() if one.mount_path}
+    assert {key for key, one in nearest.items() if one.secret and not one.mount_path} <= found.secrets
+    assert all(key in nearest for key in found.secrets)
+
+
+@many
+@given(levels=LEVELS)
+def test_a_plain_reading_of_the_rules_agrees(levels: list[list[Entry]]):
+    """The same once more, the slow way: replace until nothing is left to replace."""
+    nearest = {one.key: one for level in reversed(levels) for one in level}
+    found, _ = tried(levels)
+    for key, one in nearest.items() if found else ():
+        assert found is not None
+        assert found.variables[key] == slowly(nearest, one)
+
+
+def tried(levels: Sequence[Sequence[Entry]]) -> tuple[Resolved | None, str]:
+    try:
+        return resolve(levels), ""
+    except Unusable as error:
+        return None, str(error)
+
+
+def slowly(entries: Mapping[str, Entry], one: Entry) -> str:
+    if one.mount_path:
+        return one.mount_path
+    if not one.interpolated:
+        return one.value
+    return re.sub(
+        r"\{\{([A-Z])\}\}",
+        lambda match: slowly(entries, entries[match[1]]) if match[1] in entries else match[0],
+        one.value,
+    )
+
+
+def test_the_plain_reading_would_notice_another_value():
+    entries = {"A": said("A", "{{B}}"), "B": said("B", "1")}
+    assert slowly(entries, entries["A"]) == "1"
+    assert slowly(entries, entries["A"]) != entries["A"].value
