@@ -8,6 +8,7 @@ import itertools
 import random
 import resource
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,34 @@ async def test_members_of_a_group_fail_alone(store: Store, place: Place):
     assert await names(store) == kept
     assert [event.body.decode() for event in await store.reads.events(ORG)] == kept
     assert [row[4] for row in await place.sql("SELECT * FROM resource ORDER BY pos")] == [*range(1, 9)]
+
+
+@pytest.mark.parametrize(
+    ("fate", "order"),
+    [("succeeds", "abc"), ("fails at once", "abc"), ("fails after a look", "abc"), ("fails late", "ababc")],
+)
+async def test_a_group_runs_again_only_if_a_member_fails_after_it_has_written(
+    store: Store, fate: str, order: str
+):
+    ran: list[str] = []
+
+    async def change(tx: Tx, name: str, fate: str) -> None:
+        ran.append(name)
+        if fate == "fails at once":
+            raise Mishap
+        if fate == "fails after a look" and await tx.named(ORG, "project", name) is None:
+            raise Mishap
+        await add(tx, name)
+        if fate == "fails late":
+            raise Mishap
+
+    fates = {"a": "succeeds", "b": fate, "c": "succeeds"}
+    outcomes = await together(
+        *(store.write(partial(change, name=name, fate=one)) for name, one in fates.items())
+    )
+    assert [isinstance(outcome, Mishap) for outcome in outcomes] == [False, fate != "succeeds", False]
+    assert "".join(ran) == order
+    assert await names(store) == [name for name, one in fates.items() if one == "succeeds"]
 
 
 async def test_a_name_that_is_taken_is_refused_to_the_second_of_a_group_only(store: Store):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 SECOND = 1_000
@@ -31,11 +32,13 @@ class SystemClock:
 
 def stamp(ms: int) -> str:
     """`2026-01-31T09:05:00.007Z`"""
-    moment = time.gmtime(ms // 1000)
-    return (
-        f"{moment.tm_year:04d}-{moment.tm_mon:02d}-{moment.tm_mday:02d}"
-        f"T{moment.tm_hour:02d}:{moment.tm_min:02d}:{moment.tm_sec:02d}.{ms % 1000:03d}Z"
-    )
+    return f"{_to_the_second(ms // SECOND)}.{ms % SECOND:03d}Z"
+
+
+@lru_cache(8)
+def _to_the_second(seconds: int) -> str:
+    """Kept, because whatever happens at once is stamped with the same second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def instant(moment: datetime) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
@@ -18,6 +18,7 @@ from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.config import BadSetting
+from windlass.store import statements as sql
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
 from windlass.store.store import Reads, Taken, Tx, Write
@@ -68,6 +69,50 @@ class PostgresSession:
 
     async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         await self._connection.executemany(statement, rows)
+
+
+class ChangingSession(PostgresSession):
+    """Keeps in mind whether there is something to undo of the change that runs."""
+
+    def __init__(self, connection: asyncpg.Connection[Any]) -> None:
+        super().__init__(connection)
+        self.execute = connection.execute
+        self.touched = False
+        self._refusal: Exception | None = None
+
+    async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
+        return await self._noted(statement, super().one(statement, *values))
+
+    async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
+        return await self._noted(statement, super().all(statement, *values))
+
+    async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        await self._noted(statement, super().many(statement, rows))
+
+    async def _noted(self, statement: str, asked: Awaitable[T]) -> T:
+        self.touched |= statement not in sql.LOOKING
+        try:
+            return await asked
+        except Exception as refusal:
+            self.touched, self._refusal = True, refusal  # PostgreSQL goes on no more
+            raise
+
+    async def tried(self, change: Write[Any], tx: Tx) -> Outcome:
+        self.touched, self._refusal = False, None
+        try:
+            answer = await change(tx)
+        except Exception as failure:  # whatever it is, it is the answer to whoever asked
+            if self._connection.is_closed() or isinstance(failure, _AWAY):
+                raise
+            return None, failure
+        return answer, self._refusal  # if it made light of one, it fails all the same
+
+
+Running = Callable[[ChangingSession, Write[Any], Tx], Awaitable[Outcome]]
+
+
+class _Spoiled(Exception):
+    """A change failed after it had written."""
 
 
 class PatientSession(PostgresSession):
@@ -122,14 +167,12 @@ class PostgresStore(GroupCommit):
         said = "The database cannot be reached; nothing was changed. Try again shortly."
         try:
             connection = await self._writing()
-            transaction = connection.transaction()
-            await transaction.start()
             outcomes, nudges = await self._run_all(connection, changes)
             said = (
                 "The database went away while the change was being stored, and perhaps it was: look, or "
                 "repeat the request under its Idempotency-Key."
             )
-            await transaction.commit()
+            await connection.execute("COMMIT")
         except (*_CUT, asyncpg.PostgresError) as error:
             self._drop_writer()
             raise Unavailable(said) from error
@@ -141,14 +184,25 @@ class PostgresStore(GroupCommit):
     async def _run_all(
         self, connection: asyncpg.Connection[Any], changes: Sequence[Write[Any]]
     ) -> tuple[Sequence[Outcome], Iterable[str]]:
-        await connection.execute(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
-        session = PostgresSession(connection)
+        """A savepoint around each change would be two more trips to the database for each. So they first run
+        without; only if one fails after it had written, which is rare, all run again, each in one."""
+        try:
+            return await self._run_each(connection, changes, _run)
+        except _Spoiled:
+            await connection.execute("ROLLBACK")
+            return await self._run_each(connection, changes, _run_apart)
+
+    async def _run_each(
+        self, connection: asyncpg.Connection[Any], changes: Sequence[Write[Any]], run: Running
+    ) -> tuple[Sequence[Outcome], Iterable[str]]:
+        await connection.execute(f"BEGIN; SELECT pg_advisory_xact_lock({WRITER_LOCK})")
+        session = ChangingSession(connection)
         outcomes: list[Outcome] = []
         events: list[tuple[Any, ...]] = []
         nudges: dict[str, None] = {}
         for change in changes:
             tx = Tx(session, self._clock.now())
-            answer, failure = await _run(connection, change, tx)
+            answer, failure = await run(session, change, tx)
             outcomes.append((answer, failure))
             if failure is None:
                 events += tx.emitted
@@ -200,19 +254,18 @@ class PostgresStore(GroupCommit):
             raise
 
 
-async def _run(
-    connection: asyncpg.Connection[Any], change: Write[T], tx: Tx
-) -> tuple[T | None, Exception | None]:
-    await connection.execute("SAVEPOINT change")
-    try:
-        answer = await change(tx)
-        await connection.execute("RELEASE change")
-    except Exception as failure:  # whatever it is, it is the answer to whoever asked
-        if connection.is_closed() or isinstance(failure, _AWAY):
-            raise
-        await connection.execute("ROLLBACK TO change; RELEASE change")
-        return None, failure
-    return answer, None
+async def _run(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
+    outcome = await session.tried(change, tx)
+    if outcome[1] is not None and session.touched:
+        raise _Spoiled
+    return outcome
+
+
+async def _run_apart(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
+    await session.execute("SAVEPOINT change")
+    outcome = await session.tried(change, tx)
+    await session.execute("RELEASE change" if outcome[1] is None else "ROLLBACK TO change; RELEASE change")
+    return outcome
 
 
 async def first_connection(url: str) -> asyncpg.Connection[Any]:

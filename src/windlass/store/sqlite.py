@@ -74,17 +74,19 @@ class SqliteSession:
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
         try:
-            return cast("Sequence[Any] | None", self._execute(statement, values).fetchone())
+            found: Sequence[Any] | None = self._execute(statement, values).fetchone()
         except apsw.ConstraintError as error:
             self.refusal = _translated(error)
             raise self.refusal from error
+        return found
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
-            return cast("Sequence[Sequence[Any]]", self._execute(statement, values).fetchall())
+            found: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
         except apsw.ConstraintError as error:
             self.refusal = _translated(error)
             raise self.refusal from error
+        return found
 
     async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         self._execute_many(statement, rows)
@@ -108,17 +110,19 @@ class ReadingSession(SqliteSession):
         try:
             if self._moment is None:
                 self._hold()
-            return cast("Sequence[Any] | None", self._execute(statement, values).fetchone())
+            found: Sequence[Any] | None = self._execute(statement, values).fetchone()
         except _AWAY as error:
             raise _unreadable() from error
+        return found
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
             if self._moment is None:
                 self._hold()
-            return cast("Sequence[Sequence[Any]]", self._execute(statement, values).fetchall())
+            found: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
         except _AWAY as error:
             raise _unreadable() from error
+        return found
 
     def pause(self) -> None:
         """From now on each read is of the moment when it is made."""

@@ -193,3 +193,5 @@ FACT_SET: Final = """
 INSERT INTO fact (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
 
 ALL: Final = {name: text for name, text in globals().items() if name.isupper() and not name.startswith("_")}
+LOOKING: Final = frozenset(text for text in ALL.values() if text.split()[0] in {"SELECT", "WITH"})
+"""Those that change nothing."""
