@@ -28,6 +28,8 @@ from windlass.core.states import OPEN
 ROOT = Path(__file__).parents[2]
 CONVERGED = 30.0
 """Seconds after a start by which everything has come to where it belongs: promised, not measured."""
+LEASE = 1000
+"""Milliseconds; only where there may be replicas. Otherwise who starts knows that whoever held work is no more."""
 AT_MOST = 120.0
 """Whatever takes longer does not come any more."""
 
@@ -93,8 +95,7 @@ class House:
                 "log_level": "error",
             }
             | settings,
-            "lease": 600,
-        }
+        } | ({"lease": LEASE} if url else {})
         self.environment = ""
         self.pid = 0
         self._http: aiohttp.ClientSession | None = None
@@ -135,9 +136,13 @@ class House:
         stat = Path(f"/proc/{self.pid}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] == "Z"
 
+    def strike(self) -> None:
+        """It is dead, and has yet to be buried."""
+        os.kill(self.pid, signal.SIGKILL)
+
     async def kill(self) -> None:
         if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
+            self.strike()
             await self._buried()
 
     async def stop(self) -> None:

@@ -39,7 +39,7 @@ async def answer(reader, writer):
         while head := await reader.readuntil(b"\\r\\n\\r\\n"):
             if b"POST" in head[:4]:
                 await reader.readexactly(1000)
-            await asyncio.sleep(0.005)
+                await asyncio.sleep(0.08)  # long enough to be under way when somebody ends it
             writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%b" % (len(what), what))
     except (EOFError, ConnectionError):
         writer.close()

@@ -86,6 +86,7 @@ class Story:
             for scene in self.dice.sample(scenes, 3):
                 await scene.play(self.street)
         await dying
+        await self.house.kill()
         await self._recovered()
 
     async def end(self) -> None:
@@ -129,7 +130,7 @@ class Story:
 
     async def _killed_within(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        await self.house.kill()
+        self.house.strike()
 
     async def _recovered(self) -> None:
         self.house.doom("")
