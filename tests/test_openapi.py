@@ -235,7 +235,7 @@ def test_an_operation_says_how_it_can_be_refused(operation: Operation) -> None:
     sends = operation.method == "POST" or operation.body is not None
     wanted = {401, 403, 404, 429, 500, 503}
     wanted |= {400} if sends or operation.query or operation.conditional else set()
-    wanted |= {409} if operation.writes else set()
+    wanted |= {409} if operation.writes or 409 in operation.also else set()
     wanted |= {412} if operation.conditional else set()
     wanted |= {413} if sends else set()
     assert refused == wanted
@@ -243,8 +243,10 @@ def test_an_operation_says_how_it_can_be_refused(operation: Operation) -> None:
 
 @operations()
 def test_a_success_is_described_with_its_schema_or_has_nothing_to_say(operation: Operation) -> None:
-    assert [status for status in answers(operation) if status < 400] == [operation.status]
+    others = [status for status in operation.also if status < 400]
+    assert [status for status in answers(operation) if status < 400] == [operation.status, *others]
     assert ("content" in answers(operation)[operation.status]) == (operation.answer is not None)
+    assert not any("content" in answers(operation)[status] for status in others)
 
 
 def test_a_refusal_has_one_shape() -> None:
@@ -349,7 +351,11 @@ def test_examples_look_like_something_a_person_would_write() -> None:
         ("deployApplication", "application_id", "getApplication"),
         ("deployApplication", "service_id", "getApplication"),
         ("deployDatabase", "service_id", "getDatabase"),
+        ("getApplicationDeployment", "service_id", "getApplication"),
+        ("getApplicationDeployment", "id", "deployApplication"),
+        ("getApplicationDeployment", "deployment_request_id", "deployApplication"),
         ("getApplicationStatus", "id", "getApplication"),
+        ("getEnvironmentStatus", "id", "getEnvironment"),
         ("getEnvironment", "cluster_id", "getCluster"),
     ],
 )

@@ -341,13 +341,11 @@ async def test_who_does_not_answer_is_let_go(world, app):
         assert heard.json["message"] == "who is still here?"
 
 
-@pytest.mark.parametrize("kind", [PING, TEXT], ids=["ping", "text"])
-async def test_who_never_reads_is_not_listened_to_for_ever(world, address, app, kind):
-    """Or else what it would have to read would pile up here."""
-    said = frame(kind, b"x" * 120) * 500
+async def test_who_asks_and_never_reads_is_not_listened_to_for_ever(address, app):
+    """Or else the answers would pile up here."""
+    said = frame(PING, b"x" * 120) * 500
     async with connected(address, logs(app)) as client:
         line = client.writer.get_extra_info("socket")
-        say(world, app, *("y" * 1000 for _ in range(20_000)))
         sent = 0
         with contextlib.suppress(TimeoutError):
             while sent < 64 * 1024 * 1024:

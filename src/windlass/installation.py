@@ -42,6 +42,7 @@ from windlass.store.store import Store, Tx
 
 _log = log("main")
 _STORM = 0.05
+_TRIES, _MOMENT = 10, 0.1
 _PATIENCE = 5.0
 """Seconds that the start waits for an engine that does not answer."""
 
@@ -247,8 +248,13 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
         from windlass.store.postgres import PostgresStore  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
 
         return await PostgresStore.open(settings.database_url, clock)
-    from windlass.store.sqlite import SqliteStore  # noqa: PLC0415 (one database or the other)
+    from windlass.store.sqlite import InUse, SqliteStore  # noqa: PLC0415 (one database or the other)
 
+    # A child of one that was killed holds its lock, too, between its birth and its becoming a program.
+    for _ in range(_TRIES):
+        with suppress(InUse):
+            return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
+        await asyncio.sleep(_MOMENT)
     return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
 
 

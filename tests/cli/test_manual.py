@@ -1,16 +1,20 @@
-"""The manual of the command line is true: every command in it works."""
+"""The manual of the command line and that of running things are true: every command in them works."""
 
 import asyncio
+
+import pytest
 
 from tests.cli.manual import run_examples
 from tests.world import ADMIN
 
 
-async def test_every_example_of_the_manual_works(windlass, tmp_path):
+@pytest.mark.parametrize(("page", "shown"), [("command-line.md", "shop\n"), ("running.md", '"name": "shop"')])
+async def test_every_example_of_the_manual_works(windlass, tmp_path, page, shown):
     environment = {"WINDLASS_URL": windlass.url, "WINDLASS_TOKEN": ADMIN}
-    running = asyncio.create_task(asyncio.to_thread(run_examples, "command-line.md", tmp_path, **environment))
+    running = asyncio.create_task(asyncio.to_thread(run_examples, page, tmp_path, **environment))
     while not running.done():
+        windlass.world.git.push(str(windlass.world.clock.now()))
         await windlass.world.run(1)
         await asyncio.sleep(0.05)
-    assert "shop\n" in running.result()
+    assert shown in running.result()
     assert (await windlass.done("application", "status", "web"))["state"] == "RUNNING"

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 CONVERGED = 30.0
 """Seconds after a start by which everything has come to where it belongs: promised, not measured."""
 LEASE = 1000
-"""Milliseconds; only where there may be replicas. Otherwise who starts knows that whoever held work is no more."""
+"""Milliseconds; only where there may be replicas. Elsewhere who starts knows that nobody else holds work."""
 AT_MOST = 120.0
 """Whatever takes longer does not come any more."""
 
@@ -69,9 +69,10 @@ class House:
     def __init__(
         self, folder: Path, breeder: Breeder, code: Code, url: str = "", name: str = "one", **settings: Any
     ) -> None:
+        """Houses of different names in one folder share everything that Windlass keeps: they are replicas."""
         self.folder = folder / name
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.data = self.folder / "data"
+        self.data = folder / "data"
         self.code = code
         self.books = Books(self.data, url)
         self.acknowledged: dict[str, str] = {}
@@ -82,6 +83,7 @@ class House:
         self._order: dict[str, Any] = {
             "folder": str(self.folder),
             "settings": {
+                "data_dir": str(self.data),
                 "admin_token": ADMIN,
                 "rate_limit": 1_000_000_000,
                 "database_url": url,
@@ -90,7 +92,7 @@ class House:
                 "git_allow_local": True,
                 "settle_seconds": 0,
                 "stop_seconds": 1,
-                "ready_seconds": 60,
+                "ready_seconds": 10,
                 "parallel_deployments": 8,
                 "log_level": "error",
             }
@@ -105,10 +107,10 @@ class House:
 
     # Life and death
 
-    def doom(self, point: str, count: int = 1) -> None:
+    def doom(self, point: str, count: int = 1, number: signal.Signals = signal.SIGKILL) -> None:
         """Where the victim dies, at the count-th time that it comes there from now on."""
         self._dooms += 1
-        (self.folder / "doom.new").write_text(f"{self._dooms} {count} {point}")
+        (self.folder / "doom.new").write_text(f"{self._dooms} {count} {number:d} {point}")
         (self.folder / "doom.new").rename(self.folder / "doom")
 
     @property
@@ -133,8 +135,18 @@ class House:
 
     @property
     def is_dead(self) -> bool:
-        stat = Path(f"/proc/{self.pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] == "Z"
+        return self._state == "Z"
+
+    @property
+    def is_paused(self) -> bool:
+        return self._state == "T"
+
+    @property
+    def _state(self) -> str:
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
     def strike(self) -> None:
         """It is dead, and has yet to be buried."""
@@ -227,16 +239,28 @@ class House:
 
     async def reaches(self, app: str, id: str, *words: str) -> Any:
         """The deployment, once its status is one of these, or final."""
-        while True:
+        seen: Any = {}
+
+        async def there() -> str:
+            nonlocal seen
             seen = await self.deployment(app, id)
-            if seen.get("status") in words or seen.get("status") not in OPEN:
-                return seen
-            await asyncio.sleep(0.02)
+            status = seen.get("status")
+            return "" if status in words or status not in OPEN else f"{id} stays {status}"
+
+        await self._until(there)
+        return seen
 
     # Looked up
 
     async def converges(self) -> None:
         await self._until(self.amiss)
+
+    async def rests(self) -> None:
+        """Nobody has come to any point for a while."""
+        seen = -1
+        while seen != len(self.points):
+            seen = len(self.points)
+            await asyncio.sleep(0.3)
 
     async def comes_to(self, point: str, since: int) -> None:
         """After so many points."""

@@ -119,7 +119,7 @@ async def inside(
 ) -> AsyncIterator[Inside]:
     """`change` puts other parts in the place of real ones."""
     data = folder / "data"
-    chosen = {
+    chosen: dict[str, Any] = {
         "admin_token": ADMIN,
         "rate_limit": 1_000_000_000,
         "engine": "process",

@@ -78,6 +78,8 @@ class Code:
         self.good = self.push()
         self._put("frail", EXITS)
         self.broken = self.push()
+        self._put("frail", SLEEPS)
+        self.deaf = self.push()
         self._put("frail", SERVES)
         self.newest = self.push()
 

@@ -7,12 +7,12 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.house import Breeder, House, breeding, house_for
+from tests.faults.house import Breeder, House, house_for
 from tests.faults.programs import Code
 from tests.faults.scenes import SCENES, Scene, Street
 from windlass import control
@@ -135,19 +135,13 @@ class Story:
     async def _recovered(self) -> None:
         self.house.doom("")
         await self._again()
+        await self.street.calm()
         await self.house.converges()
         await self.house.check_promises()
 
 
-@pytest.fixture(scope="module")
-def breeder() -> Iterator[Breeder]:
-    with breeding() as made:
-        yield made
-
-
 @pytest.fixture
-async def story(tmp_path: Path, breeder: Breeder, database_url: str) -> AsyncIterator[Story]:
-    code = Code(tmp_path / "code")
+async def story(tmp_path: Path, breeder: Breeder, code: Code, database_url: str) -> AsyncIterator[Story]:
     async with house_for(tmp_path, breeder, code, database_url) as house:
         yield Story(house, seed=bool(database_url))
 

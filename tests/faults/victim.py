@@ -1,4 +1,4 @@
-"""A whole Windlass that kills itself at a named failpoint: real parts, a real socket, and nobody to clean up.
+"""A whole Windlass that kills or stops itself at a named failpoint: real parts, a real socket, no mercy.
 
 As a program it reads orders, one JSON line each, and answers each with one line, like tests/store/zygote.py:
 `{"folder": …, "settings": …, "lease": …}` starts a victim by forking and answers its process id;
@@ -6,7 +6,7 @@ As a program it reads orders, one JSON line each, and answers each with one line
 
 A victim writes the names of the points that it comes to into the file `points` of the folder, and where it
 listens into `port`. The file `doom`, which may be written at any time, says where it dies:
-a number that is always another, a count and a name.
+a number that is always another, a count, the signal and a name.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ class Fate:
         said = self._doom.read_text()
         if said != self._known:
             self._known, self._passed = said, 0
-        _, count, doomed = said.split(" ", 2)
-        self._passed += name == doomed
-        if self._passed >= int(count):
-            os.kill(os.getpid(), signal.SIGKILL)
+        _, count, number, doomed = said.split(" ", 3)
+        if name == doomed:
+            self._passed += 1
+            if self._passed == int(count):
+                os.kill(os.getpid(), int(number))
 
 
 async def live(order: dict[str, Any]) -> None:
     folder = Path(order["folder"])
-    settings = Settings(data_dir=str(folder / "data"), **order["settings"])
+    settings = Settings(**order["settings"])
     listening = listen("127.0.0.1", 0)
     given = {"lease": order["lease"]} if "lease" in order else {}
     installation = await install(settings, point=Fate(folder).point, **given)

@@ -353,7 +353,7 @@ async def test_there_is_no_going_back_to_what_failed_or_belongs_to_another(world
     app, other = await deployed(world), await deployed(world)
     strange = (await deployments(world, other))[0]["id"]
     answer = await world.post(f"/application/{app}/rollback", {"deployment_id": strange})
-    assert (answer.status, answer.message.split(":")[0]) == (400, "deployment_id")
+    assert (answer.status, answer.message.split(":")[0]) == (404, "deployment_id")
     world.builder.broken = "no"
     world.git.push("broken")
     failed = await deploy(world, app)
@@ -445,7 +445,7 @@ async def test_chosen_services_are_those_of_the_environment_or_nothing_is_done(w
     mine, strange = await world.application(environment), await world.application()
     body = {"applications": [{"application_id": mine}, {"application_id": strange}]}
     answer = await world.post(f"/environment/{environment}/service/deploy", body)
-    assert answer.status == 400
+    assert answer.status == 404
     assert strange in answer.message
     await world.settle()
     assert world.engine.applied == []

@@ -61,6 +61,13 @@ def a_container_has_no_instance_type(operation: Operation, body: Body) -> None:
 
 
 @rule
+def a_token_for_bitbucket_names_its_workspace(operation: Operation, body: Body) -> None:
+    """`workspace` may not be left out there; a PUT may meet one that is for Bitbucket."""
+    if operation.handler.startswith("gitToken."):
+        body["workspace"] = body.get("workspace") or "acme"
+
+
+@rule
 def a_role_says_the_same_as_scopes(operation: Operation, body: Body) -> None:
     """Who sends both must mean the same."""
     if body.get("scopes") and body.get("role_id"):

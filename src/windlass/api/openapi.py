@@ -14,6 +14,7 @@ import msgspec
 from windlass.api.samples import Place, Samples
 from windlass.api.schemas import Schema, Schemas, parameters
 from windlass.core.registry import Operation, Registry
+from windlass.core.traits import has_deployments
 
 VERSION: Final = "1.0.4"
 """Of the interface, not of the software that serves it."""
@@ -202,8 +203,7 @@ class _Document:
         if operation.answer is None:
             return said
         schema = self._schemas.answer(operation)
-        thing = operation.family.name if operation.family else ""
-        content = _content(schema, self._answers.of(schema, Place(thing=thing)))
+        content = _content(schema, self._answers.of(schema, Place(thing=_about(operation))))
         return said | {"content": content | (_EVENTS if _can_follow(operation) else {})}
 
 
@@ -213,6 +213,13 @@ def _empty(operation: Operation, status: int) -> Schema:
         "description": _SUCCESSES[status],
         "headers": _headers(name for name, is_there in more if is_there),
     }
+
+
+def _about(operation: Operation) -> str:
+    """What an operation is done with: what was done with a service is about that service."""
+    if operation.parent and operation.family and operation.family.parent is has_deployments:
+        return operation.parent.name
+    return operation.family.name if operation.family else ""
 
 
 def _can_follow(operation: Operation) -> bool:

@@ -18,6 +18,12 @@ _IDS = uuid.UUID("0b6f1a52-6a5e-4c56-9a2b-3f1d7c0e8a41")
 _MADE: Final = object()
 """Made up here: an id, an item of a list that would else be empty."""
 
+
+def _id_of(thing: str) -> str:
+    """The same wherever the same thing is meant."""
+    return str(uuid.uuid5(_IDS, thing.replace("_", "").lower()))
+
+
 _WORDS: Final[Mapping[str, Any]] = {
     # A field wherever it is, or, with the name of a schema before it, that field of that schema.
     "name": "shop",
@@ -101,14 +107,41 @@ _WORDS: Final[Mapping[str, Any]] = {
     "deployment_state": "DEPLOYED",
     "status": "QUEUED",
     "Deployment.state": "QUEUED",
-    "Deployment.deployment_state": "DEPLOYMENT_QUEUED",
+    "Deployment.deployment_state": "QUEUED",
+    "Deployment.number": 12,
+    "Deployment.started_at": None,
+    "Deployment.finished_at": None,
+    "HistoryEntry.name": "web",
+    "HistoryEntry.status": "SUCCESS",
+    "EnvironmentStatus.last_deployment_state": "DEPLOYED",
+    "EnvironmentStatus.last_deployment_id": _id_of("deployment"),
+    "deployment_status": "UP_TO_DATE",
+    "deployment_id": _MADE,
+    "triggered_by": "Ada Lovelace",
+    "author_name": "Ada Lovelace",
+    "Commit.message": "Rope comes in every colour",
+    "ChosenServices.application_ids": [_id_of("application")],
+    "ChosenToDeploy.applications": _MADE,
+    "Link.service_type": "APPLICATION",
+    "Link.url": "http://web-production.localhost:8081",
+    "Link.external_port": 8081,
+    "GitToken.name": "shop on GitHub",
+    "GitToken.description": "Reads the private repositories of the shop",
+    "GitToken.token": "ghp_EXAMPLE",
+    "GitToken.git_api_url": "https://api.github.com",
+    "GitToken.has_token": True,
+    "Credentials.host": "127.0.0.1",
+    "Credentials.port": 5432,
+    "Credentials.login": "postgres",
+    "Credentials.password": "EXAMPLE-of-a-password",
+    "Credentials.access_mode": "PRIVATE",
     "service_deployment_status": "UP_TO_DATE",
     "Deployment.service_deployment_status": "OUT_OF_DATE",
     "action": "DEPLOY",
     "StatusDetails.status": "SUCCESS",
     "Status.deployment_request_id": _MADE,
     "Status.deployment_requests_count": 1,
-    "execution_id": "7d0c5a1e-12",
+    "execution_id": _id_of("deployment"),
     "LogLine.message": "listening on port 8080",
     "page": 1,
     "page_size": 100,
@@ -120,8 +153,9 @@ _LEFT_OUT: Final = {
     "OrganizationApiToken.role_id", "InviteMember.role", "Environment.cluster", "Application.healthchecks",
 }  # fmt: skip
 """What need not be sent, because the server finds it out or something else says it."""
-_OF_THE_THING: Final = {"Status.id", "Deployment.service_id"}
+_OF_THE_THING: Final = {"Status.id", "EnvironmentStatus.id", "Deployment.service_id", "Link.service_id"}
 """Ids of what an operation is about."""
+_ALSO_CALLED: Final = {"deployment_request": "deployment"}
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 _KINDS: Final[Mapping[str, Any]] = {
     "string": str, "boolean": bool, "integer": int, "number": int | float, "array": list, "object": dict,
@@ -238,7 +272,7 @@ def _id(place: Place) -> str:
     thing = place.field.removesuffix("_id") if place.field != "id" else place.holder or place.owner
     if str(place) in _OF_THE_THING and place.thing:
         thing = place.thing
-    return str(uuid.uuid5(_IDS, thing.replace("_", "").lower()))
+    return _id_of(_ALSO_CALLED.get(thing, thing))
 
 
 def _bare(name: str) -> str:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from windlass.base import ids
 from windlass.base.clock import stamp
-from windlass.base.errors import Conflict, Invalid
+from windlass.base.errors import Conflict, Missing
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.deployments import accept, cancel, shown_status, status_of
 from windlass.control.resources import removed, target
@@ -157,7 +157,7 @@ async def _chosen(tx: Tx, environment: Row, lists: dict[str, Iterable[str]], fie
             row = await tx.find(_LISTS[name], id)
             if row is None or row.parent != environment.id:
                 where = field.format(name if field == "{}" else name[:-1])
-                raise Invalid(f"{where}: no {_LISTS[name]} of this environment has the id {id}")
+                raise Missing(f"{where}: no {_LISTS[name]} of this environment has the id {id}")
             found[id] = row
     return [*found.values()]
 

@@ -398,8 +398,8 @@ async def _uninstall(ctx: Context, task: Task) -> None:
     """Nothing of it is left but its settings and its history."""
     try:
         await release.patiently(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
-        await ctx.store.write(lambda tx: _fence(tx, task.claim))
         await ctx.point("about to discard what it stored")
+        await ctx.store.write(lambda tx: _fence(tx, task.claim))
         await release.patiently(ctx, ctx.settings.ready_seconds, lambda: ctx.engine.discard(task.service.id))
     except EngineError as error:
         await _failed(ctx, task, State.DELETE_ERROR, str(error))
@@ -499,8 +499,8 @@ async def _retire_surplus(ctx: Context, task: Task, wanted: Wanted, count: int) 
     ctx.unwell.update(one.id for one in surplus)
     await refresh(ctx, wanted.service)
     await ctx.router.drain(all_endpoints(wanted, surplus), wanted.grace)
-    await ctx.store.write(lambda tx: _fence(tx, task.claim))
     await ctx.point("about to remove what is too many")
+    await ctx.store.write(lambda tx: _fence(tx, task.claim))
     indexes = [one.index for one in surplus]
     await ctx.engine.remove(wanted.service, generation=wanted.generation, indexes=indexes, grace=wanted.grace)
     await ctx.point("removed what was too many")

@@ -9,7 +9,7 @@ import msgspec
 
 from windlass.base import ids
 from windlass.base.clock import stamp
-from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.base.errors import Conflict, Missing
 from windlass.builders.git import GitError
 from windlass.control.builds import commit_document, source_of
 from windlass.control.built_ins import forget_derived, refresh_derived
@@ -41,6 +41,7 @@ ALL = 2**31 - 1
 class Services(Behaviour):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         _identify_parts(draft.spec, {})
+        await _check_git_token(tx, draft.spec, draft.org)
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
         if draft.family is database:
             give_credentials(ctx, draft)
@@ -52,6 +53,7 @@ class Services(Behaviour):
         self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
     ) -> None:
         _identify_parts(spec, before)
+        await _check_git_token(tx, spec, row.org)
         old, new = before.get("git_repository"), getattr(spec, "git_repository", None)
         if old and new and old["url"] == new.url:
             kept = {name: value for name, value in old.items() if name.startswith("deployed_commit")}
@@ -71,6 +73,14 @@ async def _refuse_unreadable_data(tx: Tx, row: Row, before: str, spec: Any) -> N
     status = await status_of(tx, row)
     if status.deployed_at is not None and (why := hindrance(spec.type, before, spec.version)):
         raise Conflict(why)
+
+
+async def _check_git_token(tx: Tx, spec: Any, org: str) -> None:
+    repository = getattr(spec, "git_repository", None)
+    if repository and repository.git_token_id:
+        row = await tx.find("gitToken", repository.git_token_id)
+        if row is None or row.org != org:
+            raise Missing("git_repository.git_token_id: no git token of this organization has this id")
 
 
 def _identify_parts(spec: Any, before: Document) -> None:
@@ -149,7 +159,7 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
     if wanted:
         row = await tx.deployment(wanted)
         if row is None or row.service != service.id:
-            raise Invalid(f"deployment_id: {_name(service)} has no deployment with this id")
+            raise Missing(f"deployment_id: {_name(service)} has no deployment with this id")
         if row.status != Progress.SUCCEEDED:
             raise Conflict("deployment_id: that deployment never ran; choose one that SUCCEEDED")
         return row
@@ -218,9 +228,8 @@ async def read_links(ctx: Context, call: Call) -> Reply:
 @reads("application.commit")
 async def read_commits(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
-    source = await source_of(ctx, ctx.store.reads, service, None)
     try:
-        commits = await ctx.git.commits(source)
+        commits = await ctx.git.commits(await source_of(ctx, ctx.store.reads, service, None))
     except GitError as error:
         raise Conflict(f"The repository cannot be read: {error}") from error
     return Reply(results([encode(commit_document(commit)) for commit in commits]))

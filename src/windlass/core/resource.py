@@ -218,6 +218,8 @@ class Family:
         }
         flags = {flag: (flag, bool, False) for flag in self.flags.values()}
         base = {field.name: _declaration(field) for field in fields(Base)}
+        if own.keys() >= base.keys() and not sent:
+            return self.shown  # It says it all itself.
         declared = [*(base | sent | own | flags).values()]
         return _struct(self.title, declared, Shown)
 

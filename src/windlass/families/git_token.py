@@ -10,7 +10,7 @@ from windlass.core.resource import Family, Shown, Spec, clash
 from windlass.families.organization import organization
 
 Secret = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[!-~]+\Z"), hidden("has_token")]
-Address = Annotated[str, Meta(max_length=2048, pattern=r"^https?://[^\s]+\Z")]
+Address = Annotated[str, Meta(max_length=2048, pattern=r"^https?://[!-~]+\Z")]
 ADDRESSES = {
     "GITHUB": "https://api.github.com",
     "GITLAB": "https://gitlab.com/api/v4",

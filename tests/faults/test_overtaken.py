@@ -1,0 +1,189 @@
+"""At every failpoint of every deed somebody else takes over, and does more; then the first one goes on.
+
+So it is when a machine was paused for longer than a lease. Time stands still here and the engine is a fake,
+which does not refuse what comes late: nothing protects what was done since but what is tried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from tests.faults.books import mistold, untrue
+from tests.world import World, make_world
+from windlass.control.deployments import RECONCILE
+from windlass.control.reconcile import reconcile
+from windlass.control.worker import Worker
+from windlass.core.runtime import Instance, Phase, Wanted
+from windlass.core.states import OPEN
+from windlass.engines.fake import FakeEngine
+from windlass.store.store import EventRow
+
+HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
+STORAGE = {"size": 1, "type": "FAST_SSD", "mount_point": "/data"}
+LEASE = 90
+"""Milliseconds: a third of it later who was overtaken finds out, if nothing tells him before."""
+DEEDS = ("deploy", "redeploy", "restart-service", "stop", "uninstall", "fail", "cancel", "keep", "shrink")
+AFTERWARDS = ("nothing", "deploy", "stop", "uninstall", "delete")
+
+
+class Choosy(FakeEngine):
+    """Of some generations, whatever is started ends at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ending: set[tuple[str, int]] = set()
+
+    async def run(self, wanted: Wanted, index: int) -> Instance:
+        made = await super().run(wanted, index)
+        if (wanted.service, wanted.generation) in self.ending:
+            made = replace(made, phase=Phase.EXITED, reason="it cannot read its settings")
+            self.instances[wanted.service, wanted.generation, index] = made
+        return made
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with make_world(stop_seconds=0, engine=Choosy()) as made:
+        made.environment_of_all = await made.environment()
+        yield made
+
+
+class Tale:
+    """One service, one deed that is overtaken at one point, and what is done by then."""
+
+    def __init__(self, world: World, deed: str, then: str) -> None:
+        self.world, self.deed, self.then = world, deed, then
+        self.ctx = world.installation.ctx
+        self.engine = cast(Choosy, world.engine)
+        self.passed: list[str] = []
+        self.overtaken = False
+        self.since = 0
+
+    async def _events(self) -> list[EventRow]:
+        """Since it began."""
+        return await self.ctx.store.reads.events(self.world.org, self.since)
+
+    async def end(self) -> None:
+        await self.world.delete(self.path)
+        await self.world.settle()
+
+    async def begin(self, *, alone: bool) -> None:
+        while more := await self._events():
+            self.since = more[-1].seq
+        fields = {"storage": [STORAGE]} if alone else {"min_running_instances": 2, "max_running_instances": 3}
+        self.app = await self.world.application(self.world.environment_of_all, ports=[HTTP], **fields)
+        self.path = f"/application/{self.app}"
+        await self.world.post(f"{self.path}/deploy")
+        await self.world.settle()
+        assert await self.world.state(self.path) == "RUNNING"
+
+    async def go(self, at: int) -> None:
+        """As a replica of its own, that is overtaken at this point."""
+        await self._ask()
+
+        async def point(name: str) -> None:
+            self.passed.append(name)
+            if len(self.passed) == at:
+                await self._overtake()
+
+        first = Worker(replace(self.ctx, point=point), lease=LEASE)
+        await first.settle()
+        await first.stop()
+        await self.world.settle()
+
+    async def _ask(self) -> None:
+        match self.deed:
+            case "fail":
+                self.engine.ending.add((self.app, 2))
+                await self.world.post(f"{self.path}/deploy")
+            case "cancel":
+                await self._deployed_as_far_as_starting()
+                await self.world.post(f"{self.path}/cancelDeployment")
+            case "keep" | "shrink":
+                await self._ask_to_keep()
+            case "deploy":
+                self.world.git.push(self.app)
+                await self.world.post(f"{self.path}/deploy")
+            case deed:
+                await self.world.post(f"{self.path}/{deed}")
+
+    async def _ask_to_keep(self) -> None:
+        async def change(tx: Any) -> None:
+            if self.deed == "shrink":
+                await tx.change_status(replace(await tx.status(self.app), instances=3))
+            await tx.ask(RECONCILE, self.app)
+
+        await self.ctx.store.write(change)
+        if self.deed == "shrink":
+            await self.world.settle()
+            self.deed = "shrunk"
+            await self.ctx.store.write(self._fewer)
+
+    async def _fewer(self, tx: Any) -> None:
+        await tx.change_status(replace(await tx.status(self.app), instances=2))
+        await tx.ask(RECONCILE, self.app)
+
+    async def _deployed_as_far_as_starting(self) -> None:
+        """Its worker died there."""
+        await self.world.post(f"{self.path}/deploy")
+        (claim,) = await self.ctx.store.write(lambda tx: tx.claim(LEASE, 1))
+
+        async def point(name: str) -> None:
+            if name == "started":
+                raise asyncio.CancelledError
+
+        with pytest.raises(asyncio.CancelledError):
+            await reconcile(replace(self.ctx, point=point), claim)
+        await self.ctx.store.write(lambda tx: tx.again(claim, tx.now))
+
+    async def _overtake(self) -> None:
+        self.overtaken = True
+        self.world.clock.ms += LEASE + 1
+        await self.world.settle()
+        if self.then == "delete":
+            await self.world.delete(self.path)
+        elif self.then != "nothing":
+            await self.world.post(f"{self.path}/{self.then}")
+        await self.world.settle()
+
+    async def check(self) -> None:
+        reads = self.ctx.store.reads
+        live = sorted(key[1:] for key in self.world.engine.instances if key[0] == self.app)
+        where = f"{self.deed} was overtaken at {self.passed[-1:]} by {self.then}: {self.passed}"
+        status = await reads.status(self.app)
+        if status is None:
+            assert live == [], where
+            return
+        deployments = await reads.deployments(self.app, 100)
+        events = [one for one in await self._events() if one.target == self.app]
+        assert mistold(events, deployments) == [], where
+        assert untrue(status, deployments) == "", where
+        assert {one.status for one in deployments} & OPEN == set(), where
+        number = next((one.number for one in deployments if one.id == status.serving), None)
+        meant = [(number, index) for index in range(status.instances)] if number else []
+        assert live == meant, where
+        routes = self.world.router.routes[self.app]
+        assert {len(route.endpoints) for route in routes} == {len(meant)}, where
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["beside", "alone"])
+@pytest.mark.parametrize("deed", DEEDS)
+async def test_whoever_is_overtaken_undoes_nothing_that_was_done_since(world: Any, deed: str, alone: bool):
+    if alone and deed == "shrink":
+        return  # there is never more than one of it
+    for then in AFTERWARDS:
+        at, overtaken = 0, True
+        while overtaken:
+            at += 1
+            tale = Tale(world, deed, then)
+            await tale.begin(alone=alone)
+            await tale.go(at)
+            await tale.check()
+            await tale.end()
+            overtaken = tale.overtaken
+        assert at > 3

@@ -1,0 +1,116 @@
+"""Two replicas share everything; one is paused past its lease in the middle of a deed, and then goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.house import Breeder, House, house_for
+from tests.faults.inside import until
+from tests.faults.programs import Code
+from tests.faults.scenes import HTTP, STORAGE
+
+SOON = {"ready_seconds": 3}
+
+
+class Pair:
+    """Whoever of the two is paused, the other one goes on."""
+
+    def __init__(self, *houses: House) -> None:
+        self._houses = houses
+        self.awake = self.asleep = houses[0]
+
+    async def doom(self, point: str) -> None:
+        """Whoever comes there first is paused; nobody is on the way there yet."""
+        await self.awake.converges()
+        for house in self._houses:
+            await house.rests()
+        self._doom(point)
+
+    def _doom(self, point: str) -> None:
+        for house in self._houses:
+            house.doom(point, number=signal.SIGSTOP)
+
+    async def one_sleeps(self) -> None:
+        async def paused() -> bool:
+            for one, other in (self._houses, self._houses[::-1]):
+                if one.is_paused:
+                    self.asleep, self.awake = one, other
+            return self.asleep.is_paused
+
+        await until(paused)
+        self._doom("")
+
+    async def both_are_awake(self) -> None:
+        """And what was begun before the pause has come to its end."""
+        self.asleep.go_on()
+        await self.asleep.call("GET", "/organization")
+        await asyncio.sleep(1.0)
+        await self.awake.converges()
+        await self.awake.check_promises()
+
+
+@pytest.fixture
+async def pair(tmp_path: Path, breeder: Breeder, code: Code, postgres_url: str) -> AsyncIterator[Pair]:
+    given = (tmp_path, breeder, code, postgres_url)
+    async with house_for(*given, "a", **SOON) as one, house_for(*given, "b", **SOON) as other:
+        await one.start()
+        await other.start()
+        await one.make_environment()
+        other.environment = one.environment
+        yield Pair(one, other)
+
+
+CASES = [
+    ("redeploy", "about to start", "SUCCEEDED"),
+    ("redeploy", "about to retire", "SUCCEEDED"),
+    ("redeploy", "about to keep", "SUCCEEDED"),
+    ("redeploy", "kept", "SUCCEEDED"),
+    ("fail", "about to take back", "FAILED"),
+    ("stop", "about to retire", "SUCCEEDED"),
+    ("uninstall", "about to discard what it stored", "SUCCEEDED"),
+]
+
+
+@pytest.mark.parametrize(("deed", "point", "end"), CASES, ids=lambda word: word.replace(" ", "_"))
+async def test_who_was_paused_past_its_lease_undoes_nothing_that_was_done_since(pair: Pair, deed, point, end):
+    app = await pair.awake.application("frail", ports=[HTTP], storage=[STORAGE])
+    await pair.awake.reaches(app, await pair.awake.do(app, "deploy"))
+    await pair.doom(point)
+    # One that never listens: of one that ends by itself, who is paused would hold the engine's lock.
+    deaf = {"git_commit_id": pair.awake.code.deaf} if deed == "fail" else {}
+    first = await pair.awake.do(app, "deploy" if deaf else deed, **deaf)
+    await pair.one_sleeps()
+    assert (await pair.awake.reaches(app, first))["status"] == end
+    second = await pair.awake.do(app, "deploy")
+    assert (await pair.awake.reaches(app, second))["status"] == "SUCCEEDED"
+    await pair.both_are_awake()
+    assert (await pair.awake.deployment(app, first))["status"] == end
+    assert [generation for _, generation, _ in await pair.awake.living()] == [3]
+
+
+async def test_what_was_stopped_stays_so_when_who_was_starting_it_goes_on(pair: Pair):
+    app = await pair.awake.application("sleeps", min_running_instances=2, max_running_instances=2)
+    await pair.doom("about to start")
+    first = await pair.awake.do(app, "deploy")
+    await pair.one_sleeps()
+    await pair.awake.call("POST", f"/application/{app}/cancelDeployment")
+    assert (await pair.awake.reaches(app, first))["status"] == "CANCELED"
+    await pair.both_are_awake()
+    assert await pair.awake.living() == []
+
+
+async def test_what_was_deleted_stays_so_when_who_was_starting_it_goes_on(pair: Pair):
+    app = await pair.awake.application("sleeps", storage=[STORAGE])
+    await pair.doom("about to start")
+    await pair.awake.do(app, "deploy")
+    await pair.one_sleeps()
+    await pair.awake.delete_everything()
+    pair.asleep.go_on()
+    await pair.asleep.call("GET", "/organization")
+    await asyncio.sleep(1.0)
+    await pair.awake.leaves_nothing()
