@@ -21,7 +21,7 @@ from windlass.control.worker import Worker
 from windlass.core.runtime import Instance, Phase, Wanted
 from windlass.core.states import OPEN
 from windlass.engines.fake import FakeEngine
-from windlass.store.store import EventRow
+from windlass.store.store import EventRow, Reads
 
 HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 STORAGE = {"size": 1, "type": "FAST_SSD", "mount_point": "/data"}
@@ -32,32 +32,52 @@ AFTERWARDS = ("nothing", "deploy", "stop", "uninstall", "delete")
 
 
 class Choosy(FakeEngine):
-    """Of some generations, whatever is started ends at once."""
+    """Of some generations, whatever is started ends at once; and it sees when somebody ends what serves."""
+
+    reads: Reads
 
     def __init__(self) -> None:
         super().__init__()
         self.ending: set[tuple[str, int]] = set()
+        self.deeds: list[str] = []
+        self.wrong: list[str] = []
 
     async def run(self, wanted: Wanted, index: int) -> Instance:
+        self.deeds.append(f"run {wanted.generation}-{index}")
         made = await super().run(wanted, index)
         if (wanted.service, wanted.generation) in self.ending:
             made = replace(made, phase=Phase.EXITED, reason="it cannot read its settings")
             self.instances[wanted.service, wanted.generation, index] = made
         return made
 
+    async def remove(self, service: str, *, generation: int | None = None, **given: Any) -> None:
+        self.deeds.append(f"remove {generation} {given}")
+        if given.get("indexes") is None and await self._serves(service, generation):
+            self.wrong.append(self.deeds[-1])
+        await super().remove(service, generation=generation, **given)
+
+    async def _serves(self, service: str, generation: int | None) -> bool:
+        """And nobody is about to put something else in its place."""
+        status = await self.reads.status(service)
+        serving = await self.reads.deployment(status.serving) if status and status.serving else None
+        if serving is None or await self.reads.open_deployments(service):
+            return False
+        return generation in (None, serving.number)
+
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    async with make_world(stop_seconds=0, engine=Choosy()) as made:
-        made.environment_of_all = await made.environment()
+    engine = Choosy()
+    async with make_world(stop_seconds=0, engine=engine) as made:
+        engine.reads = made.installation.ctx.store.reads
         yield made
 
 
 class Tale:
     """One service, one deed that is overtaken at one point, and what is done by then."""
 
-    def __init__(self, world: World, deed: str, then: str) -> None:
-        self.world, self.deed, self.then = world, deed, then
+    def __init__(self, world: World, environment: str, deed: str, then: str) -> None:
+        self.world, self.environment, self.deed, self.then = world, environment, deed, then
         self.ctx = world.installation.ctx
         self.engine = cast(Choosy, world.engine)
         self.passed: list[str] = []
@@ -73,10 +93,11 @@ class Tale:
         await self.world.settle()
 
     async def begin(self, *, alone: bool) -> None:
+        self.engine.deeds.clear()
         while more := await self._events():
             self.since = more[-1].seq
         fields = {"storage": [STORAGE]} if alone else {"min_running_instances": 2, "max_running_instances": 3}
-        self.app = await self.world.application(self.world.environment_of_all, ports=[HTTP], **fields)
+        self.app = await self.world.application(self.environment, ports=[HTTP], **fields)
         self.path = f"/application/{self.app}"
         await self.world.post(f"{self.path}/deploy")
         await self.world.settle()
@@ -154,7 +175,8 @@ class Tale:
     async def check(self) -> None:
         reads = self.ctx.store.reads
         live = sorted(key[1:] for key in self.world.engine.instances if key[0] == self.app)
-        where = f"{self.deed} was overtaken at {self.passed[-1:]} by {self.then}: {self.passed}"
+        where = f"{self.deed} was overtaken by {self.then} at the end of {self.passed}: {self.engine.deeds}"
+        assert self.engine.wrong == [], where
         status = await reads.status(self.app)
         if status is None:
             assert live == [], where
@@ -176,11 +198,12 @@ class Tale:
 async def test_whoever_is_overtaken_undoes_nothing_that_was_done_since(world: Any, deed: str, alone: bool):
     if alone and deed == "shrink":
         return  # there is never more than one of it
+    environment = await world.environment()
     for then in AFTERWARDS:
         at, overtaken = 0, True
         while overtaken:
             at += 1
-            tale = Tale(world, deed, then)
+            tale = Tale(world, environment, deed, then)
             await tale.begin(alone=alone)
             await tale.go(at)
             await tale.check()
