@@ -6,6 +6,7 @@ known for certain, and not by looking often, whether there ever were two of one.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -58,6 +59,32 @@ EXITS = """
 print("cannot read its settings", flush=True)
 sys.exit(3)
 """
+FLOODS = """
+line = b"x" * 1000 + b"\\n"
+while True:
+    os.write(1, line * 100)
+"""
+STAYS = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("here", flush=True)
+while True:
+    time.sleep(1000)
+"""
+ENDLESS = {
+    "pyproject.toml": """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "endless"
+version = "1"
+""",
+    "backend.py": "import time\ntime.sleep(100000)\n",
+    "main.py": "",
+}
+"""Whoever builds it waits for ever."""
 PYTHON = str(Path(sys.executable).resolve())
 START = f"web: {PYTHON} -I -S main.py\n"
 
@@ -70,11 +97,21 @@ class Code:
         self.witness.mkdir(parents=True)
         self._repository = Repository(folder / "code.git")
         self.url = self._repository.url
-        programs = {"serves": SERVES, "answers": ANSWERS, "sleeps": SLEEPS, "deaf": SLEEPS}
+        programs = {
+            "serves": SERVES,
+            "answers": ANSWERS,
+            "sleeps": SLEEPS,
+            "deaf": SLEEPS,
+            "floods": FLOODS,
+            "stays": STAYS,
+            "exits": EXITS,
+        }
         for name, program in programs.items():
             self._put(name, program)
         self._put("frail", SERVES)
-        self._repository.write(**{"nothing/README": "Nothing that could be started.\n"})
+        self._repository.put({"nothing/README": "Nothing that could be started.\n"})
+        self._repository.put({f"endless/{name}": text for name, text in ENDLESS.items()})
+        self._repository.put({"endless/Procfile": START})
         self.good = self.push()
         self._put("frail", EXITS)
         self.broken = self.push()
@@ -87,6 +124,11 @@ class Code:
         """A new commit, which has to be built anew."""
         self.newest = self._repository.commit()
         return self.newest
+
+    def grow(self, name: str, megabytes: int) -> str:
+        """As much of what cannot be made smaller."""
+        self._repository.put({f"{name}/ballast": os.urandom(megabytes << 20)})
+        return self.push()
 
     @property
     def twins(self) -> list[str]:

@@ -8,8 +8,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.world import World
+from windlass.control.services import nth_without
 from windlass.core.events import Event
 from windlass.core.runtime import Said
 
@@ -544,3 +547,56 @@ async def test_organizations_take_turns(world: World):
     world.engine.gate.set()
     await world.settle()
     assert len(world.engine.running) == 7
+
+
+# History
+
+
+async def test_the_history_tells_how_those_went_that_have_ended(world: World):
+    app = await deployed(world)
+    world.builder.broken = "no"
+    world.git.push("broken")
+    failed = await deploy(world, app)
+    await world.settle()
+    world.builder.broken = ""
+    await deploy(world, app)
+    history = (await world.get(f"/application/{app}/deploymentHistory")).json
+    assert [one["status"] for one in history["results"]] == ["FAILED", "SUCCESS"]
+    assert history["results"][0]["id"] == failed
+    assert history["pagination"]["total_count"] == 2
+
+
+async def test_every_page_of_the_history_is_a_slice_of_it(world: World):
+    """Also while one is under way, some were superseded since, and one waits."""
+    app = await deployed(world)
+    world.engine.gate = asyncio.Event()
+    going = await deploy(world, app)
+    await under_way(world, lambda: len(world.engine.applied) == 2)
+    for _ in range(4):
+        waiting = await deploy(world, app)
+    ended = [one["id"] for one in await deployments(world, app) if one["id"] not in {going, waiting}]
+    assert len(ended) == 4
+    for size in range(1, 6):
+        for page in range(1, 6):
+            path = f"/application/{app}/deploymentHistory?page={page}&page_size={size}"
+            shown = (await world.get(path))["results"]
+            assert [one["id"] for one in shown] == ended[(page - 1) * size : page * size]
+    world.engine.gate.set()
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.sets(st.integers(1, 30)))
+def test_numbers_are_skipped_as_if_one_had_counted_them(highest: int, skip: int, without: set[int]):
+    counted = [number for number in range(highest, 0, -1) if number not in without]
+    left = [
+        number for number in counted if number <= nth_without(highest, skip, without & {*range(highest + 1)})
+    ]
+    assert left == counted[skip:]
+
+
+async def test_an_environment_is_cancelled_as_existing_clients_ask_for_it(world: World):
+    environment = await world.environment()
+    app = await world.application(environment)
+    await deploy(world, app)
+    answer = await world.post(f"/environment/{environment}/cancelDeployment", {"force_cancel": False})
+    assert (answer.status, answer["deployment_state"]) == (202, "CANCELED")
+    assert (await world.post(f"/environment/{environment}/cancelDeployment")).status == 409

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.schemathesis.town import Town
+from tests.schemathesis.town import Holding, Town
 from tests.world import make_world
 
 
 @pytest.fixture(scope="module")
 async def town():
-    async with make_world() as world:
+    async with make_world(engine=Holding()) as world:
         made = Town(world)
         await made.build()
         yield made

@@ -55,7 +55,7 @@ def mending(schema: schemathesis.BaseSchema, town: Town) -> Iterator[None]:
     @schema.hook
     def after_call(context: Context, case: Case, response: schemathesis.Response) -> None:
         if case.method == "POST" and response.status_code in {200, 201}:
-            story.learn(response.json())
+            story.learn(response.json() if response.content else {})
 
     try:
         yield
@@ -102,6 +102,8 @@ class Mending:
     def _there(self, operation: Operation) -> list[Ids]:
         if _ends(operation):
             return self._town.doomed.of(*operation.params)
+        if operation.id in self._town.cancellable:
+            return self._town.cancellable[operation.id]
         standing = self._town.standing.of(*operation.params)
         if _overrides(operation):
             return self._town.inherited.of(*operation.params) or standing
@@ -129,9 +131,34 @@ class Mending:
         if body.get("limited_to"):
             at_home = case.path_parameters.get("org_id") == town.world.org
             body["limited_to"] = [town.project] if at_home else None
+        self._choose_services(case, body)
+        if "deployment_id" in body:
+            ran = [town.ran[id] for id in case.path_parameters.values() if id in town.ran]
+            body.update(deployment_id=ran[0]) if ran else body.pop("deployment_id")
         if "user_id" in body and choice % 5:
             members = town.leaving if case.method == "DELETE" else town.members
             body["user_id"] = members[choice // 5 % len(members)]
+
+    def _choose_services(self, case: Case, body: Body) -> None:
+        """Only services of the environment can be chosen in it, and each can be deleted only once."""
+        here, erasable = (
+            book.get(str(case.path_parameters.get("env_id")))
+            for book in (self._town.services, self._town.erasable)
+        )
+        applications, databases = ((here or {}).get(name, []) for name in ("application", "database"))
+        if case.operation.path.endswith("/service/delete"):
+            applications, databases = [erasable.pop()] if erasable else [], []
+        for field, chosen in {
+            "application_ids": applications,
+            "database_ids": databases,
+            "databases": databases,
+        }.items():
+            if body.get(field):
+                body[field] = chosen
+        if body.get("applications"):
+            body["applications"] = [
+                {**one, "application_id": id} for one, id in zip(body["applications"], applications)
+            ]
 
     def _end(self, case: Case) -> None:
         """An answer that never ends cannot be checked: see tests/test_logs.py for streams."""

@@ -6,6 +6,7 @@ cannot be created over HTTP.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import itertools
 from collections import defaultdict
@@ -17,8 +18,14 @@ from tests.world import ADMIN, World
 from windlass.control.members import Person, welcome
 from windlass.core.registry import Operation
 from windlass.core.resource import Family, Trait, Verb
+from windlass.core.runtime import Instance, Wanted
+from windlass.core.traits import has_deployments
+from windlass.engines.fake import FakeEngine
 from windlass.families import registry
+from windlass.families.application import application
 from windlass.families.cluster import cluster
+from windlass.families.deployment import deployment
+from windlass.families.environment import environment
 from windlass.families.member import invitation
 from windlass.families.organization import organization
 from windlass.families.project import project
@@ -28,6 +35,19 @@ Ids = Mapping[str, str]
 
 STANDING, DOOMED = 2, 5
 """How many of everything there are to be looked at and changed, and how many more to be deleted."""
+
+
+class Holding(FakeEngine):
+    """Starts what it is told to hold, and never gets done with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: set[str] = set()
+
+    async def run(self, wanted: Wanted, index: int) -> Instance:
+        if wanted.service in self.held:
+            await asyncio.Event().wait()
+        return await super().run(wanted, index)
 
 
 class Stock:
@@ -55,6 +75,14 @@ class Town:
         """Members who may be removed."""
         self.tokens = {world.org: ADMIN}
         """An Admin token for each organization: it opens no other."""
+        self.services: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        """By environment and family: services that run."""
+        self.erasable: dict[str, list[str]] = defaultdict(list)
+        """By environment: applications that are there to be deleted with their environment's actions."""
+        self.ran: dict[str, str] = {}
+        """By service: a deployment that one can go back to."""
+        self.cancellable: dict[str, list[Ids]] = defaultdict(list)
+        """By operation: what goes on until that operation ends it."""
         self._numbers = itertools.count(1)
 
     async def build(self) -> None:
@@ -66,6 +94,8 @@ class Town:
             self.doomed.put({organization.param: await self._organization()})
             self.members.append(await self._member())
             self.leaving.append(await self._member())
+        await self._deploy()
+        await self._hold()
 
     async def _settle(self, above: Family, here: Ids, inherited: list[tuple[Family, str]]) -> None:
         """One of everything below, and below that."""
@@ -79,6 +109,46 @@ class Town:
             own = (family, id) if isinstance(family.parent, Trait) else None
             inherited = [*inherited, own] if own else inherited
             await self._settle(family, {family.param: id}, inherited)
+
+    async def _deploy(self) -> None:
+        """All services that stand run, each in its second deployment: one can go back to the first."""
+        for family in _services():
+            for ids in self.standing.of(family.param):
+                service = ids[family.param]
+                self.ran[service] = await self._deployed(family, service)
+                await self.world.settle()
+                self.standing.put({**ids, deployment.param: await self._deployed(family, service)})
+                above = (await self.world.get(f"/{family.name}/{service}"))["environment"]["id"]
+                self.services[above][family.name].append(service)
+        await self.world.settle()
+        for above in self.services:
+            self.erasable[above] = [await self._new(application, above) for _ in range(DOOMED)]
+
+    async def _hold(self) -> None:
+        """Deployments that go on until they are cancelled: some for each way of doing that."""
+        for operation in registry().operations:
+            if operation.handler.rpartition(".")[2] in {"cancelDeployment", "cancel"}:
+                for _ in range(DOOMED):
+                    self.cancellable[operation.id].append(await self._held(operation))
+
+    async def _held(self, operation: Operation) -> Ids:
+        above = await self.world.environment()
+        family = next(
+            (one for one in _services() if one in (operation.family, operation.parent)), application
+        )
+        service = await self._new(family, above)
+        self.world.engine.held.add(service)
+        known = {environment.param: above, family.param: service}
+        known[deployment.param] = await self._deployed(family, service)
+        return {param: known[param] for param in operation.params}
+
+    async def _new(self, family: Family, above: str) -> str:
+        return await self._made(family, environment, {environment.param: above})
+
+    async def _deployed(self, family: Family, service: str) -> str:
+        answer = await self.world.post(f"/{family.name}/{service}/deploy")
+        assert answer.status == 202, answer
+        return str(answer["id"])
 
     async def _made(self, family: Family, above: Family, here: Ids) -> str:
         operation = next(
@@ -125,6 +195,10 @@ class Town:
 def example(operation: Operation) -> Body:
     said: Body = body(operation)["example"] if operation.body else {}
     return copy.deepcopy(said)
+
+
+def _services() -> list[Family]:
+    return [family for family in registry().families.values() if has_deployments in family.traits]
 
 
 def _path(family: Family, here: Ids, id: str) -> Ids:

@@ -281,8 +281,10 @@ class App:
         headers = [*self._head(request), *_SAFE, *answer.headers]
         if answer.stream is not None:
             headers += (answer.kind, _UNBUFFERED)
-        elif answer.status != 204:
+        elif answer.body:
             headers += (answer.kind, (b"content-length", b"%d" % len(answer.body)))
+        elif answer.status != 204:
+            headers += ((b"content-length", b"0"),)  # nothing is of no kind
         if self._origins:
             headers += self._cross_origin(request)
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})

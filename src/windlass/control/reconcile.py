@@ -270,7 +270,7 @@ async def _brought_up(ctx: Context, task: Task, new: Wanted, old: Wanted | None,
     failure = particulars(task.doing).message
     if not failure:
         try:
-            await release.bring_up(ctx, new, old, count)
+            await release.bring_up(ctx, new, old, count, lambda: _still_ours(ctx, task))
             return True
         except Failed as failed:
             failure = str(failed)
@@ -399,7 +399,7 @@ async def _uninstall(ctx: Context, task: Task) -> None:
     try:
         await release.patiently(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
         await ctx.point("about to discard what it stored")
-        await ctx.store.write(lambda tx: _fence(tx, task.claim))
+        await _still_ours(ctx, task)
         await release.patiently(ctx, ctx.settings.ready_seconds, lambda: ctx.engine.discard(task.service.id))
     except EngineError as error:
         await _failed(ctx, task, State.DELETE_ERROR, str(error))
@@ -500,7 +500,7 @@ async def _retire_surplus(ctx: Context, task: Task, wanted: Wanted, count: int) 
     await refresh(ctx, wanted.service)
     await ctx.router.drain(all_endpoints(wanted, surplus), wanted.grace)
     await ctx.point("about to remove what is too many")
-    await ctx.store.write(lambda tx: _fence(tx, task.claim))
+    await _still_ours(ctx, task)
     indexes = [one.index for one in surplus]
     await ctx.engine.remove(wanted.service, generation=wanted.generation, indexes=indexes, grace=wanted.grace)
     await ctx.point("removed what was too many")
@@ -596,6 +596,11 @@ async def _current(tx: Tx, task: Task) -> DeploymentRow:
 async def _wanted_of(ctx: Context, source: Reads, deployment: str | None) -> Wanted | None:
     row = await source.deployment(deployment) if deployment else None
     return open_wanted(ctx, row) if row else None
+
+
+async def _still_ours(ctx: Context, task: Task) -> None:
+    """Asked just before what cannot be undone, where no record says beforehand that it may be done."""
+    await ctx.store.write(lambda tx: _fence(tx, task.claim))
 
 
 async def _fence(tx: Tx, claim: Claim) -> None:

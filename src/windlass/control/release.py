@@ -23,16 +23,25 @@ from windlass.routers.router import RouteError
 T = TypeVar("T")
 
 FIRST_LOOK, LATER, LONGEST_LOOK = 0.005, 1.25, 1.0
+_LOOKS = 100
 LAST_WORDS = 10
 """How many lines of what it wrote are shown when it fails."""
+
+
+Check = Callable[[], Awaitable[None]]
+
+
+async def _surely() -> None:
+    """What is ended was given up before, in the books: it matters to nobody who ends it, and when."""
 
 
 class Failed(Exception):
     """It did not come up; the message is for the person who deployed."""
 
 
-async def bring_up(ctx: Context, new: Wanted, old: Wanted | None, count: int) -> None:
-    """The new generation runs and is well; the old one still runs beside it, unless they cannot."""
+async def bring_up(ctx: Context, new: Wanted, old: Wanted | None, count: int, held: Check) -> None:
+    """The new generation runs and is well; the old one still runs beside it, unless they cannot. `held`
+    raises when somebody else does this now: what serves is ended only by who is sure to put it right."""
     await ctx.point("about to reserve")
     try:
         await reserve(ctx, new, old)
@@ -41,7 +50,7 @@ async def bring_up(ctx: Context, new: Wanted, old: Wanted | None, count: int) ->
     await ctx.point("reserved")
     try:
         if new.alone:
-            await retire_others(ctx, new, new.generation)
+            await retire_others(ctx, new, new.generation, held)
         for index in range(count):
             await ctx.point("about to start")
             await patiently(ctx, new.patience, lambda index=index: ctx.engine.run(new, index))  # type: ignore[misc]
@@ -60,7 +69,7 @@ async def become_well(ctx: Context, wanted: Wanted, count: int) -> None:
         instances = await patiently(ctx, wanted.patience, lambda: _own(ctx, wanted))
         for one in instances:
             if one.phase is not Phase.RUNNING or one.restarts:
-                raise Failed(f"{wanted.name} {one.reason or 'ended'} while it was starting")
+                raise Failed(f"{wanted.name} {await _why(ctx, wanted, one)} while it was starting")
         troubles = await asyncio.gather(*(_trouble(ctx, wanted, one, passed) for one in instances))
         missing = count - len(instances)
         reasons = [trouble for trouble in troubles if trouble]
@@ -71,6 +80,17 @@ async def become_well(ctx: Context, wanted: Wanted, count: int) -> None:
             raise Failed(f"{wanted.name} was not well after {wanted.patience:.0f} seconds: {why}")
         await asyncio.sleep(pause)
         pause = min(pause * LATER, LONGEST_LOOK)
+
+
+async def _why(ctx: Context, wanted: Wanted, one: Instance) -> str:
+    """An engine sees that something has ended before it knows how."""
+    for _ in range(_LOOKS):
+        if one.reason:
+            return one.reason
+        await asyncio.sleep(FIRST_LOOK)
+        seen = await patiently(ctx, wanted.patience, lambda: _own(ctx, wanted))
+        one = next((other for other in seen if other.id == one.id), one)
+    return "ended"
 
 
 async def _own(ctx: Context, wanted: Wanted) -> list[Instance]:
@@ -95,7 +115,7 @@ async def _trouble(ctx: Context, wanted: Wanted, instance: Instance, passed: dic
     return ""
 
 
-async def retire_others(ctx: Context, new: Wanted, newest: int) -> None:
+async def retire_others(ctx: Context, new: Wanted, newest: int, held: Check = _surely) -> None:
     """Lets the other generations finish what is under way, then ends them.
 
     None beyond `newest`: whoever was paused past its lease must not end what was begun since."""
@@ -105,7 +125,7 @@ async def retire_others(ctx: Context, new: Wanted, newest: int) -> None:
     await ctx.point("about to drain")
     await ctx.router.drain(all_endpoints(new, others), new.grace)
     await ctx.point("drained")
-    await _end(ctx, new.service, others, new.grace)
+    await _end(ctx, new.service, others, new.grace, held)
 
 
 async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> None:
@@ -117,9 +137,12 @@ async def _up_to(ctx: Context, service: str, newest: int) -> list[Instance]:
     return [one for one in await ctx.engine.observe(service) if one.generation <= newest]
 
 
-async def _end(ctx: Context, service: str, instances: Sequence[Instance], grace: float) -> None:
+async def _end(
+    ctx: Context, service: str, instances: Sequence[Instance], grace: float, held: Check = _surely
+) -> None:
     for generation in sorted({one.generation for one in instances}):
         await ctx.point("about to retire")
+        await held()
         await ctx.engine.remove(service, generation=generation, grace=grace)
         await ctx.point("retired")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -243,7 +244,7 @@ async def list_deployments(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service, status, fresh = await _seen_service(source, call)
     page, size = paging(call)
-    rows = await source.deployments(service.id, size, (page - 1) * size)
+    rows = await source.deployments(service.id, size, status.deployments - (page - 1) * size)
     shown = [encode(shown_deployment(call, service, row, status, fresh)) for row in rows]
     return Reply(results(shown, page, size, status.deployments))
 
@@ -282,13 +283,22 @@ async def history(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
     page, size = paging(call)
-    rows = await source.ended_deployments(service.id, size, (page - 1) * size)
     status, going = await status_of(source, service), await source.open_deployments(service.id)
+    first = nth_without(status.deployments, (page - 1) * size, {one.number for one in going})
+    rows = await source.ended_deployments(service.id, size, first)
     total = status.deployments - len(going)
     name = _name(service)
     shown = [encode(_history_entry(row, name)) for row in rows]
     body = results(shown, page, size, total)
     return Reply(body[:-1] + b',"page":%d,"page_size":%d}' % (page, size))
+
+
+def nth_without(highest: int, skip: int, without: Collection[int]) -> int:
+    """The number to which one comes from the highest by skipping so many, not counting those `without`."""
+    number = highest - skip
+    for one in sorted(without, reverse=True):
+        number -= one >= number
+    return number
 
 
 def _history_entry(row: DeploymentRow, name: str) -> Document:

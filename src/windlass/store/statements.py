@@ -101,12 +101,13 @@ DEPLOYMENT: Final = f"SELECT {_DEPLOYMENT} FROM deployment WHERE id = $1"
 DEPLOYMENTS_OPEN: Final = f"""
 SELECT {_DEPLOYMENT} FROM deployment
 WHERE service = $1 AND status IN ('QUEUED', 'BUILDING', 'DEPLOYING') ORDER BY number"""
+# By number and not by offset: a page costs the same wherever it is.
 DEPLOYMENTS: Final = f"""
-SELECT {_DEPLOYMENT} FROM deployment WHERE service = $1 ORDER BY number DESC LIMIT $2 OFFSET $3"""
+SELECT {_DEPLOYMENT} FROM deployment WHERE service = $1 AND number <= $2 ORDER BY number DESC LIMIT $3"""
 DEPLOYMENTS_ENDED: Final = f"""
 SELECT {_DEPLOYMENT} FROM deployment
-WHERE service = $1 AND status NOT IN ('QUEUED', 'BUILDING', 'DEPLOYING')
-ORDER BY number DESC LIMIT $2 OFFSET $3"""
+WHERE service = $1 AND status NOT IN ('QUEUED', 'BUILDING', 'DEPLOYING') AND number <= $2
+ORDER BY number DESC LIMIT $3"""
 DEPLOYMENT_ADD: Final = (
     f"INSERT INTO deployment ({_DEPLOYMENT}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 )

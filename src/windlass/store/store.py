@@ -194,13 +194,13 @@ class Reads:
     async def open_deployments(self, service: str) -> list[DeploymentRow]:
         return [DeploymentRow(*row) for row in await self._all(sql.DEPLOYMENTS_OPEN, service)]
 
-    async def deployments(self, service: str, most: int, skip: int = 0) -> list[DeploymentRow]:
-        """The newest first."""
-        return [DeploymentRow(*row) for row in await self._all(sql.DEPLOYMENTS, service, most, skip)]
+    async def deployments(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
+        """The newest first, from this number downwards."""
+        return [DeploymentRow(*row) for row in await self._all(sql.DEPLOYMENTS, service, newest, most)]
 
-    async def ended_deployments(self, service: str, most: int, skip: int = 0) -> list[DeploymentRow]:
-        """The newest first, without those that wait or are under way."""
-        return [DeploymentRow(*row) for row in await self._all(sql.DEPLOYMENTS_ENDED, service, most, skip)]
+    async def ended_deployments(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
+        """Those that neither wait nor are under way."""
+        return [DeploymentRow(*row) for row in await self._all(sql.DEPLOYMENTS_ENDED, service, newest, most)]
 
     async def statuses_below(self, parent: str) -> list[StatusRow]:
         return [StatusRow(*row) for row in await self._all(sql.STATUS_BELOW, parent)]

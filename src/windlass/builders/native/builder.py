@@ -9,6 +9,7 @@ import asyncio
 import errno
 import os
 import re
+import shutil
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -279,8 +280,18 @@ def _in_plain_words() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        why = _reason(error)
+        if why in (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)):
             raise BuildError("The disk of the machine that runs Windlass is full.") from error
         raise BuildError(
-            f"The machine that runs Windlass could not put together what is built: {error.strerror or error}."
+            f"The machine that runs Windlass could not put together what is built: {why}."
         ) from error
+
+
+def _reason(error: OSError) -> str:
+    """Without the paths of this machine, of which an error of a whole copied tree is full."""
+    if isinstance(error, shutil.Error):
+        said = " ".join(str(each[-1]) for each in error.args[0])
+        numbers = re.findall(r"\[Errno (\d+)\]", said)
+        return os.strerror(int(numbers[0])) if numbers else "files could not be copied"
+    return error.strerror or type(error).__name__

@@ -1,0 +1,147 @@
+"""Applications that do what they should not: each is told of, leaves the others alone, and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.faults.house import instances
+from tests.faults.inside import HTTP, Inside, Service, inside, until
+from tests.faults.test_no_gap import crowd_of
+
+
+def messages(there: Inside, service: Service) -> list[str]:
+    return [json.loads(line)["message"] for line in there.ctx.logs.tail(service.id, 100)]
+
+
+def working_copies(there: Inside, service: Service) -> list[str]:
+    folder = Path(there.ctx.settings.data_dir) / "run" / "services" / service.id
+    return sorted(path.name for path in folder.glob("*"))
+
+
+def programs(there: Inside, service: Service) -> list[int]:
+    return [pid for key, pid in instances(Path(there.ctx.settings.data_dir)) if key[0] == service.id]
+
+
+@pytest.fixture
+async def there(tmp_path: Path):
+    async with inside(tmp_path, ready_seconds=1, settle_seconds=0.5) as made:
+        yield made
+
+
+async def frail(there: Inside) -> Service:
+    """It runs, and its next version need not."""
+    shop = await there.application("frail", ports=[HTTP])
+    assert (await shop.do("deploy", git_commit_id=there.code.good))["status"] == "SUCCEEDED"
+    return shop
+
+
+async def test_what_never_becomes_healthy_fails_and_what_ran_before_goes_on(there: Inside):
+    shop = await frail(there)
+    failed = await shop.do("deploy", git_commit_id=there.code.deaf)
+    assert failed["status"] == "FAILED"
+    assert "it does not answer on port 8080" in failed["message"]
+    assert "Its last lines were:\nhere" in failed["message"]
+    assert (await shop.status())["state"] == "ERROR"
+    assert await shop.running() == [(1, 0)]
+    assert working_copies(there, shop) == ["1-0"]
+
+
+async def test_what_exits_at_once_fails_with_its_last_words_and_what_ran_before_goes_on(there: Inside):
+    shop = await frail(there)
+    failed = await shop.do("deploy", git_commit_id=there.code.broken)
+    assert failed["status"] == "FAILED"
+    assert "exited with code 3 while it was starting" in failed["message"]
+    assert "cannot read its settings" in failed["message"]
+    assert await shop.running() == [(1, 0)]
+    assert working_copies(there, shop) == ["1-0"]
+
+
+async def test_what_exits_at_once_and_cannot_be_asked_anything_fails_too(there: Inside):
+    broken = await there.application("exits")
+    failed = await broken.do("deploy")
+    assert failed["status"] == "FAILED"
+    assert "exited with code 3" in failed["message"]
+    assert working_copies(there, broken) == []
+    assert programs(there, broken) == []
+
+
+async def test_a_flood_of_words_holds_up_neither_the_words_nor_the_requests_of_others(there: Inside):
+    flood, shop = await there.application("floods"), await there.application("answers", ports=[HTTP])
+    assert (await flood.do("deploy"))["status"] == "SUCCEEDED"
+    assert (await shop.do("deploy"))["status"] == "SUCCEEDED"
+    async with await crowd_of(shop) as crowd:
+        quiet = await there.application("sleeps")
+        assert (await quiet.do("deploy"))["status"] == "SUCCEEDED"
+
+        async def heard() -> bool:
+            return "here" in messages(there, quiet)
+
+        await until(heard)
+        await crowd.goes_on()
+        assert (await flood.do("stop"))["status"] == "SUCCEEDED"
+    assert crowd.failed == []
+    assert programs(there, flood) == []
+    kept = sum(
+        path.stat().st_size for path in (Path(there.ctx.settings.data_dir) / "logs" / flood.id).rglob("*")
+    )
+    assert kept < 2 * there.ctx.settings.log_retention_bytes
+
+
+async def test_what_does_not_want_to_end_is_ended(there: Inside):
+    stubborn = await there.application("stays")
+    assert (await stubborn.do("deploy"))["status"] == "SUCCEEDED"
+    first = programs(there, stubborn)
+    assert (await stubborn.do("redeploy"))["status"] == "SUCCEEDED"
+    assert not set(first) & set(programs(there, stubborn))
+    assert await stubborn.running() == [(2, 0)]
+    assert (await stubborn.do("stop"))["status"] == "SUCCEEDED"
+    assert programs(there, stubborn) == []
+
+
+async def test_a_build_that_never_ends_is_ended_and_leaves_nothing(tmp_path: Path):
+    async with inside(tmp_path, build_seconds=3) as there:
+        endless = await there.application("endless")
+        failed = await endless.do("deploy")
+        assert failed["status"] == "FAILED"
+        assert "The build took longer than 3 seconds" in failed["message"]
+        assert (await endless.status())["deployment_state"] == "BUILD_ERROR"
+        await leaves_nothing(there, endless)
+
+
+async def test_a_build_that_never_ends_can_be_cancelled_and_leaves_nothing(tmp_path: Path):
+    async with inside(tmp_path) as there:
+        endless = await there.application("endless")
+        id = await endless.ask("deploy")
+        await until(lambda: builders_of(there))
+        await there.call("POST", f"{endless.path}/cancelDeployment")
+        assert (await endless.ended(id))["status"] == "CANCELED"
+        await leaves_nothing(there, endless)
+
+
+async def leaves_nothing(there: Inside, service: Service) -> None:
+    data = Path(there.ctx.settings.data_dir)
+
+    async def gone() -> bool:
+        return not await builders_of(there)
+
+    await until(gone)
+    assert [path.name for path in (data / "work").glob("*")] == []
+    kept = data / "builds" / service.id
+    assert [path.name for path in kept.glob("*") if path.name != ".deps"] == []
+    assert all((path / "complete").exists() for path in (kept / ".deps").glob("*") if path.is_dir())
+
+
+async def builders_of(there: Inside) -> list[int]:
+    """What runs with a home among the builds."""
+    mark, found = f"HOME={there.ctx.settings.data_dir}/builds/".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return [pid for pid in found if pid != os.getpid()]
