@@ -115,9 +115,13 @@ async def until(true: Callable[[], Awaitable[Any]], patience: float = AT_MOST) -
 
 @asynccontextmanager
 async def inside(
-    folder: Path, *, change: Callable[[Parts], Parts] = lambda parts: parts, **given: Any
+    folder: Path,
+    *,
+    change: Callable[[Parts], Parts] | None = None,
+    point: Callable[[str], Awaitable[None]] | None = None,
+    **given: Any,
 ) -> AsyncIterator[Inside]:
-    """`change` puts other parts in the place of real ones."""
+    """`change` puts other parts in the place of real ones; `point` is called at every failpoint."""
     data = folder / "data"
     chosen: dict[str, Any] = {
         "admin_token": ADMIN,
@@ -129,8 +133,8 @@ async def inside(
         "stop_seconds": 1,
     }
     settings = Settings(data_dir=str(data), **(chosen | given))
-    parts = change(await real_parts(settings, SystemClock(), "faults"))
-    installation = await install(settings, parts=parts)
+    parts = change(await real_parts(settings, SystemClock(), "changed")) if change else None
+    installation = await install(settings, parts=parts, point=point)
     await installation.start()
     try:
         made = Inside(installation, Code(folder / "code"))

@@ -120,6 +120,10 @@ class Code:
         self._put("frail", SERVES)
         self.newest = self.push()
 
+    def put(self, files: dict[str, str | bytes]) -> str:
+        self._repository.put(files)
+        return self.push()
+
     def push(self) -> str:
         """A new commit, which has to be built anew."""
         self.newest = self._repository.commit()
@@ -127,8 +131,7 @@ class Code:
 
     def grow(self, name: str, megabytes: int) -> str:
         """As much of what cannot be made smaller."""
-        self._repository.put({f"{name}/ballast": os.urandom(megabytes << 20)})
-        return self.push()
+        return self.put({f"{name}/ballast": os.urandom(megabytes << 20)})
 
     @property
     def twins(self) -> list[str]:

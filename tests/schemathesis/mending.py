@@ -141,10 +141,8 @@ class Mending:
 
     def _choose_services(self, case: Case, body: Body) -> None:
         """Only services of the environment can be chosen in it, and each can be deleted only once."""
-        here, erasable = (
-            book.get(str(case.path_parameters.get("env_id")))
-            for book in (self._town.services, self._town.erasable)
-        )
+        env = str(case.path_parameters.get("env_id"))
+        here, erasable = self._town.services.get(env), self._town.erasable.get(env)
         applications, databases = ((here or {}).get(name, []) for name in ("application", "database"))
         if case.operation.path.endswith("/service/delete"):
             applications, databases = [erasable.pop()] if erasable else [], []
@@ -156,9 +154,8 @@ class Mending:
             if body.get(field):
                 body[field] = chosen
         if body.get("applications"):
-            body["applications"] = [
-                {**one, "application_id": id} for one, id in zip(body["applications"], applications)
-            ]
+            pairs = zip(body["applications"], applications, strict=False)
+            body["applications"] = [{**one, "application_id": id} for one, id in pairs]
 
     def _end(self, case: Case) -> None:
         """An answer that never ends cannot be checked: see tests/test_logs.py for streams."""

@@ -11,6 +11,7 @@ import copy
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 from tests.documented import body
 from tests.schemathesis.rules import Body
@@ -137,7 +138,7 @@ class Town:
             (one for one in _services() if one in (operation.family, operation.parent)), application
         )
         service = await self._new(family, above)
-        self.world.engine.held.add(service)
+        cast(Holding, self.world.engine).held.add(service)
         known = {environment.param: above, family.param: service}
         known[deployment.param] = await self._deployed(family, service)
         return {param: known[param] for param in operation.params}
