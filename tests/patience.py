@@ -19,6 +19,11 @@ def pytest_pyfunc_call(pyfuncitem):
     return (yield)
 
 
+def pytest_collection_modifyitems(items):
+    """What may take longest begins first, so that no process is left alone with it at the end."""
+    items.sort(key=limit_of, reverse=True)
+
+
 def limit_of(item):
     """Seconds, as pytest-timeout was told; 0 is no limit."""
     marker = item.get_closest_marker("timeout")

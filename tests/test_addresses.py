@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from ipaddress import ip_address
 
 import pytest
 
-from windlass.base.addresses import BadHost, Reach, host, is_public, resolve
+from windlass.base.addresses import BadHost, Reach, host, in_a_thread, is_public, resolve
 
 PUBLIC = [
     "1.1.1.1",
@@ -184,3 +186,23 @@ async def test_a_name_is_looked_up_to_each_of_its_addresses_once():
 async def test_a_name_that_cannot_be_looked_up_is_an_os_error():
     with pytest.raises(OSError, match="not a name"):
         await resolve("a" * 64, 80)
+
+
+async def test_names_whose_servers_are_silent_keep_no_other_name_waiting():
+    over = threading.Event()
+    silent = [asyncio.ensure_future(in_a_thread(over.wait)) for _ in range(100)]
+    try:
+        assert await resolve("localhost", 80)
+        assert not any(each.done() for each in silent)
+    finally:
+        over.set()
+        await asyncio.gather(*silent)
+
+
+async def test_a_lookup_that_nobody_waits_for_any_more_ends_in_silence():
+    over = threading.Event()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await in_a_thread(over.wait)
+    over.set()
+    assert await resolve("localhost", 80)

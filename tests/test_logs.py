@@ -145,6 +145,8 @@ class Client:
         self.ended = False
         """Whether the body came to its end, and did not just break off."""
         self.comments = 0
+        self.place = ""
+        """The id that came last without an event."""
 
     async def start(self, method: str, path: str, headers: dict[str, str]) -> None:
         lines = [f"{method} {path} HTTP/1.1", "host: here", *(f"{k}: {v}" for k, v in headers.items())]
@@ -169,6 +171,8 @@ class Client:
                 block, _, self._text = self._text.partition(b"\n\n")
                 if block.startswith(b":"):
                     self.comments += 1
+                elif b"data: " not in block:
+                    self.place = block.decode().removeprefix("id: ")
                 else:
                     fields = dict(line.split(": ", 1) for line in block.decode().split("\n"))
                     found.append(
@@ -179,8 +183,27 @@ class Client:
     async def lines(self, count: int) -> list[str]:
         return [event.data["message"] for event in await self.events(count)]
 
+    async def mark(self) -> str:
+        """The next id that comes without an event."""
+        before, self.place = self.place, ""
+        async with asyncio.timeout(20):
+            while not self.place:
+                while b"\n\n" not in self._text:
+                    assert await self._chunk(), before
+                block, _, self._text = self._text.partition(b"\n\n")
+                self.place = block.decode().removeprefix("id: ")
+        return self.place
+
     async def rest(self) -> list[Event]:
         return await self.events(sys.maxsize)
+
+    async def raw(self, least: int) -> bytes:
+        """At least so many, with whatever was sent together with them; as the body is sent, in chunks."""
+        found = b""
+        async with asyncio.timeout(20):
+            while len(found) < least:
+                found += await self._reader.read(least - len(found))
+        return found
 
     async def rest_of_body(self) -> bytes:
         return await self._reader.read()
@@ -278,6 +301,12 @@ async def test_while_there_is_nothing_to_say_a_comment_says_so(world: World, app
         await settled(lambda: client.comments >= 3)
         say(world, app, "and on")
         assert await reading == ["and on"]
+
+
+async def test_the_head_of_a_stream_does_not_wait_for_the_first_line(world: World, app: str, address: str):
+    world.installation.app._streams._quiet = 3600
+    async with asked(address, f"/application/{app}{FOLLOW}") as client:
+        assert client.status == 200
 
 
 async def test_who_hangs_up_is_not_followed_for_any_longer(world: World, app: str, address: str):

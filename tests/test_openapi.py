@@ -287,9 +287,20 @@ def test_the_example_of_a_body_is_one(operation: Operation) -> None:
     msgspec.convert(body(operation)["example"], operation.body)
 
 
-@operations(lambda one: one.answer)
+@operations(lambda one: one.answer and not one.streams)
 def test_the_example_of_an_answer_is_one(operation: Operation) -> None:
     assert complaints(success(operation), OAS30ReadValidator) == []
+
+
+@operations(lambda one: one.streams)
+def test_the_example_of_a_stream_is_an_event_with_data_as_described(operation: Operation) -> None:
+    [(kind, media)] = answers(operation)[operation.status]["content"].items()
+    assert kind == "text/event-stream"
+    assert complaints(media, OAS30ReadValidator) == []
+    id, data, end = media["example"].split("\n", 2)
+    assert (id[:4], data[:6], end) == ("id: ", "data: ", "\n")
+    told = {"schema": media["x-data"], "example": msgspec.json.decode(data[6:])}
+    assert complaints(told, OAS30ReadValidator) == []
 
 
 @pytest.mark.parametrize(

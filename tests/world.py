@@ -20,8 +20,10 @@ from typing import Any
 import msgspec
 
 from windlass.base.clock import SECOND
+from windlass.base.http_out import Answered, Unreachable
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
+from windlass.control.context import WayOut
 from windlass.core.registry import Registry
 from windlass.core.runtime import Instance, Probe
 from windlass.engines.engine import Engine
@@ -82,6 +84,22 @@ class FakeProbes:
     async def __call__(self, engine: Engine, instance: Instance, probe: Probe) -> str:
         self.asked.append(probe)
         return self.trouble
+
+
+class NoWayOut:
+    """A test reaches nobody, unless it says whom."""
+
+    async def send(self, method: str, url: str, *_: Any, **__: Any) -> Answered:
+        raise Unreachable(f"this test reaches nobody, and not {url}")
+
+    async def fetch(self, url: str) -> bytes:
+        raise OSError(f"this test reaches nobody, and not {url}")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+NO_WAY_OUT = NoWayOut()
 
 
 class World:
@@ -226,9 +244,11 @@ async def make_world(
     engine: FakeEngine | None = None,
     fetcher: Callable[[str], Awaitable[bytes]] | None = None,
     families: Registry | None = None,
+    out: WayOut | None = NO_WAY_OUT,
     **settings: Any,
 ) -> AsyncIterator[World]:
-    """A Windlass that lives as long as the `async with`; `folder` lets it be opened again."""
+    """A Windlass that lives as long as the `async with`; `folder` lets it be opened again. With `out=None` it
+    has the way out of a real one."""
     clock, engine = clock or HandClock(), engine or FakeEngine()
     with contextlib.ExitStack() as stack:
         where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="windlass-")))
@@ -240,7 +260,12 @@ async def make_world(
         } | settings
         chosen = Settings(data_dir=str(where), **given)
         installation = await install(
-            chosen, clock=clock, parts=fake_parts(engine), fetcher=fetcher or _no_way_out, families=families
+            chosen,
+            clock=clock,
+            parts=fake_parts(engine),
+            fetcher=fetcher,
+            families=families,
+            out=out,
         )
         await engine.start(installation.noticed, installation.ctx.logs.take)
         world = World(installation, clock, engine, where)
@@ -249,10 +274,6 @@ async def make_world(
             yield world
         finally:
             await installation.stop()
-
-
-async def _no_way_out(url: str) -> bytes:
-    raise OSError(f"this test reaches nobody, and not {url}")
 
 
 async def _asked(app: Any, scope: Mapping[str, Any], body: bytes) -> Answer:

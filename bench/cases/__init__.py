@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bench.cases import creates, deploys, edge, idle, logs, pages, postgres, reads, router, start
+from bench.cases import creates, deploys, edge, idle, logs, pages, postgres, reads, router, start, webhooks
 from bench.measure import Bench, Line
 
 CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
@@ -18,4 +18,5 @@ CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
     "idle": idle.run,
     "deploys": deploys.run,
     "logs": logs.run,
+    "webhooks": webhooks.run,
 }

@@ -66,6 +66,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         64 * 1024 * 1024
     )
     log_retention_days: Annotated[int, _says("Days that log lines are kept", ge=1)] = 14
+    audit_retention_days: Annotated[
+        int, _says("Days that the events of the audit are kept; 0 is for ever", ge=0, le=36_500)
+    ] = 365
 
     admin_token: Annotated[
         str,
@@ -117,6 +120,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
     git_allow_local: Annotated[bool, _says("Allow file:// and loopback repositories")] = False
     outbound_allow: Annotated[Words, _says("Networks that outgoing requests may reach although private")] = ()
+    outbound_proxy: Annotated[
+        str,
+        _says(
+            "Proxy that webhooks are sent through, such as http://proxy.example.com:3128; empty: directly",
+            secret=True,
+        ),
+    ] = ""
 
     log_level: Annotated[
         str,

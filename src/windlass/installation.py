@@ -17,17 +17,18 @@ from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages
 from windlass.base.clock import SECOND, Clock, SystemClock
 from windlass.base.errors import Unavailable
-from windlass.base.http_out import fetch
+from windlass.base.http_out import Outgoing
 from windlass.base.log import log
 from windlass.base.seal import Seal
 from windlass.config import DATABASE as DATABASE
-from windlass.config import Settings
+from windlass.config import BadSetting, Settings
 from windlass.control.calls import Calls
-from windlass.control.context import Context
+from windlass.control.context import Context, WayOut
 from windlass.control.deployments import RECONCILE
 from windlass.control.identity import Gate, signer_of
 from windlass.control.logs import Logs
 from windlass.control.organizations import NOBODY, SYSTEM, found
+from windlass.control.readers import Readers
 from windlass.control.routes import ROUTE, refresh
 from windlass.control.upkeep import SCALE, SCALE_EVERY, SWEEP, TIDY
 from windlass.control.watch import Watcher
@@ -91,12 +92,13 @@ class Installation:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._watcher.stop()
         for last in (self.worker.stop, self.gate.note, self.budgets.give_back):
             try:
                 await last()
             except Unavailable as error:
                 _log.warning("stopping without the database", extra={"error": str(error)})
+        await self._watcher.stop()  # after the worker, which may have one more service watched
+        await self.ctx.out.close()
         await self.ctx.engine.stop()
         await self.ctx.builder.stop()
         await self.ctx.router.stop()
@@ -198,15 +200,16 @@ async def install(
     *,
     clock: Clock | None = None,
     parts: Parts | None = None,
-    fetcher: Callable[[str], Awaitable[bytes]] = fetch,
+    fetcher: Callable[[str], Awaitable[bytes]] | None = None,
     families: Registry | None = None,
+    out: WayOut | None = None,
     point: Callable[[str], Awaitable[None]] | None = None,
     lease: int = LEASE,
 ) -> Installation:
     """Opens the store, checks the key, and makes the first organization if there is none.
 
     `lease`: milliseconds after which another replica takes up what this one was doing when it was killed."""
-    clock = clock or SystemClock()
+    clock, out = clock or SystemClock(), out or _way_out(settings)
     folder = Path(settings.data_dir)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 (once, before serving)
     store = await open_store(settings, clock)
@@ -228,19 +231,28 @@ async def install(
             probe=parts.probe,
             logs=Logs(folder / "logs", settings.log_retention_bytes, settings.log_retention_days, clock),
             calls=Calls(store),
+            readers=Readers(),
             watch=watcher,
+            out=out,
             work=folder.absolute() / "work",  # noqa: ASYNC240 (looks at nothing)
             public_host=_public_host(settings),
             gateway=lambda: parts.router.port,
             unwell=set(),
             **({"point": point} if point else {}),
         )
-        installation = Installation(ctx, fetcher, watcher, lease)
+        installation = Installation(ctx, fetcher or out.fetch, watcher, lease)
         installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
     except BaseException:
         await store.close()
         raise
     return installation
+
+
+def _way_out(settings: Settings) -> Outgoing:
+    try:
+        return Outgoing(settings.outbound_allow, settings.outbound_proxy)
+    except ValueError as error:
+        raise BadSetting(str(error)) from error
 
 
 async def open_store(settings: Settings, clock: Clock) -> Store:

@@ -13,7 +13,7 @@ import click
 from windlass import __version__
 from windlass.base.show import FORM
 
-_MACHINE = ("serve", "config", "doctor", "backup", "restore")
+_MACHINE = ("serve", "config", "doctor", "backup", "restore", "audit")
 _EXTRA = ("demo", "token", "api")
 _WHOLE = 1000
 

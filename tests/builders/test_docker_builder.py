@@ -192,6 +192,8 @@ async def test_without_a_dockerfile_it_says_where_one_is_looked_for(kit):
     (kit.source / "shop").mkdir()
     with pytest.raises(BuildError, match="There is no Dockerfile in shop: add one"):
         await kit.build(root="shop")
+    with pytest.raises(BuildError, match=r"There is no a+ in shop: add one"):
+        await kit.build(root="shop", dockerfile="a" * 1000)
     with pytest.raises(BuildError, match="There is no deploy/Dockerfile in the repository's root"):
         await kit.build(dockerfile="deploy/Dockerfile")
 

@@ -370,6 +370,7 @@ async def test_a_stage_or_dockerfile_that_is_not_there_is_said_with_the_name_of_
     assert "docker_target_build_stage" in await site.refused(files, stage="two")
     assert "dockerfile_path" in await site.refused(files, dockerfile="docker/Dockerfile")
     assert "dockerfile_path" in await site.refused(files, dockerfile="../../Dockerfile")
+    assert "dockerfile_path" in await site.refused(files, dockerfile="a" * 1000)
 
 
 async def test_build_arguments_and_stages_are_followed(site):

@@ -134,6 +134,39 @@ async def test_the_followed_log_of_what_is_deleted_ends(windlass):
     assert following.result().code in {0, 1}  # 1: it was gone before anybody listened
 
 
+async def test_what_happens_is_a_line_each_and_for_programs_a_line_of_json(windlass):
+    await shop(windlass)
+    org = windlass.world.org
+    with (
+        at_a_terminal(windlass.url, "organization", "events/stream") as person,
+        at_a_terminal(windlass.url, "organization", "events/stream", org, piped=True) as program,
+    ):
+        while len(windlass.world.installation.app._streams) < 2:
+            await asyncio.sleep(0.01)
+        await windlass.done("application", "edit", "web", "--description", "hello")
+        line = await person.line()
+        assert "\x1b[36moperator\x1b[0m  UPDATE APPLICATION web  (shop/production)" in line
+        told = json.loads(await program.line())
+        assert (told["event_type"], told["target_name"]) == ("UPDATE", "web")
+        assert await person.interrupt() == await program.interrupt() == (130, "")
+        windlass.world.installation.app.stop_streams()
+
+
+async def test_statuses_are_a_line_for_each_service_that_changed(windlass):
+    await shop(windlass)
+    [web] = [one["id"] for one in await applications(windlass) if one["name"] == "web"]
+    said = await windlass("environment", "status/stream", "production", "--no-follow", "--text")
+    assert said.code == 0, said
+    assert f"application {web}  STOPPED" in said.out.splitlines()
+    assert said.out.startswith("environment ")
+
+
+async def test_an_id_alone_is_shown_to_nobody_and_is_where_to_go_on():
+    said, asked = followed(Turn([b"id: 7\n\n"], breaks=True), Turn([line("one"), END]))
+    assert shown(said) == ["one"]
+    assert asked[1]["last-event-id"] == "7"
+
+
 # With a server that goes away
 
 

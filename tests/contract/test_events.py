@@ -1,4 +1,4 @@
-"""Section 6: webhooks are kept, and a deployment writes the events that they are for."""
+"""Section 6: webhooks are kept, and receivers are told of deployments."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.contract import KINDS, SlowEngine
 from tests.contract.rows import row
+from tests.webhooks.receivers import Receivers
 from tests.world import make_world
 
 HOOK = {"target_url": "https://hooks.example/deployments"}
@@ -62,6 +63,24 @@ async def test_a_deployment_that_fails_says_that_it_began_and_why_it_failed(worl
     await world.settle()
     assert await told(world, application) == ["DEPLOYMENT_STARTED", "DEPLOYMENT_FAILED"]
     assert json.loads((await world.events("DEPLOYMENT_FAILED"))[0].body)["message"] == "no room"
+
+
+@row("6.event_type", "6.payload.application_id", "6.acknowledged by 200")
+async def test_a_receiver_gets_the_kind_of_event_and_the_application_and_acknowledges_with_200(
+    database_url,
+) -> None:
+    receivers = Receivers()
+    async with make_world(database_url, out=receivers) as world:
+        body = HOOK | {"events": KINDS, "enabled": True}
+        made = await world.post(f"/organization/{world.org}/webhook", body)
+        application = await world.application()
+        await world.post(f"/application/{application}/deploy")
+        await world.settle()
+        told = [sent.json for sent in receivers.got[HOOK["target_url"]]]
+        assert [message["event_type"] for message in told] == ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
+        assert {message["payload"]["application_id"] for message in told} == {application}
+        history = await world.get(f"/organization/{world.org}/webhook/{made['id']}/event")
+        assert {one["status"] for one in history["results"]} == {"DELIVERED"}
 
 
 async def test_a_deployment_has_begun_before_it_is_over(database_url) -> None:

@@ -237,8 +237,9 @@ class Stage:
         base: str = "",
         **options: Any,
     ) -> Answer:
-        """One request; whatever the answer is, it keeps the promises of all answers."""
-        path = base + path_of(operation, ids)
+        """One request; whatever the answer is, it keeps the promises of all answers. A stream comes to its
+        end with what is there: that it goes on where it may is tried in tests/live."""
+        path = base + path_of(operation, ids) + ("?follow=false" if operation.streams else "")
         answer = await self.world.call(operation.method, path, body, token=token, **options)
         keeps_the_promises_of_all_answers(answer)
         return answer

@@ -189,11 +189,25 @@ NO_MOMENTS = (
     "2026-01-01T00:00:00",
     "2026-01-01T00:00:00.0000Z",
 )
+NO_TIMES = ("yesterday", "-1", "1.5", "1" * 20, "2026-13-01T00:00:00Z", "2026-01-31", "2026-01-31T09:05:00")
 NOT_THESE = {
     "since": NO_MOMENTS,
     "until": NO_MOMENTS,
     "search": ("x" * 1025,),
     "follow": ("", "maybe", "2", "null"),
+    "fromTimestamp": NO_TIMES,
+    "toTimestamp": NO_TIMES,
+    "continueToken": ("x", "-1", "1.0", "1" * 19),
+    "stepBackToken": ("x", "-1", "1.0", "1" * 19),
+    "triggeredBy": ("x" * 1025,),
+    **dict.fromkeys(
+        ("eventType", "targetType", "subTargetType", "origin", "targetLevelToFetch"),
+        ("", "MARS", "create", "null"),
+    ),
+    **dict.fromkeys(
+        ("targetId", "serviceProjectId", "serviceEnvironmentId", "projectId", "environmentId"),
+        ("", "7", "null", "x" * 36),
+    ),
 }
 
 
@@ -243,6 +257,8 @@ def never_there(subject: Subject) -> list[str]:
 
 
 async def asked(stage: Stage, subject: Subject, query: str) -> Answer:
+    if subject.operation.streams and "follow" not in query:
+        query += "&follow=false"  # else it would not come to its end
     path = f"{path_of(subject.operation, subject.ids)}?{query}"
     return await stage.world.get(path, token=subject.tenant.admin)
 

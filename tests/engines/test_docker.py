@@ -16,6 +16,7 @@ from tests.engines.proxies import proxied
 from windlass.base.docker import Docker, Refused
 from windlass.core.runtime import Artifact, Instance, Phase, PortWanted, Said, Volume, Wanted
 from windlass.engines.docker import DockerEngine, words
+from windlass.engines.docker.place import Place
 from windlass.engines.engine import EngineAway, EngineError
 
 FOREVER = "while true; do sleep 1; done"
@@ -203,15 +204,27 @@ async def test_of_two_names_that_resemble_each_other_the_first_service_keeps_its
     second = wanted(name="My-Shop", environment=first.environment)
     for it in (first, second):
         await engine.run(it, 0)
-    names = []
-    for it in (first, second):
-        (made,) = await engine.observe(it.service)
-        said = await raw.json("GET", f"/containers/{made.id}/json")
-        (network,) = said["NetworkSettings"]["Networks"].values()
-        names.append(set(network["Aliases"]))
+    names = [await _names_of(engine, raw, it) for it in (first, second)]
     assert "my-shop" in names[0]
     assert "my-shop" not in names[1]
     assert (await engine.whereabouts(second.service, second.name, 1))[0] in names[1]
+
+
+async def test_of_two_that_begin_at_once_with_names_that_resemble_each_other_one_has_the_plain_name(
+    engine, raw
+):
+    first = wanted(name="my shop")
+    second = wanted(name="My-Shop", environment=first.environment)
+    await asyncio.gather(engine.run(first, 0), engine.run(second, 0))
+    names = [await _names_of(engine, raw, it) for it in (first, second)]
+    assert ["my-shop" in each for each in names].count(True) == 1
+
+
+async def _names_of(engine, raw, it) -> set[str]:
+    (made,) = await engine.observe(it.service)
+    said = await raw.json("GET", f"/containers/{made.id}/json")
+    (network,) = said["NetworkSettings"]["Networks"].values()
+    return set(network["Aliases"])
 
 
 async def test_a_published_port_is_reached_on_this_machine_alone(engine, raw):
@@ -274,6 +287,18 @@ async def test_a_network_is_there_as_long_as_something_of_its_environment_is(eng
     assert len(await raw.json("GET", "/networks", params={"filters": filters})) == 1
     await engine.discard(second.service)
     assert not await raw.json("GET", "/networks", params={"filters": filters})
+
+
+async def test_a_network_into_which_something_is_just_being_put_does_not_go_away_and_holds_up_nobody(raw):
+    place, environment = Place(raw, f"test-{uuid.uuid4()}"), str(uuid.uuid4())
+    async with place.network(environment) as network:
+        async with asyncio.timeout(SECONDS), place.network(environment) as same:
+            assert same == network
+        await place.discard_networks()
+        assert (await raw.json("GET", f"/networks/{network}"))["Id"] == network
+    await place.discard_networks()  # nothing is in it, and nobody is about to put anything there
+    with pytest.raises(Refused):
+        await raw.json("GET", f"/networks/{network}")
 
 
 async def test_twins_that_run_the_same_instance_at_once_make_one(host, make_engine):
@@ -409,12 +434,36 @@ async def test_usage_counts_what_an_instance_uses(engine):
     assert (await engine.usage())[busy.id].memory > 0
 
 
+async def test_usage_can_be_asked_for_while_instances_come_and_go(engine):
+    async def come_and_go() -> None:
+        for it in (wanted(), wanted()):
+            await engine.run(it, 0)
+            await engine.remove(it.service, grace=0)
+
+    coming_and_going = asyncio.gather(come_and_go(), come_and_go())
+    while not coming_and_going.done():
+        await engine.usage()
+    await coming_and_going
+
+
 async def test_an_instance_is_asked_to_end_before_it_is_ended(engine, watched):
     it = wanted("trap 'echo bye; exit 0' TERM; echo up; while true; do sleep 0.1; done")
     await engine.run(it, 0)
     await until(lambda: watched.said() == ["up"])
     await engine.remove(it.service, grace=20)
     assert watched.said() == ["up", "bye"]
+
+
+async def test_nothing_of_it_goes_on_once_it_stopped_not_even_listening_to_what_was_just_removed(watched):
+    it = wanted("echo up; " + FOREVER)
+    await watched.engine.run(it, 0)
+    await until(lambda: watched.said() and len(watched.noticed) == 2)  # it was begun, and has begun
+    await watched.engine.remove(it.service, grace=0)
+    while len(watched.noticed) < 4:  # noqa: ASYNC110 (it ended, and is gone: who listens has yet to find out)
+        await asyncio.sleep(0)
+    await watched.engine.stop()
+    listening = [task for task in asyncio.all_tasks() if "Follower" in repr(task.get_coro())]
+    assert listening == []
 
 
 class TestConformance(Conformance):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from windlass.store.postgres import PostgresSession
 from windlass.store.sqlite import SqliteSession, connect
 from windlass.store.store import DeploymentRow, EventRow, Reads, StatusRow, Tx
 
+UNFINISHED = "SELECT id FROM work WHERE lease > 0 OR due <= $1 ORDER BY id"
 FINAL = {kind for told in TOLD.values() for kind in told.ended.values()}
 
 
@@ -56,9 +58,21 @@ class Books:
         async with self.changed() as tx:
             await tx.ask(TIDY, TIDY, 1)
 
+    async def forgive(self) -> None:
+        """Whoever is killed takes a hundredth of what may be asked for in an hour with him: after a hundred
+        deaths nothing would be answered any more."""
+        async with self.changed() as tx:
+            await tx._all("DELETE FROM budget")
+
     async def ask_to_reconcile(self, service: str) -> None:
         async with self.changed() as tx:
             await tx.ask(RECONCILE, service, 1)
+
+    async def unfinished(self) -> list[str]:
+        """Work that somebody does, or that is due: as long as there is any, somebody may come to a point."""
+        async with self.opened() as reads:
+            found = await reads._all(UNFINISHED, int(time.time() * 1000))
+        return [str(row[0]) for row in found]
 
     async def scale(self, service: str, instances: int) -> None:
         """As the scaler does, and keeping has yet to bring about."""

@@ -19,9 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 
 from tests.faults.books import Books, mistold, untrue
+from tests.faults.grounds import Containers, Ground, Key, Processes
 from tests.faults.programs import Code
+from tests.faults.victim import Doom
 from tests.world import ADMIN
 from windlass.core.states import OPEN
 
@@ -32,8 +35,6 @@ LEASE = 1000
 """Milliseconds; only where there may be replicas. Elsewhere who starts knows that nobody else holds work."""
 AT_MOST = 120.0
 """Whatever takes longer does not come any more."""
-
-Key = tuple[str, int, int]
 
 
 class Died(Exception):
@@ -67,18 +68,30 @@ class Breeder:
 
 class House:
     def __init__(
-        self, folder: Path, breeder: Breeder, code: Code, url: str = "", name: str = "one", **settings: Any
+        self,
+        folder: Path,
+        breeder: Breeder,
+        code: Code,
+        url: str = "",
+        name: str = "one",
+        docker: str = "",
+        **settings: Any,
     ) -> None:
-        """Houses of different names in one folder share everything that Windlass keeps: they are replicas."""
+        """Houses of different names in one folder share everything that Windlass keeps: they are replicas.
+        `docker` is an engine to stand on, instead of the bare machine."""
         self.folder = folder / name
         self.folder.mkdir(parents=True, exist_ok=True)
         self.data = folder / "data"
+        self.ground: Ground = Containers(docker, self.data) if docker else Processes(self.data)
         self.code = code
         self.books = Books(self.data, url)
         self.acknowledged: dict[str, str] = {}
         """Every deployment that was answered with 202, and its service."""
         self.deaths: list[str] = []
         """The last point that each of those came to who were killed."""
+        self.convergences: list[float] = []
+        """How long after each start everything was where it belongs."""
+        self._born = 0.0
         self._breeder = breeder
         self._order: dict[str, Any] = {
             "folder": str(self.folder),
@@ -87,7 +100,6 @@ class House:
                 "admin_token": ADMIN,
                 "rate_limit": 1_000_000_000,
                 "database_url": url,
-                "engine": "process",
                 "gateway_port": 0,
                 "git_allow_local": True,
                 "settle_seconds": 0,
@@ -96,6 +108,7 @@ class House:
                 "parallel_deployments": 8,
                 "log_level": "error",
             }
+            | dict(self.ground.settings)
             | settings,
         } | ({"lease": LEASE} if url else {})
         self.environment = ""
@@ -107,10 +120,14 @@ class House:
 
     # Life and death
 
-    def doom(self, point: str, count: int = 1, number: signal.Signals = signal.SIGKILL) -> None:
-        """Where the victim dies, at the count-th time that it comes there from now on."""
+    def doom(
+        self, point: str, count: int = 1, number: signal.Signals = signal.SIGKILL, lot: Path | None = None
+    ) -> None:
+        """Where the victim dies, at the count-th time that it comes there from now on. Of those who were told
+        of one `lot`, which is a file, only the first."""
         self._dooms += 1
-        (self.folder / "doom.new").write_text(f"{self._dooms} {count} {number:d} {point}")
+        doom = Doom(self._dooms, point, count, number, str(lot or ""))
+        (self.folder / "doom.new").write_bytes(msgspec.json.encode(doom))
         (self.folder / "doom.new").rename(self.folder / "doom")
 
     @property
@@ -122,16 +139,20 @@ class House:
 
     async def start(self) -> None:
         assert not self.pid
+        if self.deaths:
+            await self.books.forgive()
         port = self.folder / "port"
         port.unlink(missing_ok=True)
-        self.pid = self._breeder.ordered(self._order)
+        self.pid, self._born = self._breeder.ordered(self._order), time.monotonic()
         while not port.exists():
             if self.is_dead:
                 await self._buried()
                 raise Died
             await asyncio.sleep(0.005)
         self._url = f"http://127.0.0.1:{port.read_text()}"
-        self._http = aiohttp.ClientSession(headers={"Authorization": f"Token {ADMIN}"})
+        self._http = aiohttp.ClientSession(
+            headers={"Authorization": f"Token {ADMIN}"}, timeout=aiohttp.ClientTimeout(total=AT_MOST / 2)
+        )
 
     @property
     def is_dead(self) -> bool:
@@ -207,6 +228,9 @@ class House:
         try:
             async with self._http.request(method, self._url + path, json=body or {}) as answer:
                 text = await answer.read()
+        except TimeoutError:
+            paused = " and is paused" if self.is_paused else ""
+            raise AssertionError(f"{self.folder.name} does not answer{paused}\n{self.log}") from None
         except (aiohttp.ClientError, ConnectionError) as error:
             raise Died(f"{self.points[-5:]} {(self.folder / 'doom').read_text()}\n{self.log}") from error
         document = json.loads(text) if text else {}
@@ -255,6 +279,11 @@ class House:
     async def converges(self) -> None:
         await self._until(self.amiss)
 
+    async def recovers(self) -> None:
+        """It converges, and in time counted from its start."""
+        await self.converges()
+        self.convergences.append(time.monotonic() - self._born)
+
     async def rests(self) -> None:
         """Nobody has come to any point for a while."""
         seen = -1
@@ -296,16 +325,18 @@ class House:
                 numbers = {one.id: one.number for one in deployments}
                 if status.serving:
                     meant |= {(service, numbers[status.serving], index) for index in range(status.instances)}
-        living = await self.living()
-        return "" if sorted(living) == sorted(meant) else f"{sorted(meant)} should live, {living} does"
+        if sorted(living := await self.living()) != sorted(meant):
+            return f"{sorted(meant)} should live, {living} does"
+        left = await self.books.unfinished()
+        return f"there is work to do: {left}" if left else ""
 
     async def living(self) -> list[Key]:
         """What runs, as the machine itself tells."""
-        return [key for key, pid in instances(self.data) if _leads(pid)]
+        return await self.ground.living()
 
     async def check_promises(self) -> None:
         """Whatever was acknowledged has ended once, and once only; and nothing ever lived twice."""
-        assert self.code.twins == []
+        assert self.code.twins + self.ground.twins == []
         async with self.books.opened() as reads:
             rows = [row for id in await reads.services() for row in await reads.deployments(id, 10_000)]
         assert {row.status for row in rows if row.status in OPEN} == set()
@@ -336,54 +367,22 @@ class House:
 
     async def left(self) -> str:
         """Everything that there should not be after the last service was deleted."""
-        run, found = self.data / "run", [f"process {pid} of {key}" for key, pid in instances(self.data)]
-        for folder in ("services", "volumes", "ended", "ports"):
-            found += [str(path) for path in (run / folder).glob("*")]
+        found = await self.ground.left()
         found += [str(path) for path in (self.data / "builds").glob("*") if path.name != "cache"]
-        found += [str(path) for path in (self.data / "work").glob("*")]
-        found += [str(path) for path in (self.data / "git").glob("*")]
-        found += [str(path) for path in (self.data / "logs").glob("*")]
-        places = run / "whereabouts.json"
-        if places.exists() and places.read_text() != "{}":
-            found.append("lasting ports")
+        for folder in ("work", "git", "logs"):
+            found += [str(path) for path in (self.data / folder).glob("*")]
         return f"these are left: {found}" if found else ""
-
-
-def instances(data: Path) -> list[tuple[Key, int]]:
-    """Processes that say to be of an instance of this installation, and of which."""
-    mark, found = f"WINDLASS_FILES={data}/run/services/".encode(), []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            for word in (process / "environ").read_bytes().split(b"\0"):
-                if word.startswith(mark):
-                    service, home = word[len(mark) :].decode().split("/")[:2]
-                    generation, _, index = home.partition("-")
-                    found.append(((service, int(generation), int(index)), int(process.name)))
-    return found
-
-
-def _leads(pid: int) -> bool:
-    """Whether it is the program itself, and not what it started, or the shell that waits to become it."""
-    with suppress(OSError):
-        return os.getsid(pid) == pid and b"\0main.py\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
 
 
 @asynccontextmanager
 async def house_for(*given: Any, **settings: Any) -> AsyncIterator[House]:
     """Nothing of it outlives the block, also when a promise was broken."""
     house = House(*given, **settings)
-    try:
-        yield house
-    finally:
-        await house.kill()
-        end_all(house.data)
-
-
-def end_all(data: Path) -> None:
-    for _, pid in instances(data):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    async with house.ground.watched():
+        try:
+            yield house
+        finally:
+            await house.kill()
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from msgspec import UNSET
 
-from tests.faults.house import AT_MOST, end_all
+from tests.faults.grounds import Containers, Ground, Processes
+from tests.faults.house import AT_MOST
 from tests.faults.programs import Code
 from tests.world import ADMIN, Answer, HandClock, World
 from windlass.base.clock import SystemClock
@@ -24,10 +25,11 @@ HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 
 
 class Inside:
-    def __init__(self, installation: Installation, code: Code) -> None:
+    def __init__(self, installation: Installation, code: Code, ground: Ground) -> None:
         self.installation = installation
         self.ctx = installation.ctx
         self.code = code
+        self.ground = ground
         self.environment = ""
         self._names = 0
         self._world = World(installation, HandClock(), cast(Any, installation.ctx.engine), Path())
@@ -119,14 +121,17 @@ async def inside(
     *,
     change: Callable[[Parts], Parts] | None = None,
     point: Callable[[str], Awaitable[None]] | None = None,
+    docker: str = "",
     **given: Any,
 ) -> AsyncIterator[Inside]:
-    """`change` puts other parts in the place of real ones; `point` is called at every failpoint."""
+    """`change` puts other parts in the place of real ones; `point` is called at every failpoint; `docker` is
+    an engine to stand on, instead of the bare machine."""
     data = folder / "data"
+    ground: Ground = Containers(docker, data) if docker else Processes(data)
     chosen: dict[str, Any] = {
+        **ground.settings,
         "admin_token": ADMIN,
         "rate_limit": 1_000_000_000,
-        "engine": "process",
         "gateway_port": 0,
         "git_allow_local": True,
         "settle_seconds": 0,
@@ -135,11 +140,11 @@ async def inside(
     settings = Settings(data_dir=str(data), **(chosen | given))
     parts = change(await real_parts(settings, SystemClock(), "changed")) if change else None
     installation = await install(settings, parts=parts, point=point)
-    await installation.start()
-    try:
-        made = Inside(installation, Code(folder / "code"))
-        await made.make_environment()
-        yield made
-    finally:
-        await installation.stop()
-        end_all(data)
+    async with ground.watched():
+        await installation.start()
+        try:
+            made = Inside(installation, Code(folder / "code", contained=bool(docker)), ground)
+            await made.make_environment()
+            yield made
+        finally:
+            await installation.stop()

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.builders.repositories import Repository
+from tests.engines.dockers import BOX
 
 WITNESSED = """
 import fcntl, os, socket, sys, time
@@ -85,6 +86,22 @@ version = "1"
     "main.py": "",
 }
 """Whoever builds it waits for ever."""
+PROGRAMS = {
+    "serves": SERVES,
+    "answers": ANSWERS,
+    "sleeps": SLEEPS,
+    "floods": FLOODS,
+    "stays": STAYS,
+    "exits": EXITS,
+}
+IN_CONTAINERS = {
+    "serves": "echo listening; exec httpd -f -p $PORT",
+    "sleeps": "echo here; exec sleep 100000",
+    "exits": "echo cannot read its settings; exit 3",
+    "floods": f"exec yes {'x' * 1000}",
+    "stays": "trap '' TERM; echo here; while true; do sleep 1000; done",
+}
+"""The same as commands of a shell. There are no twins to betray: the engine tells of every start and end."""
 PYTHON = str(Path(sys.executable).resolve())
 START = f"web: {PYTHON} -I -S main.py\n"
 
@@ -92,32 +109,25 @@ START = f"web: {PYTHON} -I -S main.py\n"
 class Code:
     """One repository; each program has a folder of its own in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, contained: bool = False) -> None:
         self.witness = folder / "witness"
         self.witness.mkdir(parents=True)
         self._repository = Repository(folder / "code.git")
+        self._contained = contained
         self.url = self._repository.url
-        programs = {
-            "serves": SERVES,
-            "answers": ANSWERS,
-            "sleeps": SLEEPS,
-            "deaf": SLEEPS,
-            "floods": FLOODS,
-            "stays": STAYS,
-            "exits": EXITS,
-        }
-        for name, program in programs.items():
-            self._put(name, program)
-        self._put("frail", SERVES)
+        for program in IN_CONTAINERS if contained else PROGRAMS:
+            self._put(program, program)
+        self._put("deaf", "sleeps")
+        self._put("frail", "serves")
         self._repository.put({"nothing/README": "Nothing that could be started.\n"})
         self._repository.put({f"endless/{name}": text for name, text in ENDLESS.items()})
         self._repository.put({"endless/Procfile": START})
         self.good = self.push()
-        self._put("frail", EXITS)
+        self._put("frail", "exits")
         self.broken = self.push()
-        self._put("frail", SLEEPS)
+        self._put("frail", "sleeps")
         self.deaf = self.push()
-        self._put("frail", SERVES)
+        self._put("frail", "serves")
         self.newest = self.push()
 
     def put(self, files: dict[str, str | bytes]) -> str:
@@ -141,5 +151,9 @@ class Code:
         shutil.rmtree(self.witness.parent)
 
     def _put(self, name: str, program: str) -> None:
-        text = WITNESSED.format(witness=str(self.witness)) + program
-        self._repository.put({f"{name}/main.py": text, f"{name}/Procfile": START})
+        self._repository.put({f"{name}/{file}": text for file, text in self._files(program).items()})
+
+    def _files(self, program: str) -> dict[str, str | bytes]:
+        if self._contained:
+            return {"Dockerfile": f"FROM {BOX}\nCMD {IN_CONTAINERS[program]}\n"}
+        return {"main.py": WITNESSED.format(witness=str(self.witness)) + PROGRAMS[program], "Procfile": START}

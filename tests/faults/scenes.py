@@ -87,7 +87,9 @@ class Street:
     async def runs(self) -> None:
         """As before the first scene, whatever the last one was cut short of."""
         for app in (self.web, self.pair, self.store):
-            if (await self.house.call("GET", f"/application/{app}/status"))["state"] != "RUNNING":
+            status = await self.house.call("GET", f"/application/{app}/status")
+            assert "state" in status, status
+            if status["state"] != "RUNNING":
                 await self.house.do(app, "redeploy")
         await self.house.converges()
 

@@ -8,27 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.house import instances
+from tests.engines.dockers import docker_host
 from tests.faults.inside import HTTP, Inside, Service, inside, until
 from tests.faults.test_no_gap import crowd_of
+from windlass.base.docker import Docker
 
 
 def messages(there: Inside, service: Service) -> list[str]:
     return [json.loads(line)["message"] for line in there.ctx.logs.tail(service.id, 100)]
 
 
-def working_copies(there: Inside, service: Service) -> list[str]:
-    folder = Path(there.ctx.settings.data_dir) / "run" / "services" / service.id
-    return sorted(path.name for path in folder.glob("*"))
+async def speaks(there: Inside, service: Service) -> None:
+    async def heard() -> bool:
+        return "here" in messages(there, service)
+
+    await until(heard)
 
 
-def programs(there: Inside, service: Service) -> list[int]:
-    return [pid for key, pid in instances(Path(there.ctx.settings.data_dir)) if key[0] == service.id]
-
-
-@pytest.fixture
-async def there(tmp_path: Path):
-    async with inside(tmp_path, ready_seconds=1, settle_seconds=0.5) as made:
+@pytest.fixture(params=["process", "docker"])
+async def there(request, tmp_path: Path):
+    docker = Docker(docker_host()).host if request.param == "docker" else ""
+    async with inside(tmp_path, docker=docker, ready_seconds=1, settle_seconds=0.5) as made:
         yield made
 
 
@@ -47,7 +47,7 @@ async def test_what_never_becomes_healthy_fails_and_what_ran_before_goes_on(ther
     assert "Its last lines were:\nhere" in failed["message"]
     assert (await shop.status())["state"] == "ERROR"
     assert await shop.running() == [(1, 0)]
-    assert working_copies(there, shop) == ["1-0"]
+    assert await there.ground.kept(shop.id) == ["1-0"]
 
 
 async def test_what_exits_at_once_fails_with_its_last_words_and_what_ran_before_goes_on(there: Inside):
@@ -57,7 +57,7 @@ async def test_what_exits_at_once_fails_with_its_last_words_and_what_ran_before_
     assert "exited with code 3 while it was starting" in failed["message"]
     assert "cannot read its settings" in failed["message"]
     assert await shop.running() == [(1, 0)]
-    assert working_copies(there, shop) == ["1-0"]
+    assert await there.ground.kept(shop.id) == ["1-0"]
 
 
 async def test_what_exits_at_once_and_cannot_be_asked_anything_fails_too(there: Inside):
@@ -65,41 +65,43 @@ async def test_what_exits_at_once_and_cannot_be_asked_anything_fails_too(there: 
     failed = await broken.do("deploy")
     assert failed["status"] == "FAILED"
     assert "exited with code 3" in failed["message"]
-    assert working_copies(there, broken) == []
-    assert programs(there, broken) == []
+    assert await there.ground.kept(broken.id) == []
 
 
-async def test_a_flood_of_words_holds_up_neither_the_words_nor_the_requests_of_others(there: Inside):
-    flood, shop = await there.application("floods"), await there.application("answers", ports=[HTTP])
+async def test_a_flood_of_words_holds_up_neither_the_words_nor_the_end_of_others_and_is_kept_within_bounds(
+    there: Inside,
+):
+    flood, quiet = await there.application("floods"), await there.application("sleeps")
     assert (await flood.do("deploy"))["status"] == "SUCCEEDED"
-    assert (await shop.do("deploy"))["status"] == "SUCCEEDED"
-    async with await crowd_of(shop) as crowd:
-        quiet = await there.application("sleeps")
-        assert (await quiet.do("deploy"))["status"] == "SUCCEEDED"
-
-        async def heard() -> bool:
-            return "here" in messages(there, quiet)
-
-        await until(heard)
-        await crowd.goes_on()
-        assert (await flood.do("stop"))["status"] == "SUCCEEDED"
-    assert crowd.failed == []
-    assert programs(there, flood) == []
+    assert (await quiet.do("deploy"))["status"] == "SUCCEEDED"
+    await speaks(there, quiet)
+    for service in (flood, quiet):
+        assert (await service.do("stop"))["status"] == "SUCCEEDED"
+    assert await there.ground.living() == []
     kept = sum(
         path.stat().st_size for path in (Path(there.ctx.settings.data_dir) / "logs" / flood.id).rglob("*")
     )
-    assert kept < 2 * there.ctx.settings.log_retention_bytes
+    assert 0 < kept < 2 * there.ctx.settings.log_retention_bytes
+
+
+async def test_a_flood_of_words_holds_up_no_request(tmp_path: Path):
+    async with inside(tmp_path) as there:
+        flood, shop = await there.application("floods"), await there.application("answers", ports=[HTTP])
+        assert (await flood.do("deploy"))["status"] == "SUCCEEDED"
+        assert (await shop.do("deploy"))["status"] == "SUCCEEDED"
+        async with await crowd_of(shop) as crowd:
+            await crowd.goes_on()
+        assert crowd.failed == []
 
 
 async def test_what_does_not_want_to_end_is_ended(there: Inside):
     stubborn = await there.application("stays")
     assert (await stubborn.do("deploy"))["status"] == "SUCCEEDED"
-    first = programs(there, stubborn)
     assert (await stubborn.do("redeploy"))["status"] == "SUCCEEDED"
-    assert not set(first) & set(programs(there, stubborn))
-    assert await stubborn.running() == [(2, 0)]
+    assert await there.ground.living() == [(stubborn.id, 2, 0)]
     assert (await stubborn.do("stop"))["status"] == "SUCCEEDED"
-    assert programs(there, stubborn) == []
+    assert await there.ground.living() == []
+    assert await there.ground.kept(stubborn.id) == []
 
 
 async def test_a_build_that_never_ends_is_ended_and_leaves_nothing(tmp_path: Path):

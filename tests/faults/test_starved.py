@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.house import ROOT, end_all
+from tests.faults.grounds import end_all
+from tests.faults.house import ROOT
 
 APART = ["unshare", "--map-root-user", "--mount"]
 

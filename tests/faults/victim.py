@@ -5,8 +5,7 @@ As a program it reads orders, one JSON line each, and answers each with one line
 `{"reap": id}` waits for its end and answers its exit status.
 
 A victim writes the names of the points that it comes to into the file `points` of the folder, and where it
-listens into `port`. The file `doom`, which may be written at any time, says where it dies:
-a number that is always another, a count, the signal and a name.
+listens into `port`. The file `doom`, which may be written at any time, says where it dies: see `Doom`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
+import msgspec
 import uvloop
 
 import windlass.builders.docker
@@ -31,24 +31,45 @@ from windlass.installation import install
 from windlass.server import listen, serve
 
 
+class Doom(msgspec.Struct, frozen=True):
+    turn: int
+    """Always another: a doom that is said once more begins to count once more."""
+    point: str = ""
+    count: int = 1
+    signal: int = signal.SIGKILL
+    lot: str = ""
+    """A file. Where several are told the same, only who takes it away is meant."""
+
+
 class Fate:
     """Notes every point that is reached, and ends the process at the one that is its doom."""
 
     def __init__(self, folder: Path) -> None:
         self._points = os.open(folder / "points", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._doom = folder / "doom"
-        self._known, self._passed = "", 0
+        self._file = folder / "doom"
+        self._said, self._doom, self._passed = b"", Doom(0), 0
 
     async def point(self, name: str) -> None:
         os.write(self._points, f"{name}\n".encode())
-        said = self._doom.read_text()
-        if said != self._known:
-            self._known, self._passed = said, 0
-        _, count, number, doomed = said.split(" ", 3)
-        if name == doomed:
+        self._look()
+        if name == self._doom.point:
             self._passed += 1
-            if self._passed == int(count):
-                os.kill(os.getpid(), int(number))
+            if self._passed == self._doom.count and _drawn(self._doom.lot):
+                os.kill(os.getpid(), self._doom.signal)
+
+    def _look(self) -> None:
+        said = self._file.read_bytes()
+        if said != self._said:
+            self._said, self._doom, self._passed = said, msgspec.json.decode(said, type=Doom), 0
+
+
+def _drawn(lot: str) -> bool:
+    try:
+        if lot:
+            Path(lot).unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 async def live(order: dict[str, Any]) -> None:

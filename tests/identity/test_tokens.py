@@ -14,7 +14,7 @@ import pytest
 
 from tests.identity.issuer import invite, members, role
 from tests.identity.worlds import opened
-from tests.world import ADMIN, NOON, Answer, World, _asked, _no_way_out, make_world
+from tests.world import ADMIN, NO_WAY_OUT, NOON, Answer, World, _asked, make_world
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unauthorized
 from windlass.config import BadSetting, load
@@ -393,11 +393,14 @@ class SlowStore:
         await self.go_on.wait()
         return found
 
+    async def revoked(self, digest: str, id: str = "") -> Any:
+        return await self._store.reads.revoked(digest, id)
+
 
 async def test_a_token_that_is_revoked_while_it_is_being_let_in_is_let_in_for_that_request_only(world):
     made, ctx = await make(world), world.installation.ctx
     slow = SlowStore(ctx.store)
-    gate = Gate(msgspec.structs.replace(ctx, store=slow), _no_way_out)
+    gate = Gate(msgspec.structs.replace(ctx, store=slow), NO_WAY_OUT.fetch)
     header = b"Token " + made["token"].encode()
     entering = asyncio.create_task(gate.admit(header))
     await slow.read.wait()

@@ -225,6 +225,33 @@ async def test_only_the_last_few_builds_are_kept_and_there_is_no_going_back_to_t
         assert generations(world, app) == [3]
 
 
+async def test_a_build_that_never_came_to_run_goes_with_the_next_release_though_that_builds_nothing(
+    world: World,
+):
+    app = await deployed(world)
+    (good,) = world.builder.kept
+    world.engine.broken = "no more memory"
+    await deploy(world, app, git_commit_id=world.git.push("second"))
+    await world.settle()
+    assert len(world.builder.kept) == 2
+    world.engine.broken = ""
+    await deploy(world, app, git_commit_id=world.builder.built[0].commit)
+    await world.settle()
+    assert [*world.builder.kept] == [good]
+
+
+async def test_a_release_that_built_nothing_does_not_have_builds_looked_through(world: World):
+    app = await deployed(world)
+    assert world.builder.pruned == [app]
+    for _ in range(2):
+        await deploy(world, app, git_commit_id=world.builder.built[0].commit)
+        await world.settle()
+    assert world.builder.pruned == [app]
+    await deploy(world, app, git_commit_id=world.git.push("second"))
+    await world.settle()
+    assert world.builder.pruned == [app, app]
+
+
 async def test_tidying_up_takes_no_build_that_is_about_to_run(world: World):
     world.engine.gate = asyncio.Event()
     app = await world.application()
@@ -600,3 +627,10 @@ async def test_an_environment_is_cancelled_as_existing_clients_ask_for_it(world:
     answer = await world.post(f"/environment/{environment}/cancelDeployment", {"force_cancel": False})
     assert (answer.status, answer["deployment_state"]) == (202, "CANCELED")
     assert (await world.post(f"/environment/{environment}/cancelDeployment")).status == 409
+
+
+async def test_a_dockerfile_with_a_name_that_no_file_can_have_is_for_the_builder_to_judge(world: World):
+    app = await world.application(dockerfile_path="a" * 1000)
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    assert world.builder.built[-1].dockerfile == "a" * 1000

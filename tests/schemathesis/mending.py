@@ -84,7 +84,7 @@ class Mending:
                 rule(operation, body)
             self._refer(case, body, choice)
             case.body = body
-        self._end(case)
+        self._end(operation, case)
         self._open(case)
 
     def _choice(self, case: Case) -> int:
@@ -157,8 +157,10 @@ class Mending:
             pairs = zip(body["applications"], applications, strict=False)
             body["applications"] = [{**one, "application_id": id} for one, id in pairs]
 
-    def _end(self, case: Case) -> None:
-        """An answer that never ends cannot be checked: see tests/test_logs.py for streams."""
+    def _end(self, operation: Operation, case: Case) -> None:
+        """An answer that never ends cannot be checked: see tests/test_logs.py and tests/live for streams."""
+        if operation.streams and "follow" not in (case.query or {}):
+            case.query = {**(case.query or {}), "follow": "false"}
         if case.query and str(case.query.get("follow")).lower() in {"true", "1"}:
             case.query["follow"] = "false"
 

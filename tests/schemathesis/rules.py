@@ -39,6 +39,14 @@ def at_most_is_not_less_than_at_least(operation: Operation, body: Body) -> None:
 
 
 @rule
+def what_is_imported_is_for_a_level_here(operation: Operation, body: Body) -> None:
+    """A variable is made at the level of the path or above it; the project is above them all."""
+    for variable in body.get("vars") or ():
+        if "scope" in variable:
+            variable["scope"] = "PROJECT"
+
+
+@rule
 def ports_differ(operation: Operation, body: Body) -> None:
     """Each port of a service has a name of its own, and one of them at most is said to be the default."""
     names, default = set(), False

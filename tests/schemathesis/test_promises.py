@@ -32,7 +32,7 @@ NOTHING_ABOVE = {"overrideProjectEnvironmentVariable", "overrideProjectSecret"}
 async def test_the_server_keeps_every_promise_of_its_document(database_url, capsys):
     kept_in_postgres = bool(database_url)
     base = "/api/v1" if kept_in_postgres else ""  # both servers of the document, one on each database
-    async with make_world(database_url, engine=Holding(), parallel_deployments=1000) as world:
+    async with make_world(database_url, engine=Holding(), parallel_deployments=40) as world:
         town = Town(world)
         await town.build()
         await world.installation.start()

@@ -24,12 +24,13 @@ from windlass.api.metrics import Metrics
 from windlass.api.pages import Page, Pages
 from windlass.api.router import Methods, Router, allowed
 from windlass.api.streaming import EVENTS, Streams
-from windlass.base.errors import Failure, Invalid, Missing, NotAllowed, NotHttp, TooLarge, TooMany
+from windlass.base.errors import Failure, Forbidden, Invalid, Missing, NotAllowed, NotHttp, TooLarge, TooMany
 from windlass.base.log import log
 from windlass.control.context import Call, Context, Dialect, Reply, encode
 from windlass.control.dispatch import Dispatch, Repeatable
-from windlass.control.identity import Gate, refused
+from windlass.control.identity import Gate, Known, NoMember, refused
 from windlass.control.reading_logs import followed
+from windlass.control.recording import Whence
 from windlass.control.resources import forbidden
 from windlass.core.access import Actor
 from windlass.core.registry import Operation
@@ -44,6 +45,7 @@ _SAFE: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-
 # A proxy that collects an answer before it passes it on would keep a stream for ever.
 _UNBUFFERED: Header = (b"x-accel-buffering", b"no")
 _ORIGINS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
+_LONGEST_AGENT = 256
 _PROCESS = os.urandom(8).hex().encode()
 _NUMBERS = itertools.count(1)
 # An `Idempotency-Key`. No blank at either end: on its way a header loses those.
@@ -162,7 +164,12 @@ class App:
         if isinstance(actor, Failure):
             raise actor
         assert found is not None
-        return await self._served(request, operation, found[1], actor, receive)
+        try:
+            return await self._served(request, operation, found[1], actor, receive)
+        except Forbidden as refusal:
+            seen = (actor, operation, request.path, found[1], refusal.message, _whence(request))
+            self._gate.witness.refused(*seen)
+            raise
 
     async def _opened(self, request: Request) -> Answer:
         """A websocket, if the caller may have one, and there is one here."""
@@ -186,9 +193,14 @@ class App:
             try:
                 actor = self._gate.known(header, self._ctx.clock.now()) or await self._gate.admit(header)
             except Failure as failure:
+                if isinstance(failure, Known | NoMember):
+                    self._gate.witness.denied(failure.who, failure.why, _whence(request))
                 self._spend_as_stranger(request, spend=True)
                 return failure
-            request.window = self._budgets.quickly(actor.subject, actor.limit, self._ctx.clock.now())
+            now = self._ctx.clock.now()
+            if self._gate.witness.met(actor, _caller(request.scope), now):
+                self._gate.witness.tell_met(actor, _whence(request))
+            request.window = self._budgets.quickly(actor.subject, actor.limit, now)
             if request.window is None:
                 await self._spend(request, actor)
             return actor
@@ -229,6 +241,8 @@ class App:
                 if_match=_text(request.headers.get(b"if-match")),
                 origin=_origin(request.headers.get(b"user-agent", b"")[:64]),
                 request_id=request.id.decode(),
+                address=_caller(request.scope),
+                user_agent=_agent(request),
                 body=await self._body(request, operation, receive),
             )
             return await self._written(request, call)
@@ -239,7 +253,7 @@ class App:
             dialect=request.dialect,
             query=query,
             paging_asked=asked,
-            last_event=_text(request.headers.get(b"last-event-id")) if asked else None,
+            last_event=_text(request.headers.get(b"last-event-id")) if asked or operation.streams else None,
         )
         return _replied(operation, await self._dispatch.read(call))
 
@@ -444,8 +458,22 @@ def _repeatable(request: Request) -> Repeatable | None:
 
 
 def _address(scope: Scope) -> str:
+    return stranger_at(_caller(scope))
+
+
+def _caller(scope: Scope) -> str:
+    """The client's address; a trusted proxy has said it, if one stands before us."""
     client = scope.get("client")
-    return stranger_at(str(client[0]) if client else "unknown")
+    return str(client[0]) if client else "unknown"
+
+
+def _agent(request: Request) -> str:
+    return request.headers.get(b"user-agent", b"")[:_LONGEST_AGENT].decode("latin-1")
+
+
+def _whence(request: Request) -> Whence:
+    origin = _origin(request.headers.get(b"user-agent", b"")[:64])
+    return Whence(origin, _caller(request.scope), _agent(request), request.id.decode())
 
 
 @lru_cache(256)

@@ -204,7 +204,16 @@ class _Document:
             return said
         schema = self._schemas.answer(operation)
         content = _content(schema, self._answers.of(schema, Place(thing=_about(operation))))
+        if operation.streams:
+            return said | {"content": _stream(content)}
         return said | {"content": content | (_EVENTS if _can_follow(operation) else {})}
+
+
+def _stream(content: Schema) -> Schema:
+    """What the data of each event is, OpenAPI 3.0 has no word for."""
+    data = content["application/json"]
+    example = f"id: 42\ndata: {msgspec.json.encode(data['example']).decode()}\n\n"
+    return {"text/event-stream": {"schema": _STRING, "example": example, "x-data": data["schema"]}}
 
 
 def _empty(operation: Operation, status: int) -> Schema:

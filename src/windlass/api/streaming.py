@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -57,6 +57,8 @@ class Streams:
         async def put(piece: bytes) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
+        with suppress(OSError):  # nobody is there any more, as will be seen
+            await put(b"")  # the head waits for the first piece of the body, and that may be long in coming
         leaving = left(receive, "http.disconnect")
         ending = await self.run(pieces, put, leaving, allowed, still_here=STILL_HERE)
         if ending is not Ending.LEFT:

@@ -9,9 +9,14 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Final
+from typing import Final, TypeVar, cast
+
+T = TypeVar("T")
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -101,10 +106,40 @@ def host(text: str) -> str | Address:
 async def resolve(name: str, port: int) -> Sequence[Address]:
     """Every address that a name leads to, each once; OSError where there is none."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        found = await in_a_thread(partial(socket.getaddrinfo, name, port, type=socket.SOCK_STREAM))
     except UnicodeError as error:  # the codec that Python puts before the resolver
         raise OSError("not a name that can be looked up") from error
     return [ip_address(each) for each in dict.fromkeys(str(entry[4][0]) for entry in found)]
+
+
+async def in_a_thread(ask: Callable[[], T]) -> T:
+    """In one of its own, that nobody waits for at the end.
+
+    A name whose server is silent takes half a minute. uvloop has two threads for names, and asyncio a
+    handful for everything: a few such names would keep all others waiting.
+    """
+    loop = asyncio.get_running_loop()
+    said: asyncio.Future[T] = loop.create_future()
+
+    def tell(result: T | None, error: BaseException | None) -> None:
+        if said.done():  # nobody waits any more
+            return
+        if error:
+            said.set_exception(error)
+        else:
+            said.set_result(cast(T, result))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = ask()
+        except BaseException as raised:  # noqa: BLE001 (whoever waits gets it)
+            error = raised
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(tell, result, error)
+
+    threading.Thread(target=run, name="name lookup", daemon=True).start()
+    return await said
 
 
 def _address(text: str, kind: type[IPv4Address] | type[IPv6Address]) -> Address:

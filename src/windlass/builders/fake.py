@@ -62,6 +62,8 @@ class FakeBuilder:
         """If set, nothing can be built, for this reason."""
         self.gate: asyncio.Event | None = None
         """If set, building waits for it."""
+        self.pruned: list[str] = []
+        """The services of which it was told what is still needed, in order."""
 
     async def stop(self) -> None:
         return None
@@ -84,6 +86,7 @@ class FakeBuilder:
         self.kept = {key: one for key, one in self.kept.items() if key[0] != service}
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
+        self.pruned.append(service)
         self.kept = {key: one for key, one in self.kept.items() if key[0] != service or key[1] in keep}
 
     async def sweep(self, keep: Collection[str]) -> None:

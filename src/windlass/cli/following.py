@@ -106,7 +106,8 @@ class Following:
                     self._patience.restored()
                     if event.kind == END:
                         return None
-                    yield event
+                    if event.data:  # without, it only says where to go on
+                        yield event
             return Unreachable("The server has ended the stream.")
         except (OSError, http.client.HTTPException) as error:
             return Unreachable(f"The connection was lost: {str(error) or type(error).__name__}.")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
 import click
 import msgspec
@@ -14,8 +15,11 @@ from msgspec import Struct
 
 from windlass.base.show import GAP, pairs, plain, room, table
 from windlass.base.stopped import Stopped
+from windlass.cli.deeds import kebab
 from windlass.core.registry import Operation
+from windlass.core.trail import OrganizationEvent
 from windlass.core.traits import LogLine
+from windlass.families.environment import EnvironmentChanges
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _LATE = ("created_at", "updated_at")
@@ -29,6 +33,10 @@ def show(operation: Operation, answer: Any) -> None:
     elif operation.listing:
         _show_list(operation, answer["results"])
         _show_page(answer.get("pagination"))
+    elif isinstance(answer, dict) and (among := _list_in(operation)):
+        field, kind = among
+        _show_parts(kind, answer[field])
+        _show_next(answer.get("links", {}))
     elif isinstance(answer, dict):
         pairs((name, value, "") for name, value in _flat(answer))
     elif operation.method == "DELETE":
@@ -44,8 +52,8 @@ def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -
         said = json.loads(data)
         if not whole:
             click.echo(plain(said["message"]), err=True)
-        elif operation.answer is LogLine:
-            show_line(said)
+        elif operation.answer in _LINES:
+            _LINES[operation.answer](said)
         else:
             click.echo(plain(data))
     except (ValueError, KeyError, TypeError) as error:
@@ -58,6 +66,44 @@ def show_line(line: Any) -> None:
     click.echo(f"{at}  {click.style(who, fg='cyan')}  {plain(line['message'])}")
 
 
+def _show_happening(entry: Any) -> None:
+    """Of the audit: when, who, what, where."""
+    where = "/".join(name for name in (entry.get("project_name"), entry.get("environment_name")) if name)
+    what = (
+        f"{entry['event_type']} {entry.get('sub_target_type') or entry['target_type']} {entry['target_name']}"
+    )
+    at, who = (
+        click.style(_moment(entry["timestamp"]), dim=True),
+        click.style(plain(entry["triggered_by"]), fg="cyan"),
+    )
+    click.echo(f"{at}  {who}  {plain(what)}" + (f"  ({plain(where)})" if where else ""))
+
+
+def _show_statuses(changes: Any) -> None:
+    """How the environment is, and each service whose status is new."""
+    _show_status("environment", changes["environment"])
+    for name, statuses in changes.items():
+        if isinstance(statuses, list) and name != "removed":
+            for status in statuses:
+                _show_status(name.removesuffix("s"), status)
+    for id in changes.get("removed", []):
+        click.echo(f"{plain(id)}  removed")
+
+
+def _show_status(kind: str, status: Any) -> None:
+    what, how = click.style(plain(kind), dim=True), click.style(plain(status["state"]), fg="cyan")
+    said = f"  {plain(status['message'])}" if status.get("message") else ""
+    click.echo(f"{what} {plain(status['id'])}  {how}{said}")
+
+
+_LINES: Final[Mapping[type[Struct] | None, Callable[[Any], None]]] = {
+    LogLine: show_line,
+    OrganizationEvent: _show_happening,
+    EnvironmentChanges: _show_statuses,
+}
+"""How one event of a stream is shown, by what it tells."""
+
+
 def _show_list(operation: Operation, rows: Sequence[Any]) -> None:
     if not rows:
         click.echo("There are none.", err=True)
@@ -68,6 +114,53 @@ def _show_list(operation: Operation, rows: Sequence[Any]) -> None:
         [_width(rows, name) for name in columns],
         [[_cell(row.get(name)) for name in columns] for row in rows],
     )
+
+
+def _list_in(operation: Operation) -> tuple[str, type[Struct]] | None:
+    """The one field of an answer that is a list of things, and what they are; of what is no thing itself."""
+    if operation.answer is None or operation.method != "GET":
+        return None
+    fields = msgspec.structs.fields(operation.answer)
+    lists = [(field.encode_name, kind) for field in fields if (kind := _listed(field.type))]
+    is_thing = any(field.encode_name == "id" for field in fields)
+    return lists[0] if len(lists) == 1 and not is_thing else None
+
+
+def _listed(annotation: Any) -> type[Struct] | None:
+    match msgspec.inspect.type_info(annotation):
+        case msgspec.inspect.ListType(item_type=msgspec.inspect.StructType(cls=kind)):
+            return kind
+        case _:
+            return None
+
+
+def _show_parts(kind: type[Struct], rows: Sequence[Any]) -> None:
+    """In the order in which they are declared, as many columns as fit."""
+    if not rows:
+        click.echo("There are none.", err=True)
+        return
+    columns, left = [], room()
+    for name in kind.__struct_encode_fields__:
+        wide = _width(rows, name) + GAP
+        if wide > left:
+            break
+        if any(row.get(name) not in _EMPTY for row in rows):
+            columns.append(name)
+            left -= wide
+    table(
+        [_title(name) for name in columns],
+        [_width(rows, name) for name in columns],
+        [[_cell(row.get(name)) for name in columns] for row in rows],
+    )
+
+
+def _show_next(links: dict[str, str]) -> None:
+    """Which option leads on, from the token in the link."""
+    for name, told in (("next", "older"), ("previous", "newer")):
+        query = dict(parse_qsl(urlsplit(links.get(name) or "").query))
+        for word in ("continueToken", "stepBackToken"):
+            if word in query:
+                click.echo(f"The {told} ones: --{kebab(word)} {query[word]}", err=True)
 
 
 def _show_page(place: dict[str, int] | None) -> None:

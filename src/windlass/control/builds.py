@@ -121,11 +121,11 @@ async def _built(ctx: Context, order: Order, say: Say) -> Artifact:
 
 def _arguments_of(path: Path) -> frozenset[str]:
     """The build arguments that a Dockerfile asks for. What is wrong with it, the builder says."""
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > LONGEST:
-        return frozenset()
     try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > LONGEST:
+            return frozenset()
         return declared(path.read_text(errors="replace"))
-    except DockerfileError:
+    except (DockerfileError, OSError):  # such as a name that no file can have
         return frozenset()
 
 
@@ -147,20 +147,34 @@ async def _found(
     return None
 
 
-async def kept(ctx: Context, service: str) -> list[str]:
-    """Keys of the builds that may be needed: of what serves, what is under way, and the last few that ran."""
+class Builds(Struct, frozen=True):
+    """What deployments have made of a service, as far as the books go back."""
+
+    kept: list[str]
+    """Keys of those that may be needed: of what serves, what is under way, and the last few that ran."""
+    grown: bool
+    """Whether anything was built since the last release but one: then there may be some that nobody needs."""
+
+
+async def builds_of(ctx: Context, service: str) -> Builds:
     status = await ctx.store.reads.status(service)
     needed: list[str] = []
     good: dict[str, None] = {}
+    first: dict[str, int] = {}
+    released: list[int] = []
     for row in await ctx.store.reads.deployments(service, 1000):
         made = particulars(row).made
         if made is None:
             continue
+        first[made.artifact.key] = row.number  # the latest come first
+        if row.status == Progress.SUCCEEDED:
+            released.append(row.number)
         if row.status in OPEN or (status and row.id == status.serving):
             needed.append(made.artifact.key)
         elif row.status == Progress.SUCCEEDED and len(good) < ctx.settings.kept_artifacts:
             good[made.artifact.key] = None
-    return [*dict.fromkeys([*needed, *good])]
+    since = released[1] if len(released) > 1 else 0
+    return Builds([*dict.fromkeys([*needed, *good])], any(number > since for number in first.values()))
 
 
 def _base(document: Document, commit: str) -> str:

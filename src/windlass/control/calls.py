@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
-from windlass.store.store import Store
+from windlass.store.store import DEAF, Store
 
 
 class Calls:
@@ -13,8 +13,9 @@ class Calls:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         store.listen(self._heard)
 
-    def expect(self, word: str) -> asyncio.Event:
-        event = asyncio.Event()
+    def expect(self, word: str, event: asyncio.Event | None = None) -> asyncio.Event:
+        """Sets the event whenever the word is called: a new one, or one that waits for other words too."""
+        event = event or asyncio.Event()
         self._waiting[word].add(event)
         return event
 
@@ -26,3 +27,6 @@ class Calls:
     def _heard(self, word: str) -> None:
         for event in self._waiting.get(word, ()):
             event.set()
+        if word == DEAF:
+            for event in {event for events in self._waiting.values() for event in events}:
+                event.set()

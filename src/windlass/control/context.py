@@ -10,12 +10,14 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.clock import Clock
+from windlass.base.http_out import Answered
 from windlass.base.seal import Seal
 from windlass.builders.builder import Builder
 from windlass.builders.git import Commit, Source
 from windlass.config import Settings
 from windlass.control.calls import Calls
 from windlass.control.logs import Logs
+from windlass.control.readers import Readers
 from windlass.core.access import Actor
 from windlass.core.registry import Operation, Registry
 from windlass.core.runtime import Artifact, Instance, Probe, Wanted
@@ -64,6 +66,24 @@ class Servers(Protocol):
     async def sweep(self, keep: Collection[str]) -> None: ...
 
 
+class WayOut(Protocol):
+    """How other people's servers are asked; see `base.http_out`."""
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] = ...,
+        *,
+        seconds: float = 15.0,
+    ) -> Answered: ...
+
+    async def fetch(self, url: str) -> bytes: ...
+
+    async def close(self) -> None: ...
+
+
 class Watch(Protocol):
     """Looks after what runs, between deployments."""
 
@@ -94,7 +114,11 @@ class Context(Struct, frozen=True, kw_only=True):
     probe: Probing
     logs: Logs
     calls: Calls
+    readers: Readers
+    """Of what streams tell."""
     watch: Watch
+    out: WayOut
+    """The one way out over HTTP, guarded."""
     work: Path
     """Where working copies are while they are built."""
     public_host: str
@@ -120,6 +144,8 @@ class Call(Struct, frozen=True, kw_only=True):
     if_match: str | None = None
     origin: str = "API"
     request_id: str = ""
+    address: str = ""
+    user_agent: str = ""
     last_event: str | None = None
     """Of a stream that broke off: the id of the last event that came through."""
 

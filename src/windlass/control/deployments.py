@@ -11,6 +11,8 @@ from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict
 from windlass.control.context import Call, encode
+from windlass.control.recording import Whence, about, emit, whence
+from windlass.control.webhooks import tell
 from windlass.core.deployment import TOLD, Particulars, Person
 from windlass.core.document import Document
 from windlass.core.events import Event
@@ -53,7 +55,7 @@ async def accept(tx: Tx, service: Row, do: Do, call: Call, **facts: Any) -> tupl
         deployments=deployment.number,
     )
     await tx.change_status(status)
-    announce(tx, TOLD[do].queued, service, deployment, story)
+    await announce(tx, TOLD[do].queued, service, deployment, story, call=call)
     await tx.ask(RECONCILE, service.id, org=service.org)
     return deployment, status
 
@@ -75,7 +77,7 @@ async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentR
     deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, story)
     await tx.change_status(replace(status, state=state, message=""))
     if kind := TOLD[do].began:
-        announce(tx, kind, service, deployment, story)
+        await announce(tx, kind, service, deployment, story)
     return deployment
 
 
@@ -90,14 +92,15 @@ async def move(
 
 
 async def finish(
-    tx: Tx, service: Row, deployment: DeploymentRow, progress: Progress, message: str = ""
+    tx: Tx, service: Row, deployment: DeploymentRow, progress: Progress, message: str = "",
+    call: Call | None = None,
 ) -> DeploymentRow:
     """The one final state, and the one final event."""
     assert deployment.status in OPEN
     story = particulars(deployment)
     story.message, story.ended = message, tx.now
     closed = await move(tx, deployment, progress, story)
-    announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, story)
+    await announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, story, call=call)
     return closed
 
 
@@ -106,14 +109,14 @@ async def cancel(tx: Tx, service: Row, which: list[DeploymentRow], call: Call) -
     status = await status_of(tx, service)
     waiting = [one for one in which if one.status == Progress.QUEUED]
     for one in waiting:
-        await finish(tx, service, one, Progress.CANCELED, f"Cancelled by {call.actor.name}")
+        await finish(tx, service, one, Progress.CANCELED, f"Cancelled by {call.actor.name}", call)
     under_way = [one for one in which if one.status != Progress.QUEUED]
     for one in under_way:
         story = particulars(one)
         story.cancelled = True
         story.message = f"Cancelled by {call.actor.name}"
         await move(tx, one, Progress(one.status), story)
-        announce(tx, Event.CANCEL_ASKED, service, one, story)
+        await announce(tx, Event.CANCEL_ASKED, service, one, story, call=call)
         tx.nudge(cancel_word(one.id))
         await tx.ask(RECONCILE, service.id, org=service.org)
     if under_way:
@@ -128,29 +131,30 @@ def cancel_word(deployment: str) -> str:
     return f"cancel:{deployment}"
 
 
-def announce(
-    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str = ""
+async def announce(
+    tx: Tx,
+    kind: Event,
+    service: Row,
+    deployment: DeploymentRow,
+    story: Particulars,
+    message: str = "",
+    call: Call | None = None,
 ) -> None:
-    document = msgspec.json.decode(service.body)
+    """`call` is the one that asked for just this; what follows from it later comes from nowhere."""
+    await tell(tx, kind, service, deployment, story, message)
     commit = story.commit or {}
-    tx.emit(
-        kind,
-        service.org,
-        service.id,
-        encode(
-            {
-                "family": service.family,
-                "name": document["name"],
-                "environment_id": service.parent,
-                "deployment_id": deployment.id,
-                "action": deployment.action,
-                "git_commit_id": commit.get("git_commit_id") or story.git_commit_id,
-                "actor": {"id": story.actor.id, "name": story.actor.name},
-                "status": deployment.status,
-                "message": message or story.message,
-            }
-        ),
-    )
+    facts = {
+        "name": msgspec.json.decode(service.body)["name"],
+        "environment_id": service.parent,
+        "deployment_id": deployment.id,
+        "action": deployment.action,
+        "git_commit_id": commit.get("git_commit_id") or story.git_commit_id,
+        "status": deployment.status,
+        "message": message or story.message,
+    }
+    by = Person(call.actor.id, call.actor.name) if call else story.actor
+    asked = whence(call) if call else Whence(story.origin)
+    emit(tx, kind, service.org, await about(tx, service), by.id, by.name, asked, facts)
 
 
 # As the API shows them

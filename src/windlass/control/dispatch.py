@@ -11,9 +11,12 @@ from msgspec import Struct
 from windlass.base.clock import DAY
 from windlass.base.errors import Conflict
 from windlass.control import (
+    audit,
     credentials,
     environments,
     identity,
+    live_events,
+    live_statuses,
     members,
     organizations,
     reading_logs,
@@ -27,9 +30,12 @@ from windlass.store.store import Tx
 
 # Importing them registers their handlers.
 HANDLING = (
+    audit,
     credentials,
     environments,
     identity,
+    live_events,
+    live_statuses,
     members,
     organizations,
     reading_logs,

@@ -173,14 +173,18 @@ async def read_status(ctx: Context, call: Call) -> Reply:
 
 @reads("environment.statuses")
 async def read_statuses(ctx: Context, call: Call) -> Reply:
-    source = ctx.store.reads
-    environment = await target(source, call)
+    environment = await target(ctx.store.reads, call)
+    return Reply(encode(await statuses_of(ctx.store.reads, call, environment)))
+
+
+async def statuses_of(source: Reads, call: Call, environment: Row) -> Document:
+    """In the words of this caller."""
     found: Document = {"environment": await _status(source, call, environment)}
     for name, family in _LISTS.items():
         rows = await source.of_parent(environment.id, family)
         found[name] = [await _service_status(source, call, row) for row in rows]
     empty = ("containers", "jobs", "helms", "terraforms")
-    return Reply(encode({**found, **{name: [] for name in empty}}))
+    return {**found, **{name: [] for name in empty}}
 
 
 async def _service_status(source: Reads, call: Call, service: Row) -> Document:

@@ -20,8 +20,11 @@ from windlass.config import BadSetting
 from windlass.control.context import Call, Context, Reply, encode, writes
 from windlass.control.members import SCOPES, Person, welcome, welcomes
 from windlass.control.organizations import NOBODY
+from windlass.control.recording import about, emit, whence
 from windlass.control.tokens import expiry, note_uses
+from windlass.control.witness import Suspect, Witness
 from windlass.core.access import Actor, Scope, scopes_of
+from windlass.core.events import Event
 from windlass.families.member import Email
 from windlass.store.store import Tx
 
@@ -40,9 +43,28 @@ OPERATOR = "operator"
 Fetch = Callable[[str], Awaitable[bytes]]
 
 
+class Known(Unauthorized):
+    """Refused, and it is known who it was."""
+
+    def __init__(self, message: str, who: Suspect, why: str = "") -> None:
+        super().__init__(message, dict(_CHALLENGE))
+        self.who = who
+        self.why = why or message
+
+
+class NoMember(Forbidden):
+    """Somebody whom the issuer vouches for, and nobody invited."""
+
+    def __init__(self, message: str, who: Suspect) -> None:
+        super().__init__(message)
+        self.who = who
+        self.why = message
+
+
 class Gate:
     def __init__(self, ctx: Context, fetch: Fetch) -> None:
         self._ctx = ctx
+        self.witness = Witness(ctx)
         self._fetch = fetch
         self._known: dict[bytes, tuple[Actor, int]] = {}
         """The verdict on a header, and until when it holds."""
@@ -81,7 +103,8 @@ class Gate:
         self._known[hashlib.sha256(header).digest()] = (actor, ends)
 
     async def note(self) -> None:
-        """Writes down which tokens were used, at most once a minute each."""
+        """Writes down what was seen, and which tokens were used, at most once a minute each."""
+        await self.witness.note()
         uses, self._used = self._used, {}
         if not uses:
             return
@@ -99,16 +122,26 @@ class Gate:
             return await self._operators()
         if scheme == "bearer" and credential.count(".") == 2:
             return await self._by_jwt(credential, now)
-        found = await self._ctx.store.reads.token(digest) if tokens.well_formed(credential) else None
-        if found is None:
+        if not tokens.well_formed(credential):
             raise refused("This token is not valid here")
+        found = await self._ctx.store.reads.token(digest)
+        if found is None:
+            raise await self._no_more("This token is not valid here", digest=digest)
         return self._actor(*found, now)
+
+    async def _no_more(self, message: str, *, digest: str = "", id: str = "") -> Unauthorized:
+        """A token that is not there. If it was, it is known whose."""
+        gone = await self._ctx.store.reads.revoked(digest, id)
+        if gone is None:
+            return refused(message)
+        id, org, name = gone
+        return Known(message, Suspect(id, name, org), "The token was revoked")
 
     def _actor(self, id: str, org: str, body: bytes, now: int) -> Actor:
         document = msgspec.json.decode(body)
         ends = expiry(document["expires_at"]) if document["expires_at"] else None
         if ends is not None and ends <= now:
-            raise refused("This token has expired")
+            raise Known("This token has expired", Suspect(id, document["name"], org))
         if now - self._noted.get(id, 0) >= MINUTE:
             self._noted[id] = self._used[id] = now
         limited = document.get("limited_to")
@@ -168,7 +201,7 @@ class Gate:
         else:
             row = await self._ctx.store.reads.find("apiToken", id)
             if row is None:
-                raise refused("The token behind this session was revoked")
+                raise await self._no_more("The token behind this session was revoked", id=id)
             actor = self._actor(row.id, row.org, row.body, now)
         return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None)
 
@@ -181,8 +214,9 @@ class Gate:
             for id, org, body in await reads.identities(person.issuer, person.subject)
         ]
         if not memberships:
-            raise Forbidden(
-                "You are signed in, but not a member of an organization here: ask an admin to invite you"
+            raise NoMember(
+                "You are signed in, but not a member of an organization here: ask an admin to invite you",
+                Suspect(person.subject, person.shown, "", person=True),
             )
         memberships.sort(key=lambda one: str(one[2]["created_at"]))
         # The name is what was known on joining: later claims of a name or an address are not verified.
@@ -214,8 +248,11 @@ def _verified_email(claims: dict[str, Any]) -> str:
         return ""
 
 
+_CHALLENGE = {"www-authenticate": 'Token realm="windlass", Bearer realm="windlass"'}
+
+
 def refused(message: str) -> Unauthorized:
-    return Unauthorized(message, {"www-authenticate": 'Token realm="windlass", Bearer realm="windlass"'})
+    return Unauthorized(message, _CHALLENGE)
 
 
 def _parsed(header: bytes) -> tuple[str, str]:
@@ -290,4 +327,8 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
     signer = _signer(ctx, await _key(ctx, tx), lambda: tx.now)
     token = signer.sign({"sub": subject, "aud": AUDIENCE}, left)
     ends = (tx.now // SECOND + left) * SECOND
+    row = await tx.get(actor.id)
+    if row is not None:
+        facts = {"session_until": stamp(ends)}
+        emit(tx, Event.SIGNED_IN, row.org, await about(tx, row), actor.id, actor.name, whence(call), facts)
     return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(ends)}))

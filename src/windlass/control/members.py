@@ -136,7 +136,7 @@ async def welcome(ctx: Context, tx: Tx, person: Person) -> None:
         )
         if one.guest is not None:
             await tx.remove(one.guest)
-            record(tx, Event.DELETED, one.guest, itself, None, before=one.guest.body)
+            await record(tx, Event.DELETED, one.guest, itself, None, before=one.guest.body)
 
 
 async def _invited(source: Reads, person: Person) -> list[Welcome]:

@@ -78,7 +78,7 @@ async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     if len(await tx.of_parent(NOBODY, "organization")) == 1:
         raise Conflict("This is the only organization of this installation: it cannot be deleted")
     await forgotten(tx, row)
-    record(tx, Event.DELETED, row, call.actor, call, before=row.body)
+    await record(tx, Event.DELETED, row, call.actor, call, before=row.body)
     return Reply()
 
 
@@ -92,7 +92,8 @@ async def available_roles(ctx: Context, call: Call) -> Reply:
 @behaves(organization)
 class Organizations(Behaviour):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
-        draft.give(organization_plan={"plan": draft.spec.plan, "audit_logs_retention_in_days": 365})
+        kept = ctx.settings.audit_retention_days
+        draft.give(organization_plan={"plan": draft.spec.plan, "audit_logs_retention_in_days": kept})
 
 
 @behaves(cluster)

@@ -7,7 +7,7 @@ writes counts only while its claim is held; a worker that was paused past its le
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from windlass.builders.builder import BuildError
 from windlass.builders.git import GitError
 from windlass.control import release
-from windlass.control.builds import build, kept
+from windlass.control.builds import build, builds_of
 from windlass.control.context import Context
 from windlass.control.databases import made_database
 from windlass.control.deployments import (
@@ -40,7 +40,7 @@ from windlass.core.deployment import Made
 from windlass.core.document import Document
 from windlass.core.events import Event
 from windlass.core.plan import Open, Step, plan
-from windlass.core.runtime import Phase, Wanted
+from windlass.core.runtime import Instance, Phase, Wanted
 from windlass.core.states import WORDS, Do, Progress, State
 from windlass.core.variables import Unusable
 from windlass.engines.engine import EngineAway, EngineError
@@ -248,20 +248,30 @@ async def _release(ctx: Context, task: Task) -> None:
         return
     if _switched(task.doing, task.status):
         # Before an interruption. What is wrong with it since, keeping says, which comes next.
-        await refresh(ctx, service.id)
+        seen = await ctx.engine.observe(service.id)
+        await refresh(ctx, service.id, seen)
     else:
         count = release.count_of(new, task.status.instances or new.instances)
         if not await _brought_up(ctx, task, new, old, count) or not await _switch(ctx, task, new, count):
             return
         await ctx.point("switched")
-        await refresh(ctx, service.id)
+        seen = await ctx.engine.observe(service.id)
+        await refresh(ctx, service.id, seen)
         await ctx.point("routed")
-    await release.retire_others(ctx, new, new.generation)
+    await release.retire_others(ctx, new, new.generation, seen=seen)
     await _succeeded(ctx, task)
-    # Here and nowhere else: whoever holds the claim is the only one who builds for this service.
+    await _prune(ctx, service)
+
+
+async def _prune(ctx: Context, service: Row) -> None:
+    """Here and nowhere else: whoever holds the claim is the only one who builds for this service. Where
+    nothing was built it is left out: an engine may take as long for it as for half a deployment. What then
+    should have gone, because it was away the last time, goes with the next build."""
     await ctx.point("about to prune")
-    with suppress(BuildError):
-        await ctx.builder.prune(service.id, await kept(ctx, service.id))
+    builds = await builds_of(ctx, service.id)
+    if builds.grown:
+        with suppress(BuildError):
+            await ctx.builder.prune(service.id, builds.kept)
     await ctx.point("pruned")
 
 
@@ -483,19 +493,18 @@ async def _keep(ctx: Context, task: Task) -> None:
         await _note(ctx, task, wanted, State.DEPLOYMENT_ERROR, str(error))
         await ctx.store.write(lambda tx: tx.again(task.claim, tx.now + TRY_AGAIN))
         return
-    await refresh(ctx, task.service.id)
+    seen = await ctx.engine.observe(task.service.id)
+    await refresh(ctx, task.service.id, seen)
     # Nothing waits or is under way: of all that was ever asked for, only this is meant to run.
-    await release.retire_others(ctx, wanted, task.status.deployments)
-    await _retire_surplus(ctx, task, wanted, count)
+    await release.retire_others(ctx, wanted, task.status.deployments, seen=seen)
+    if surplus := release.surplus(seen, wanted, count):
+        await _retire_surplus(ctx, task, wanted, surplus)
     ctx.watch.keep(wanted)
-    await _note_health(ctx, task, wanted)
+    await _note_health(ctx, task, wanted, [one for one in seen if one not in surplus])
     await _rest(ctx, task)
 
 
-async def _retire_surplus(ctx: Context, task: Task, wanted: Wanted, count: int) -> None:
-    surplus = release.surplus(await ctx.engine.observe(wanted.service), wanted, count)
-    if not surplus:
-        return
+async def _retire_surplus(ctx: Context, task: Task, wanted: Wanted, surplus: Sequence[Instance]) -> None:
     ctx.unwell.update(one.id for one in surplus)
     await refresh(ctx, wanted.service)
     await ctx.router.drain(all_endpoints(wanted, surplus), wanted.grace)
@@ -507,9 +516,9 @@ async def _retire_surplus(ctx: Context, task: Task, wanted: Wanted, count: int) 
     ctx.unwell.difference_update(one.id for one in surplus)
 
 
-async def _note_health(ctx: Context, task: Task, wanted: Wanted) -> None:
+async def _note_health(ctx: Context, task: Task, wanted: Wanted, there: Sequence[Instance]) -> None:
     """What breaks later shows in the state, with how often and why; what mended itself does too."""
-    seen = [one for one in await ctx.engine.observe(wanted.service) if one.generation == wanted.generation]
+    seen = [one for one in there if one.generation == wanted.generation]
     broken = [one for one in seen if one.phase is not Phase.RUNNING]
     troubled = broken or [one for one in seen if one.restarts]
     message = ""
@@ -538,7 +547,7 @@ async def _note(ctx: Context, task: Task, wanted: Wanted, state: State, message:
         await tx.change_status(replace(status, state=state, message=message))
         if state != was and (serving := await tx.deployment(wanted.deployment)):
             kind = Event.BROKE if state is State.DEPLOYMENT_ERROR else Event.RECOVERED
-            announce(tx, kind, task.service, serving, particulars(serving), message)
+            await announce(tx, kind, task.service, serving, particulars(serving), message)
 
     await ctx.store.write(change)
 

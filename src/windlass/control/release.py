@@ -51,22 +51,30 @@ async def bring_up(ctx: Context, new: Wanted, old: Wanted | None, count: int, he
     try:
         if new.alone:
             await retire_others(ctx, new, new.generation, held)
-        for index in range(count):
-            await ctx.point("about to start")
-            await patiently(ctx, new.patience, lambda index=index: ctx.engine.run(new, index))  # type: ignore[misc]
-            await ctx.point("started")
+        started = [await _started(ctx, new, index) for index in range(count)]
     except EngineError as error:
         raise Failed(str(error)) from error
-    await become_well(ctx, new, count)
+    # The first of several may have ended by the time the last has begun.
+    await become_well(ctx, new, count, started if count == 1 and new.ready else ())
     await ctx.point("well")
 
 
-async def become_well(ctx: Context, wanted: Wanted, count: int) -> None:
-    """Returns when all instances are well; raises Failed when one ended, or when patience does."""
+async def _started(ctx: Context, new: Wanted, index: int) -> Instance:
+    await ctx.point("about to start")
+    instance = await patiently(ctx, new.patience, lambda: ctx.engine.run(new, index))
+    await ctx.point("started")
+    return instance
+
+
+async def become_well(ctx: Context, wanted: Wanted, count: int, seen: Sequence[Instance] = ()) -> None:
+    """Returns when all instances are well; raises Failed when one ended, or when patience does.
+
+    `seen`: how they are at this moment, if that is known."""
     deadline, pause = time.monotonic() + wanted.patience, FIRST_LOOK
     passed: dict[str, int] = {}
     while count:
-        instances = await patiently(ctx, wanted.patience, lambda: _own(ctx, wanted))
+        instances = seen or await patiently(ctx, wanted.patience, lambda: _own(ctx, wanted))
+        seen = ()
         for one in instances:
             if one.phase is not Phase.RUNNING or one.restarts:
                 raise Failed(f"{wanted.name} {await _why(ctx, wanted, one)} while it was starting")
@@ -115,11 +123,15 @@ async def _trouble(ctx: Context, wanted: Wanted, instance: Instance, passed: dic
     return ""
 
 
-async def retire_others(ctx: Context, new: Wanted, newest: int, held: Check = _surely) -> None:
+async def retire_others(
+    ctx: Context, new: Wanted, newest: int, held: Check = _surely, seen: Sequence[Instance] | None = None
+) -> None:
     """Lets the other generations finish what is under way, then ends them.
 
-    None beyond `newest`: whoever was paused past its lease must not end what was begun since."""
-    others = [one for one in await _up_to(ctx, new.service, newest) if one.generation != new.generation]
+    None beyond `newest`: whoever was paused past its lease must not end what was begun since. `seen`: what
+    there is at this moment, if that is known."""
+    there = await ctx.engine.observe(new.service) if seen is None else seen
+    others = [one for one in there if one.generation <= newest and one.generation != new.generation]
     if not others:
         return
     await ctx.point("about to drain")

@@ -16,6 +16,7 @@ from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing, Stale
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
+from windlass.control.recording import record as record
 from windlass.core.access import Actor
 from windlass.core.document import Document, changes_of, hidden_of, merged, view_of
 from windlass.core.events import Event
@@ -214,7 +215,7 @@ async def born(
         await tx.link(row.id, field, other)
     await behaviour.created(ctx, tx, draft)
     await count(tx, family, parent, +1)
-    record(tx, Event.CREATED, row, actor, call, after=row.body)
+    await record(tx, Event.CREATED, row, actor, call, after=row.body, above=parent)
     answer = with_fields(row.body, draft.answer) if draft.answer else row.body
     return Reply(spoken(call, answer) if call else answer, row.tag)
 
@@ -274,7 +275,7 @@ async def changed(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[s
     for field, other in links.items():
         await tx.link(row.id, field, other)
     await behaviour.updated(ctx, tx, new, before, after)
-    record(tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
+    await record(tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(spoken(call, new.body), tag)
 
 
@@ -291,7 +292,7 @@ async def removed(ctx: Context, tx: Tx, call: Call, row: Row) -> None:
     await BEHAVIOURS.get(family.name, _PLAIN).deleting(ctx, tx, row)
     await forgotten(tx, row)
     await count(tx, family, await tx.get(row.parent), -1)
-    record(tx, Event.DELETED, row, call.actor, call, before=row.body)
+    await record(tx, Event.DELETED, row, call.actor, call, before=row.body)
 
 
 async def forgotten(tx: Tx, row: Row) -> None:
@@ -381,26 +382,3 @@ def spoken(call: Call, body: bytes) -> bytes:
 
 def all_spoken(call: Call, bodies: list[bytes]) -> list[bytes]:
     return bodies if call.dialect.name == "plain" else [spoken(call, body) for body in bodies]
-
-
-def record(
-    tx: Tx,
-    kind: Event,
-    row: Row,
-    actor: Actor,
-    call: Call | None,
-    *,
-    before: bytes = b"null",
-    after: bytes = b"null",
-) -> None:
-    """One event: who did what to what, and what it was before and after."""
-    body = {
-        "family": row.family,
-        "parent": row.parent,
-        "actor": {"id": actor.id, "name": actor.name},
-        "origin": call.origin if call else "WINDLASS",
-        "request_id": call.request_id if call else "",
-        "before": msgspec.Raw(before),
-        "after": msgspec.Raw(after),
-    }
-    tx.emit(kind, row.org, row.id, encode(body))

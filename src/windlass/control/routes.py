@@ -62,8 +62,10 @@ async def _inside(ctx: Context, wanted: Wanted) -> dict[str, int]:
     }
 
 
-async def refresh(ctx: Context, service: str) -> list[Endpoint]:
-    """Brings the router up to date with one service; answers where it leads now."""
+async def refresh(ctx: Context, service: str, seen: Sequence[Instance] | None = None) -> list[Endpoint]:
+    """Brings the router up to date with one service; answers where it leads now.
+
+    `seen`: its instances at this moment, if they are known."""
     source = ctx.store.reads
     row, status = await source.get(service), await source.status(service)
     if row is None or status is None:
@@ -73,7 +75,10 @@ async def refresh(ctx: Context, service: str) -> list[Endpoint]:
     wanted = open_wanted(ctx, serving) if serving else await _last(ctx, service)
     if wanted is None:
         return []
-    seen = await ctx.engine.observe(service) if serving else []
+    if not serving:
+        seen = []
+    elif seen is None:
+        seen = await ctx.engine.observe(service)
     well = [
         one
         for one in seen

@@ -61,6 +61,7 @@ class ApiTokens(Behaviour):
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await keep_an_admin(ctx, tx, row)
+        await tx.revoke_token(row.id, row.org, msgspec.json.decode(row.body)["name"])
 
     def _roles(self, scopes: Scope) -> Document:
         role = role_of(scopes)

@@ -15,23 +15,41 @@ from windlass.control.deployments import RECONCILE
 from windlass.control.release import count_of
 from windlass.control.resources import DISCARD
 from windlass.control.wanted import open_wanted
+from windlass.control.webhooks import KEPT
 from windlass.core.runtime import Instance, Phase, Usage, Wanted
 from windlass.core.scaling import scaled
 from windlass.engines.engine import EngineAway
 from windlass.store.store import Claim, Tx
 
 SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
+EVENTS_AT_ONCE = 500
 SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
 
 
 async def sweep(ctx: Context, claim: Claim) -> None:
     """Lets go of what nobody asks for any more, and comes back in an hour."""
+    await forget_events(ctx)
 
     async def change(tx: Tx) -> None:
         await tx.sweep(answers_before=tx.now - DAY, budgets_before=tx.now - 2 * HOUR)
+        await tx.sweep_deliveries(tx.now - KEPT)
         await tx.again(claim, tx.now + HOUR)
 
     await ctx.store.write(change)
+
+
+async def forget_events(ctx: Context) -> None:
+    """What of the audit has had its time; a part at a time, so that nobody waits for long."""
+    days = ctx.settings.audit_retention_days
+    if not days:
+        return
+
+    async def change(tx: Tx) -> int:
+        await tx.forget_revoked(tx.now - days * DAY)
+        return await tx.forget_events(tx.now - days * DAY, EVENTS_AT_ONCE)
+
+    while await ctx.store.write(change) == EVENTS_AT_ONCE:
+        pass
 
 
 async def tidy(ctx: Context, claim: Claim) -> None:

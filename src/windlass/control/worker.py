@@ -12,16 +12,19 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.control import upkeep
 from windlass.control.context import Context
+from windlass.control.couriers import deliver
 from windlass.control.deployments import RECONCILE
 from windlass.control.reconcile import LostClaim, reconcile
 from windlass.control.resources import DISCARD
+from windlass.control.webhooks import DELIVER
 from windlass.store.store import Claim, Tx
 
 LEASE = 15 * SECOND
 """How long work rests after its worker was killed. A living worker prolongs it at a third of it."""
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
-QUICK = 8
+QUICK, CALLING = 8, 256
+"""Slots: of what is soon done, and of what waits for other people's servers."""
 _log = log("worker")
 
 Job = Callable[[Context, Claim], Awaitable[None]]
@@ -35,13 +38,15 @@ def jobs() -> dict[str, Job]:
         upkeep.TIDY: upkeep.tidy,
         DISCARD: upkeep.discard,
         upkeep.SCALE: upkeep.Scaler().scale,
+        DELIVER: deliver,
     }
 
 
 class Lane(Struct):
-    """What is slow has slots of its own, so that what is quick never waits behind it."""
+    """What takes long has slots of its own, so that what is quick never waits behind it."""
 
-    slow: bool
+    number: int
+    """As the statements tell kinds of work apart."""
     slots: int
     running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
 
@@ -52,7 +57,7 @@ class Worker:
         self._lease = lease
         self._wake = asyncio.Event()
         self._jobs = jobs()
-        self._lanes = (Lane(True, ctx.settings.parallel_deployments), Lane(False, QUICK))
+        self._lanes = (Lane(1, ctx.settings.parallel_deployments), Lane(0, QUICK), Lane(2, CALLING))
         self._claiming: asyncio.Task[int] | None = None
         ctx.store.listen(self._heard)
 
@@ -89,10 +94,10 @@ class Worker:
 
     async def _start_lane(self, lane: Lane) -> int:
         room = lane.slots - len(lane.running)
-        due = await self._ctx.store.reads.next_work(slow=lane.slow)
+        due = await self._ctx.store.reads.next_work(lane.number)
         if room <= 0 or due is None or due > self._ctx.clock.now():
             return 0
-        claims = await self._ctx.store.write(lambda tx: tx.claim(self._lease, room, slow=lane.slow))
+        claims = await self._ctx.store.write(lambda tx: tx.claim(self._lease, room, lane.number))
         for claim in claims:
             self._start(lane, claim)
         return len(claims)
@@ -201,7 +206,7 @@ class Worker:
     async def _sleep(self) -> None:
         wait = _LONGEST_SLEEP
         for lane in self._lanes:
-            due = await self._ctx.store.reads.next_work(slow=lane.slow)
+            due = await self._ctx.store.reads.next_work(lane.number)
             if due is not None and len(lane.running) < lane.slots:
                 wait = min(wait, max(0.0, (due - self._ctx.clock.now()) / SECOND))
         try:

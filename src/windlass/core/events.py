@@ -14,6 +14,10 @@ class Event(StrEnum):
     UPDATED = "UPDATE"
     DELETED = "DELETE"
     SIGNED_IN = "SIGN_IN"
+    SIGN_IN_REFUSED = "SIGN_IN_REFUSED"
+    TOKEN_USED = "TOKEN_USED"  # noqa: S105 (the name of an event)
+    TOKEN_REFUSED = "TOKEN_REFUSED"  # noqa: S105 (the name of an event)
+    ACCESS_REFUSED = "ACCESS_REFUSED"
     DEPLOYMENT_QUEUED = "DEPLOY_QUEUED"
     DEPLOYMENT_STARTED = "DEPLOYMENT_STARTED"
     DEPLOYMENT_SUCCEEDED = "DEPLOYMENT_SUCCEEDED"
@@ -32,6 +36,7 @@ class Event(StrEnum):
     UNINSTALL_CANCELLED = "UNINSTALL_CANCELLED"
     BROKE = "SERVICE_BROKE"
     RECOVERED = "SERVICE_RECOVERED"
+    WEBHOOK_DISABLED = "WEBHOOK_DISABLED"
 
 
 # The contract's word first, then the full interface's for the same thing.
@@ -45,6 +50,11 @@ _BACK: Final[Mapping[str, str]] = {full: plain for plain, full in _WORDS.items()
 
 SUBSCRIBABLE: Final = tuple(dict.fromkeys([*_WORDS, *_BACK]))
 """Every word accepted in a subscription, of both vocabularies."""
+
+
+def is_full(word: str) -> bool:
+    """Whether only the full interface has this word."""
+    return word in _BACK and word not in _WORDS
 
 
 def plain(word: str) -> str:

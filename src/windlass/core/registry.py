@@ -48,6 +48,8 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     answer: type[Struct] | None = None
     listing: bool = False
     paged: bool = False
+    streams: bool = False
+    """Whether the answer is never anything but server-sent events, each with an `answer` as its data."""
     tagged: bool = False
     """Whether the answer is one resource, with an ETag."""
     conditional: bool = False
@@ -168,6 +170,7 @@ def _action(family: Family, parent: Family | None, title: str, action: Action, p
         tagged=action.answers_itself,
         listing=action.listing,
         paged=action.listing and action.paged,
+        streams=action.streams,
         description=action.description,
     )
 

@@ -82,6 +82,8 @@ class Action(Struct, frozen=True, kw_only=True):
     listing: bool = False
     """Answers `results`, of `answer`."""
     paged: bool = True
+    streams: bool = False
+    """Answers server-sent events, each with an `answer` as its data; the query says whether to go on."""
     status: int = 200
     also: tuple[int, ...] = ()
     """Other statuses that it may answer: a good one has no body, a refusal is beyond those of its kind."""

@@ -167,6 +167,12 @@ class Tail(Spec):
     ] = False
 
 
+class Onward(Spec):
+    """Of a stream: whether it goes on with what is still to come."""
+
+    follow: Annotated[bool, Meta(description="Go on with what comes; without, end with what is there")] = True
+
+
 def _deed(
     name: str,
     summary: str,

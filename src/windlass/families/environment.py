@@ -7,7 +7,7 @@ from msgspec import Meta
 from windlass.core.access import Scope
 from windlass.core.fields import Id, Maybe, Name, Timestamp, absent, fixed, refers
 from windlass.core.resource import Action, Family, Owner, Shown, Spec, clash
-from windlass.core.traits import CancelRequest, CommitId, Link, Status, has_variables
+from windlass.core.traits import CancelRequest, CommitId, Link, Onward, Status, has_variables
 from windlass.families.project import project
 
 
@@ -59,6 +59,13 @@ class EnvironmentStatuses(Shown):
     databases: list[Status] = []
     helms: list[Status] = []
     terraforms: list[Status] = []
+
+
+class EnvironmentChanges(EnvironmentStatuses):
+    """The environment and those of its services whose status is another than was told before."""
+
+    complete: Annotated[bool, Meta(description="Whether this is everything, and not only what changed")]
+    removed: Annotated[list[Id], Meta(description="Services that are no more")] = []
 
 
 class ChosenApplication(Spec):
@@ -132,6 +139,22 @@ ACTIONS = (
         need=Scope.READ,
         summary="Read the status of each service",
         answer=EnvironmentStatuses,
+    ),
+    Action(
+        name="status/stream",
+        id="followEnvironmentStatus",
+        method="GET",
+        suffix="/status/stream",
+        need=Scope.READ,
+        summary="Follow the status of each service",
+        query=Onward,
+        answer=EnvironmentChanges,
+        streams=True,
+        description=(
+            "A stream of server-sent events: first all statuses as they are now, then on each change the "
+            "environment and the services that have changed. It always begins with all, also with a "
+            "`Last-Event-ID`: nobody has to know what he missed. `end` says that the environment was deleted."
+        ),
     ),
     Action(
         name="link",

@@ -7,6 +7,8 @@ from msgspec import Meta
 from windlass.core.access import Scope
 from windlass.core.fields import Description, Id, Line, Maybe, Name, absent
 from windlass.core.resource import Action, Family, Shown, Spec
+from windlass.core.trail import OrganizationEvent, events, targets
+from windlass.core.traits import Onward
 
 Plan = Literal[
     "FREE", "TEAM", "TEAM_YEARLY", "ENTERPRISE", "ENTERPRISE_YEARLY", "PROFESSIONAL", "BUSINESS",
@@ -57,6 +59,24 @@ available_role = Action(
     listing=True,
 )
 
+events_stream = Action(
+    name="events/stream",
+    id="followOrganizationEvents",
+    method="GET",
+    suffix="/events/stream",
+    need=Scope.READ,
+    summary="Follow what happens",
+    query=Onward,
+    answer=OrganizationEvent,
+    streams=True,
+    description=(
+        "A stream of server-sent events that begins with now: each entry of the audit as `data`, with its "
+        "`number` as `id`. With the header `Last-Event-ID` it goes on after that one; 0 begins with the "
+        "oldest. An event `gone` says that some that should come may no longer be kept; the oldest that are "
+        "follow. A token that is limited to parts of the organization sees what happens there."
+    ),
+)
+
 organization = Family(
     "organization",
     Organization,
@@ -67,6 +87,6 @@ organization = Family(
     group="Organizations",
     param="org_id",
     write_need=Scope.ADMIN,
-    actions=(available_role,),
+    actions=(available_role, events, targets, events_stream),
     about="The answer carries `admin_token`, an Admin token of the new organization, shown this once.",
 )

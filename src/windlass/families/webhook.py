@@ -1,35 +1,119 @@
 """A webhook: who is told of deployments, and of which."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from windlass.core.events import SUBSCRIBABLE, plain
-from windlass.core.fields import Description, Line, Url, hidden
-from windlass.core.resource import Family, Shown, Spec
+from windlass.core.access import Scope
+from windlass.core.events import SUBSCRIBABLE, is_full, plain
+from windlass.core.fields import Description, Id, Line, Maybe, Timestamp, absent, hidden
+from windlass.core.fields import Url as Address
+from windlass.core.resource import Action, Family, Shown, Spec, clash
+from windlass.core.traits import Moment
 from windlass.families.organization import organization
 
 EventWord = Literal[*SUBSCRIBABLE]  # type: ignore[valid-type]
+Pattern = Annotated[
+    Line, Meta(description="Name of a project, compared without regard to case; * stands for any letters")
+]
 
 
 class Webhook(Spec):
-    target_url: Url
+    target_url: Address
     events: Annotated[list[EventWord], Meta(min_length=1, max_length=100)]
     enabled: bool = True
-    kind: Literal["STANDARD", "SLACK"] = "STANDARD"
+    kind: Annotated[
+        Literal["STANDARD", "SLACK"], Meta(description="SLACK: a message as Slack shows it, unsigned")
+    ] = "STANDARD"
     description: Description = ""
-    target_secret: Annotated[Line, hidden("target_secret_set")] = ""
-    project_names_filter: list[Line] = []
+    target_secret: Annotated[
+        Line,
+        Meta(description="Key of the signatures: any text, or whsec_ with the key in Base64"),
+        hidden("target_secret_set"),
+    ] = ""
+    project_names_filter: list[Pattern] = []
     environment_types_filter: list[Literal["DEVELOPMENT", "PREVIEW", "PRODUCTION", "STAGING"]] = []
+    vocabulary: Annotated[
+        Maybe[Literal["PLAIN", "FULL"]],
+        Meta(
+            description="In which words `event_type` is delivered: DEPLOYMENT_SUCCEEDED and _FAILED, or "
+            "DEPLOYMENT_SUCCESSFUL and _FAILURE. Left out: as the events were named here."
+        ),
+    ] = absent
+    send_secret: Annotated[
+        bool,
+        Meta(description="Also send the secret itself, in the header Qovery-Signature, for older receivers"),
+    ] = False
 
 
 class WebhookShown(Shown):
     events: list[str]
+    vocabulary: str
+    failing_since: Annotated[
+        Timestamp | None, Meta(description="Since when the receiver has taken nothing, if it takes nothing")
+    ] = None
+    disabled_reason: Annotated[
+        str, Meta(description="Why Windlass switched it off, if nobody else did; empty otherwise")
+    ] = ""
+
+
+class Attempt(Shown):
+    """One attempt to deliver."""
+
+    at: Timestamp
+    target_url: str
+    status_code: Annotated[int, Meta(description="What the receiver answered; 0 if it did not")]
+    body: Annotated[str, Meta(description="The beginning of what it answered")] = ""
+    error: Annotated[str, Meta(description="Why there was no answer")] = ""
+    duration_in_ms: int = 0
+
+
+class Delivery(Shown):
+    """One event on its way to one receiver. `id` is what the receiver sees as `webhook-id`."""
+
+    id: Id
+    created_at: Timestamp
+    kind: str
+    matched_event: str
+    status: Annotated[str, Meta(description="WAITING, DELIVERED, or FAILED: given up")]
+    target_url_used: str
+    request: Annotated[dict[str, Any], Meta(description="The body")]
+    target_response_status_code: int = 0
+    target_response_body: str = ""
+    next_attempt_at: Timestamp | None = None
+    attempts: Annotated[list[Attempt], Meta(description="The last of them, oldest first")] = []
+
+
+class Replay(Spec):
+    event_id: Maybe[Annotated[Id, Meta(description="This delivery alone, whatever became of it")]] = absent
+    since: Annotated[Moment, Meta(description="All of them since then")] = ""
+    only_failed: Annotated[bool, Meta(description="Without `event_id`: leave out what was delivered")] = True
+
+
+class Replayed(Shown):
+    replayed: int
+
+
+class Rotation(Spec):
+    target_secret: Annotated[
+        Line, Meta(description="The new secret; left out, Windlass makes one and answers it this once")
+    ] = ""
+    overlap_in_hours: Annotated[
+        int, Meta(ge=0, le=720, description="How long signatures with the secret before go with the new ones")
+    ] = 24
+
+
+class Rotated(Shown):
+    target_secret: Annotated[str, Meta(description="Only if Windlass made it")] = ""
+    previous_valid_until: Timestamp | None = None
 
 
 def settle(spec: Webhook) -> None:
     """Both vocabularies are accepted, one is kept, each reader sees its own."""
+    spec.vocabulary = spec.vocabulary or ("FULL" if any(map(is_full, spec.events)) else "PLAIN")
     spec.events = list(dict.fromkeys(plain(word) for word in spec.events))
+    if spec.send_secret and not (spec.target_secret.isascii() and spec.target_secret.isprintable()):
+        raise clash("target_secret", "must be printable ASCII, because send_secret puts it into a header")
 
 
 webhook = Family(
@@ -44,4 +128,60 @@ webhook = Family(
     names=None,
     settle=settle,
     event_words="events",
+    about=(
+        "With a `target_secret`, deliveries are signed as https://www.standardwebhooks.com says. "
+        "What waits for a receiver that is away is delivered in order when it is back."
+    ),
+    actions=(
+        Action(
+            name="event",
+            id="listWebhookEvent",
+            method="GET",
+            suffix="/event",
+            need=Scope.READ,
+            summary="List deliveries",
+            answer=Delivery,
+            listing=True,
+            description="Newest first.",
+        ),
+        Action(
+            name="test",
+            method="POST",
+            suffix="/test",
+            need=Scope.WRITE,
+            summary="Deliver an example",
+            answer=Delivery,
+            status=202,
+            also=(409,),
+            description=(
+                "Of the first event that it is subscribed to, with `test: true` in its payload. What became "
+                "of it is in the list of deliveries. 409 while the webhook is disabled."
+            ),
+        ),
+        Action(
+            name="replay",
+            method="POST",
+            suffix="/replay",
+            need=Scope.WRITE,
+            summary="Deliver again",
+            body=Replay,
+            answer=Replayed,
+            status=202,
+            also=(404, 409),
+            description=(
+                "One delivery, or all since a time, each with the `webhook-id` that it had. "
+                "An empty object is all that failed."
+            ),
+        ),
+        Action(
+            name="rotateSecret",
+            method="POST",
+            suffix="/rotateSecret",
+            need=Scope.WRITE,
+            summary="Change the secret without a gap",
+            body=Rotation,
+            answer=Rotated,
+            description="Until the overlap ends, every delivery carries a signature with each of the two.",
+        ),
+    ),
 )

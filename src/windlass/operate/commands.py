@@ -20,6 +20,7 @@ from windlass.operate.settings import example, flags, given, written
 
 if TYPE_CHECKING:
     from windlass.operate.archive import Manifest
+    from windlass.operate.audit import Verdict
     from windlass.operate.findings import Finding
 
 _AS = click.option("--json/--text", FORM, default=None, help="JSON, as also when piped, or text.")
@@ -135,6 +136,58 @@ def restore(file: Path, force: bool, **options: Any) -> None:
     click.echo(
         f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `windlass serve`.", err=True
     )
+
+
+@click.group("audit")
+def audit() -> None:
+    """Look whether the record of events is whole."""
+
+
+@audit.command("verify", cls=Command, params=flags("data_dir"))
+@click.option(
+    "--head",
+    metavar="NUMBER:HASH",
+    default="",
+    help="The newest event, as it was noted earlier: shows whether events were cut off at the end.",
+)
+@_AS
+def verify(head: str, as_json: bool | None, **options: Any) -> None:
+    """Check the chain of all events: each carries a hash over itself and the one before it.
+
+    Ends with 1 if an event was changed, removed or added. The server may go on running. Whoever can write to
+    the database could make the whole chain anew: note the newest number and hash elsewhere, and compare.
+    """
+    with plainly():
+        settings, _ = given(options)
+        from windlass.operate.audit import verified  # noqa: PLC0415 (both databases)
+
+        found = asyncio.run(verified(settings, head))
+    if wants_json(as_json):
+        print_json(msgspec.to_builtins(found))
+    else:
+        _print_verdict(found)
+    if found.faults:
+        click.get_current_context().exit(1)
+
+
+def _print_verdict(found: Verdict) -> None:
+    if found.events:
+        span = f"from {found.since} to {found.until}, numbers {found.first} to {found.number}"
+        click.echo(f"{found.events} events, {span}.")
+    else:
+        click.echo("There are no events yet.")
+    if found.unchained:
+        click.echo(f"{found.unchained} of them are from before the chain began, and are not covered by it.")
+    if found.let_go:
+        click.echo(f"What came up to number {found.let_go} was let go because of its age.")
+    for fault in found.faults:
+        click.secho(fault, fg="red")
+    if found.more:
+        click.secho(f"And {found.more} more like these.", fg="red")
+    if not found.faults and found.head:
+        click.secho("They hold together.", fg="green")
+        click.echo(f"The newest is {found.head}")
+        click.echo("Note it elsewhere. Compare later: windlass audit verify --head " + found.head)
 
 
 def _contents(manifest: Manifest) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import apsw
 from msgspec import Struct
 
+from windlass.store import statements as sql
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, migrations, missing
 from windlass.store.store import Reads, Session
 
@@ -90,6 +91,10 @@ class Moment:
         """When the last thing happened that is recorded here."""
         row = await self._line.one("SELECT max(at) FROM event")
         return row[0] if row else None
+
+    def events(self) -> AsyncIterator[Sequence[Any]]:
+        """All of them, in order; each an `EventRow`."""
+        return self._line.stream(sql.EVENTS_ALL)
 
     def rows(self, table: Table) -> AsyncIterator[Sequence[Any]]:
         return self._line.stream(f"SELECT {', '.join(table.columns)} FROM {table.name}")

@@ -2,7 +2,8 @@
 
 Each replica commits what is waiting as one group; an advisory lock takes the groups of all replicas one
 after the other. So a change sees everything before it and events have no gaps, as on SQLite.
-A replica that is paused while it holds the lock is cut off by the server after a few seconds.
+A replica that is paused while it holds the lock is cut off after a few seconds: by the server, or else by
+whoever waits for it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.config import BadSetting
 from windlass.store import statements as sql
+from windlass.store.chain import End
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
-from windlass.store.store import Reads, Taken, Tx, Write
+from windlass.store.store import DEAF, Reads, Taken, Tx, Write
 
 T = TypeVar("T")
 
@@ -29,6 +31,15 @@ CHANNEL = "windlass"
 # Any two numbers, as long as they stay the same.
 WRITER_LOCK, MIGRATION_LOCK = 7_146_115_201, 7_146_115_202
 _PATIENCE = {"idle_in_transaction_session_timeout": "5s", "lock_timeout": "20s", "statement_timeout": "30s"}
+_TURN = f"BEGIN; SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock({WRITER_LOCK})"
+_TRIES = 4
+# No limit of the server ends a connection that was paused between the halves of a question, where asyncpg
+# waits to hear what a statement means: to the server it is neither idle nor at work. Who waits for it does.
+_CUT_OFF = f"""
+SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid)
+WHERE locktype = 'advisory' AND granted AND datname = current_database() AND datid = database
+    AND (classid::bigint << 32) + objid::bigint = {WRITER_LOCK} AND objsubid = 1
+    AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - interval '5 seconds'"""
 # It is not one change that is wrong, but the server, or the way to it.
 _AWAY = (
     asyncpg.PostgresConnectionError,
@@ -141,6 +152,7 @@ class PostgresStore(GroupCommit):
         self._clock = clock
         self.reads = Reads(PatientSession(pool))
         self._writer: asyncpg.Connection[Any] | None = None
+        self._end = End()
         self._ear = asyncio.create_task(self._hear())
 
     @classmethod
@@ -172,7 +184,7 @@ class PostgresStore(GroupCommit):
                 "The database went away while the change was being stored, and perhaps it was: look, or "
                 "repeat the request under its Idempotency-Key."
             )
-            await connection.execute("COMMIT")
+            await connection.execute(_ending(nudges))
         except (*_CUT, asyncpg.PostgresError) as error:
             self._drop_writer()
             raise Unavailable(said) from error
@@ -195,7 +207,7 @@ class PostgresStore(GroupCommit):
     async def _run_each(
         self, connection: asyncpg.Connection[Any], changes: Sequence[Write[Any]], run: Running
     ) -> tuple[Sequence[Outcome], Iterable[str]]:
-        await connection.execute(f"BEGIN; SELECT pg_advisory_xact_lock({WRITER_LOCK})")
+        await _take_turn(connection)
         session = ChangingSession(connection)
         outcomes: list[Outcome] = []
         events: list[tuple[Any, ...]] = []
@@ -207,9 +219,7 @@ class PostgresStore(GroupCommit):
             if failure is None:
                 events += tx.emitted
                 nudges |= dict.fromkeys(tx.nudges)
-        await Tx(session, self._clock.now()).number_events(events)
-        for word in nudges:
-            await connection.execute(f"SELECT pg_notify('{CHANNEL}', $1)", word)
+        await Tx(session, self._clock.now()).number_events(events, self._end)
         return outcomes, nudges  # told here at once, and not only when they come back from the database
 
     async def _writing(self) -> asyncpg.Connection[Any]:
@@ -219,6 +229,7 @@ class PostgresStore(GroupCommit):
 
     def _drop_writer(self) -> None:
         """Its transaction goes with it, wherever it was."""
+        self._end.forget()
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.terminate()
@@ -239,6 +250,7 @@ class PostgresStore(GroupCommit):
             connection.add_termination_listener(lambda *_: lost.set())
             await connection.add_listener(CHANNEL, lambda *heard: self._tell(str(heard[-1])))
             self._tell("work")
+            self._tell(DEAF)
             await lost.wait()
         finally:
             connection.terminate()
@@ -252,6 +264,32 @@ class PostgresStore(GroupCommit):
             with contextlib.suppress(*_CUT, asyncpg.PostgresError):
                 (await connecting).terminate()
             raise
+
+
+async def _take_turn(connection: asyncpg.Connection[Any]) -> None:
+    """Begins a transaction that has the lock, also where a replica holds it that is paused."""
+    for attempt in range(1, _TRIES + 1):
+        try:
+            await connection.execute(_TURN)
+        except asyncpg.LockNotAvailableError:
+            if attempt == _TRIES:
+                raise
+            await connection.execute("ROLLBACK")
+            await _cut_off_the_paused(connection)
+        else:
+            return
+
+
+async def _cut_off_the_paused(connection: asyncpg.Connection[Any]) -> None:
+    """Its change is undone, as if it had been killed."""
+    for row in await connection.fetch(_CUT_OFF):
+        _log.warning("cut off a replica that was paused in the middle of a change", extra={"backend": row[0]})
+
+
+def _ending(nudges: Iterable[str]) -> str:
+    """Tells the other replicas, and commits: one trip, however many words there are."""
+    told = (f"SELECT pg_notify('{CHANNEL}', '{word.replace(chr(39), chr(39) * 2)}');" for word in nudges)
+    return f"{''.join(told)} COMMIT"
 
 
 async def _run(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:

@@ -20,6 +20,7 @@ import apsw
 from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.store import statements as sql
+from windlass.store.chain import End
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
 from windlass.store.store import Reads, Taken, Tx, Write
@@ -164,6 +165,7 @@ class SqliteStore(GroupCommit):
         self._writer = connect(path)
         self._reader = connect(path)
         self._session = SqliteSession(self._writer)
+        self._end = End()
         self._reading = ReadingSession(self._reader)
         self.reads = Reads(self._reading)
         self._thread = ThreadPoolExecutor(1, "windlass-commit")
@@ -199,7 +201,7 @@ class SqliteStore(GroupCommit):
         try:
             done = self._run_all(changes)
             events = [event for tx, _, _ in done for event in tx.emitted]
-            _finish(Tx(self._session, self._clock.now()).number_events(events))
+            _finish(Tx(self._session, self._clock.now()).number_events(events, self._end))
             self._reading.pause()
             await asyncio.get_running_loop().run_in_executor(self._thread, execute, "COMMIT")
         except apsw.Error as error:
@@ -256,6 +258,7 @@ class SqliteStore(GroupCommit):
             return Tx(self._session, tx.now), None, failure
 
     def _roll_back(self) -> None:
+        self._end.forget()
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
 

@@ -122,11 +122,56 @@ HOSTS_OF: Final = "SELECT name FROM host WHERE service = $1 ORDER BY name"
 HOSTS_REMOVE: Final = "DELETE FROM host WHERE service = $1"
 
 COUNT_UP: Final = "UPDATE counter SET value = value + $1 WHERE name = $2 RETURNING value"
-EVENT_ADD: Final = (
-    "INSERT INTO event (seq, id, org, kind, target, at, body) VALUES ($1, $2, $3, $4, $5, $6, $7)"
+_EVENT = (
+    "seq, id, org, kind, target, at, body, "
+    "family, subject, subject_family, actor, origin, project, environment, hash"
 )
-EVENTS_AFTER: Final = """
-SELECT seq, id, org, kind, target, at, body FROM event WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3"""
+_EVENT_VALUES = ", ".join(f"${place}" for place in range(1, len(_EVENT.split(", ")) + 1))
+EVENT_ADD: Final = f"INSERT INTO event ({_EVENT}) VALUES ({_EVENT_VALUES})"
+EVENT_HASH: Final = "SELECT hash FROM event WHERE seq = $1"
+EVENTS_AFTER: Final = f"SELECT {_EVENT} FROM event WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+EVENTS_ALL: Final = f"SELECT {_EVENT} FROM event ORDER BY seq"
+EVENTS_SPAN: Final = "SELECT (SELECT min(seq) FROM event), (SELECT max(seq) FROM event)"
+EVENT_TIME: Final = "SELECT at FROM event WHERE seq >= $1 ORDER BY seq LIMIT 1"
+EVENT_OF: Final = f"""
+SELECT {_EVENT} FROM event WHERE subject = $1 AND subject <> '' AND target = subject
+ORDER BY seq DESC LIMIT 1"""
+EVENTS_OLDEST: Final = "SELECT seq, at, hash FROM event ORDER BY seq LIMIT $1"
+EVENTS_FORGET: Final = "DELETE FROM event WHERE seq <= $1"
+COUNTED: Final = "SELECT value FROM counter WHERE name = $1"
+
+# What an audit asks for. An empty text wants nothing in particular; kinds and families are repeated to
+# fill their places.
+_SIEVE = """
+    AND org = $4 AND at >= $5 AND at <= $6
+    AND ($7 = '' OR kind IN ($7, $8, $9, $10))
+    AND ($11 = '' OR subject_family IN ($11, $12))
+    AND ($13 = '' OR family = $13) AND ($14 = '' OR subject = $14)
+    AND ($15 = '' OR actor = $15) AND ($16 = '' OR origin = $16)
+    AND ($17 = '' OR project = $17) AND ($18 = '' OR environment = $18)"""
+
+
+def _older(which: str) -> str:
+    where = f"{which} AND seq < $2 AND seq >= $3 {_SIEVE}"
+    return f"SELECT {_EVENT} FROM event WHERE {where} ORDER BY seq DESC LIMIT $19"
+
+
+def _newer(which: str) -> str:
+    where = f"{which} AND seq > $2 AND seq <= $3 {_SIEVE}"
+    return f"SELECT {_EVENT} FROM event WHERE {where} ORDER BY seq LIMIT $19"
+
+
+# By the index that leaves least to look at.
+_ORG, _SUBJECT = "org = $1", "subject = $1 AND subject <> ''"
+_PROJECT, _ENVIRONMENT = "project = $1 AND project <> ''", "environment = $1 AND environment <> ''"
+EVENTS_OLDER_ORG: Final = _older(_ORG)
+EVENTS_OLDER_SUBJECT: Final = _older(_SUBJECT)
+EVENTS_OLDER_PROJECT: Final = _older(_PROJECT)
+EVENTS_OLDER_ENVIRONMENT: Final = _older(_ENVIRONMENT)
+EVENTS_NEWER_ORG: Final = _newer(_ORG)
+EVENTS_NEWER_SUBJECT: Final = _newer(_SUBJECT)
+EVENTS_NEWER_PROJECT: Final = _newer(_PROJECT)
+EVENTS_NEWER_ENVIRONMENT: Final = _newer(_ENVIRONMENT)
 
 # While a worker holds a row (`lease` > 0), `due` is far away unless the work was asked for once more.
 # An epoch never comes again, also not when a row was deleted and asked for anew: so it begins anywhere.
@@ -144,7 +189,7 @@ WHERE id IN (
             + (SELECT count(*) FROM work AS held WHERE held.org = work.org AND held.lease > $3) AS turn
         FROM work
         WHERE ((lease = 0 AND due <= $3) OR (lease > 0 AND lease <= $3))
-            AND CASE WHEN kind = 'reconcile' THEN 1 ELSE 0 END = $4
+            AND CASE kind WHEN 'reconcile' THEN 1 WHEN 'deliver' THEN 2 ELSE 0 END = $4
     ) AS waiting
     ORDER BY turn, since, id LIMIT $5
 )
@@ -159,13 +204,63 @@ WORK_RELEASE: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
 WORK_NEXT: Final = """
 SELECT min(CASE WHEN lease > 0 THEN lease ELSE due END) FROM work
-WHERE CASE WHEN kind = 'reconcile' THEN 1 ELSE 0 END = $1"""
+WHERE CASE kind WHEN 'reconcile' THEN 1 WHEN 'deliver' THEN 2 ELSE 0 END = $1"""
 WORK_REMOVE: Final = "DELETE FROM work WHERE id = $1"
+
+_DELIVERY = "id, webhook, lane, number, kind, created, state, due, attempts, body, story"
+DELIVERY: Final = f"SELECT {_DELIVERY} FROM delivery WHERE id = $1 AND webhook = $2"
+DELIVERIES: Final = f"""
+SELECT {_DELIVERY} FROM delivery WHERE webhook = $1 ORDER BY number DESC LIMIT $2 OFFSET $3"""
+DELIVERIES_COUNT: Final = "SELECT count(*) FROM delivery WHERE webhook = $1"
+# Within a lane nothing is due before what stands ahead of it: so what is new waits as long as the last one.
+DELIVERY_ADD: Final = f"""
+INSERT INTO delivery ({_DELIVERY}) SELECT $1, $2, $3, $4, $5, $6, 'WAITING',
+    (SELECT CASE WHEN max(due) > $6 THEN max(due) ELSE $6 END
+     FROM delivery WHERE webhook = $2 AND lane = $3 AND state = 'WAITING'),
+    0, $7, $8"""
+# The first few of each lane, so that a long lane does not hide the others.
+DELIVERIES_DUE: Final = f"""
+SELECT {_DELIVERY} FROM (
+    SELECT {_DELIVERY}, row_number() OVER (PARTITION BY lane ORDER BY number) AS place
+    FROM delivery WHERE webhook = $1 AND state = 'WAITING' AND due <= $2
+) AS waiting
+WHERE place <= $3 ORDER BY number LIMIT $4"""
+DELIVERY_NEXT: Final = "SELECT min(due) FROM delivery WHERE webhook = $1 AND state = 'WAITING'"
+DELIVERY_CHANGE: Final = "UPDATE delivery SET state = $1, due = $2, attempts = $3, story = $4 WHERE id = $5"
+DELIVERIES_HOLD: Final = """
+UPDATE delivery SET due = $1 WHERE webhook = $2 AND lane = $3 AND state = 'WAITING' AND due < $1"""
+DELIVERIES_HURRY: Final = """
+UPDATE delivery SET due = $1 WHERE webhook = $2 AND state = 'WAITING' AND due > $1"""
+DELIVERIES_AGAIN: Final = """
+UPDATE delivery SET state = 'WAITING', due = $1, attempts = 0
+WHERE webhook = $2 AND created >= $3 AND (state = 'FAILED' OR (state = 'DELIVERED' AND $4 = 0))
+RETURNING id"""
+DELIVERY_AGAIN: Final = """
+UPDATE delivery SET state = 'WAITING', due = $1, attempts = 0 WHERE webhook = $2 AND id = $3
+RETURNING id"""
+DELIVERIES_REMOVE: Final = "DELETE FROM delivery WHERE webhook = $1"
+DELIVERIES_SWEEP: Final = """
+DELETE FROM delivery
+WHERE (state <> 'WAITING' AND created < $1)
+    OR NOT EXISTS (SELECT 1 FROM resource WHERE resource.id = delivery.webhook)"""
+RECEIVER: Final = "SELECT failing, fails, silent FROM receiver WHERE webhook = $1"
+RECEIVER_SET: Final = """
+INSERT INTO receiver (webhook, failing, fails, silent) VALUES ($1, $2, $3, $4)
+ON CONFLICT (webhook) DO UPDATE SET
+    failing = excluded.failing, fails = excluded.fails, silent = excluded.silent"""
+RECEIVER_REMOVE: Final = "DELETE FROM receiver WHERE webhook = $1"
+RECEIVERS_SWEEP: Final = """
+DELETE FROM receiver WHERE NOT EXISTS (SELECT 1 FROM resource WHERE resource.id = receiver.webhook)"""
 
 TOKEN: Final = """
 SELECT resource.id, resource.org, resource.body FROM token JOIN resource ON resource.id = token.id
 WHERE token.digest = $1"""
 TOKEN_ADD: Final = "INSERT INTO token (digest, id) VALUES ($1, $2)"
+TOKEN_REVOKE: Final = """
+INSERT INTO revoked (digest, id, org, name, at) SELECT digest, id, $1, $2, $3 FROM token WHERE id = $4
+ON CONFLICT (digest) DO NOTHING"""
+REVOKED: Final = "SELECT id, org, name FROM revoked WHERE digest = $1 OR id = $2"
+REVOKED_SWEEP: Final = "DELETE FROM revoked WHERE at < $1"
 TOKEN_REMOVE: Final = "DELETE FROM token WHERE id = $1 RETURNING digest"
 
 IDENTITY: Final = """

@@ -8,21 +8,25 @@ acknowledged is durable, and events are numbered in the order of commit.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from windlass.base import ids
 from windlass.store import statements as sql
+from windlass.store.chain import ANCHOR, BEGINNING, Anchor, End, Head, anchor_of, chained
 
 T = TypeVar("T")
 Write = Callable[["Tx"], Awaitable[T]]
 
 FAR = 2**62
 """A time that never comes."""
+DEAF: Final = "deaf"
+"""A nudge that is made here alone: others may have been missed."""
 
 # Holes are counted in blocks of 64, 64², 64³ and 64⁴ places.
 _FANOUT, _LEVELS = 64, 4
@@ -84,6 +88,103 @@ class EventRow(Struct, frozen=True, gc=False):
     target: str
     at: int
     body: bytes
+    family: str = ""
+    subject: str = ""
+    """What people look for: of a variable, the service; otherwise the target itself."""
+    subject_family: str = ""
+    actor: str = ""
+    origin: str = ""
+    project: str = ""
+    environment: str = ""
+    hash: bytes | None = None
+    """None, if it is from before the chain."""
+
+
+class Sieve(Struct, frozen=True, kw_only=True):
+    """Which events are wanted. What is empty wants nothing in particular."""
+
+    org: str
+    since: int = 0
+    until: int = FAR
+    kinds: tuple[str, ...] = ()
+    """Up to four."""
+    subject_families: tuple[str, ...] = ()
+    """Up to two."""
+    family: str = ""
+    subject: str = ""
+    actor: str = ""
+    origin: str = ""
+    project: str = ""
+    environment: str = ""
+
+    @property
+    def is_choosy(self) -> bool:
+        """Whether few of those that are looked at are wanted."""
+        by = [name for name in ("subject", "environment", "project") if getattr(self, name)]
+        rest = [self.kinds, self.subject_families, self.family, self.actor, self.origin, *by[1:]]
+        return any(rest) or self.since > 0 or self.until < FAR
+
+    @property
+    def base(self) -> tuple[str, str]:
+        """The column whose index leaves least to look at, and its value."""
+        for name in ("subject", "environment", "project"):
+            if value := getattr(self, name):
+                return name, value
+        return "org", self.org
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        return (
+            self.org, self.since, self.until, *_filled(self.kinds, 4), *_filled(self.subject_families, 2),
+            self.family, self.subject, self.actor, self.origin, self.project, self.environment,
+        )  # fmt: skip
+
+
+def _filled(wanted: tuple[str, ...], places: int) -> tuple[str, ...]:
+    assert len(wanted) <= places
+    return (*wanted, *[wanted[0] if wanted else ""] * (places - len(wanted)))
+
+
+_OLDER: Final = {
+    "org": sql.EVENTS_OLDER_ORG,
+    "subject": sql.EVENTS_OLDER_SUBJECT,
+    "project": sql.EVENTS_OLDER_PROJECT,
+    "environment": sql.EVENTS_OLDER_ENVIRONMENT,
+}
+_NEWER: Final = {
+    "org": sql.EVENTS_NEWER_ORG,
+    "subject": sql.EVENTS_NEWER_SUBJECT,
+    "project": sql.EVENTS_NEWER_PROJECT,
+    "environment": sql.EVENTS_NEWER_ENVIRONMENT,
+}
+
+
+class DeliveryRow(Struct, frozen=True, gc=False):
+    """An event on its way to a receiver."""
+
+    id: str
+    webhook: str
+    lane: str
+    """What must arrive in order."""
+    number: int
+    kind: str
+    created: int
+    state: str
+    due: int
+    attempts: int
+    body: bytes
+    story: bytes
+
+
+class Receiver(Struct, frozen=True, gc=False):
+    """How a receiver does. As long as it is well, nothing is kept of it."""
+
+    failing: int = 0
+    """Since when it takes nothing."""
+    fails: int = 0
+    """How often in a row it did not take what it was sent."""
+    silent: int = 0
+    """Whether, when it was last looked for, there was nobody."""
 
 
 class Claim(Struct, frozen=True, gc=False):
@@ -223,6 +324,46 @@ class Reads:
     async def events(self, org: str, after: int = 0, most: int = 1000) -> list[EventRow]:
         return [EventRow(*row) for row in await self._all(sql.EVENTS_AFTER, org, after, most)]
 
+    async def events_older(self, sieve: Sieve, below: int, down_to: int, most: int) -> list[EventRow]:
+        """Those below this number, the newest first."""
+        name, value = sieve.base
+        rows = await self._all(_OLDER[name], value, below, down_to, *sieve.values, most)
+        return [EventRow(*row) for row in rows]
+
+    async def events_newer(self, sieve: Sieve, above: int, up_to: int, most: int) -> list[EventRow]:
+        """Those above this number, the oldest first."""
+        name, value = sieve.base
+        rows = await self._all(_NEWER[name], value, above, up_to, *sieve.values, most)
+        return [EventRow(*row) for row in rows]
+
+    async def events_span(self) -> tuple[int, int]:
+        """The numbers of the oldest and the newest event; (0, 0) if there is none."""
+        row = await self._one(sql.EVENTS_SPAN)
+        return (row[0] or 0, row[1] or 0) if row else (0, 0)
+
+    async def event_time(self, number: int) -> int | None:
+        """When the event of this number happened, or the first after it that is there."""
+        row = await self._one(sql.EVENT_TIME, number)
+        return row[0] if row else None
+
+    async def last_event_of(self, subject: str) -> EventRow | None:
+        """The newest that is about this itself, and not about what belongs to it."""
+        row = await self._one(sql.EVENT_OF, subject)
+        return EventRow(*row) if row else None
+
+    async def counted(self, name: str) -> int:
+        """How far this was counted."""
+        row = await self._one(sql.COUNTED, name)
+        return row[0] if row else 0
+
+    async def audit_anchor(self) -> Anchor | None:
+        return anchor_of(await self.fact(ANCHOR))
+
+    async def revoked(self, digest: str, id: str = "") -> tuple[str, str, str] | None:
+        """Id, organization and name of a token that is no more, by its digest or its id."""
+        row = await self._one(sql.REVOKED, digest, id)
+        return (row[0], row[1], row[2]) if row else None
+
     async def token(self, digest: str) -> tuple[str, str, bytes] | None:
         """Id, organization and document of the token with this digest."""
         row = await self._one(sql.TOKEN, digest)
@@ -240,9 +381,31 @@ class Reads:
         row = await self._one(sql.BUDGET, subject)
         return (row[0], row[1]) if row else None
 
-    async def next_work(self, *, slow: bool = True) -> int | None:
-        row = await self._one(sql.WORK_NEXT, int(slow))
+    async def next_work(self, lane: int = 1) -> int | None:
+        row = await self._one(sql.WORK_NEXT, lane)
         return row[0] if row else None
+
+    async def delivery(self, webhook: str, id: str) -> DeliveryRow | None:
+        row = await self._one(sql.DELIVERY, id, webhook)
+        return DeliveryRow(*row) if row else None
+
+    async def deliveries(self, webhook: str, skip: int, most: int) -> tuple[list[DeliveryRow], int]:
+        """The newest first, and how many there are."""
+        count = await self._one(sql.DELIVERIES_COUNT, webhook)
+        rows = await self._all(sql.DELIVERIES, webhook, most, skip)
+        return [DeliveryRow(*row) for row in rows], count[0] if count else 0
+
+    async def due_deliveries(self, webhook: str, now: int, each: int, most: int) -> list[DeliveryRow]:
+        """In order; at most so many of each lane."""
+        return [DeliveryRow(*row) for row in await self._all(sql.DELIVERIES_DUE, webhook, now, each, most)]
+
+    async def next_delivery(self, webhook: str) -> int | None:
+        row = await self._one(sql.DELIVERY_NEXT, webhook)
+        return row[0] if row else None
+
+    async def receiver(self, webhook: str) -> Receiver:
+        row = await self._one(sql.RECEIVER, webhook)
+        return Receiver(*row) if row else Receiver()
 
 
 class Tx(Reads):
@@ -305,6 +468,7 @@ class Tx(Reads):
         await self._all(sql.STATUS_ADD, id, org, state, "", None, 0, None, self.now, None, "", 0)
 
     async def change_status(self, row: StatusRow) -> None:
+        self.nudge(status_word(row.id))
         await self._all(
             sql.STATUS_CHANGE,
             row.state,
@@ -325,18 +489,67 @@ class Tx(Reads):
     async def change_deployment(self, row: DeploymentRow) -> None:
         await self._all(sql.DEPLOYMENT_CHANGE, row.status, self.now, row.body, row.sealed, row.id)
 
-    def emit(self, kind: str, org: str, target: str, body: bytes) -> None:
-        """The event is numbered when the group is committed."""
-        self.emitted.append((ids.new_id(), org, kind, target, self.now, body))
+    def emit(
+        self,
+        kind: str,
+        org: str,
+        target: str,
+        body: bytes,
+        *,
+        family: str = "",
+        subject: str = "",
+        subject_family: str = "",
+        actor: str = "",
+        origin: str = "",
+        project: str = "",
+        environment: str = "",
+    ) -> None:
+        """The event is numbered and chained when the group is committed, and those who follow are told."""
+        self.nudge(events_word(org))
+        if inside := environment or project:
+            self.nudge(inside_word(inside))
+        self.emitted.append(
+            (
+                ids.new_id(), org, kind, target, self.now, body,
+                family, subject or target, subject_family or family, actor, origin, project, environment,
+            )
+        )  # fmt: skip
 
-    async def number_events(self, events: Sequence[tuple[Any, ...]]) -> None:
-        """Called by the store, once for a whole group."""
+    async def number_events(self, events: Sequence[tuple[Any, ...]], end: End) -> None:
+        """Called by the store, once for a whole group; it forgets `end` if the group comes to nothing."""
         if not events:
             return
         counted = await self._one(sql.COUNT_UP, len(events), "event")
         assert counted is not None
-        first = counted[0] - len(events) + 1
-        await self._many(sql.EVENT_ADD, [(seq, *event) for seq, event in enumerate(events, first)])
+        before = counted[0] - len(events)
+        rows = list(chained(end.at(before) or await self._head(before), events))
+        await self._many(sql.EVENT_ADD, rows)
+        end.head = Head(counted[0], rows[-1][-1])
+
+    async def _head(self, number: int) -> Head:
+        """Where the next event is to be chained. One that is missing or has no hash is no link: the chain
+        begins anew after it, and whoever verifies it knows whether it may."""
+        row = await self._one(sql.EVENT_HASH, number)
+        return Head(number, row[0] if row and row[0] is not None else BEGINNING)
+
+    async def forget_events(self, before: int, most: int) -> int:
+        """Lets go of the oldest, at most so many, and keeps in mind where what is kept begins. The newest
+        always stays: the next is chained to it."""
+        oldest = (await self._all(sql.EVENTS_OLDEST, most + 1))[:-1]
+        gone = list(itertools.takewhile(lambda row: row[1] < before, oldest))
+        if gone:
+            number, _, hash = gone[-1]
+            await self._all(sql.EVENTS_FORGET, number)
+            anchor = Anchor(number, (hash or BEGINNING).hex())
+            await self.set_fact(ANCHOR, msgspec.json.encode(anchor))
+        return len(gone)
+
+    async def revoke_token(self, id: str, org: str, name: str) -> None:
+        """Remembers whose it was; before it is removed."""
+        await self._all(sql.TOKEN_REVOKE, org, name, self.now, id)
+
+    async def forget_revoked(self, before: int) -> None:
+        await self._all(sql.REVOKED_SWEEP, before)
 
     def nudge(self, word: str) -> None:
         """Wakes whoever listens for it, on every replica, after the commit. A lost nudge is no loss."""
@@ -355,8 +568,8 @@ class Tx(Reads):
         await self._all(sql.WORK_ASK, id, kind, self.now if due is None else due, secrets.randbits(48), org)
         self.nudge("work")
 
-    async def claim(self, lease: int, most: int, *, slow: bool = True) -> list[Claim]:
-        found = await self._all(sql.WORK_CLAIM, self.now + lease, FAR, self.now, int(slow), most)
+    async def claim(self, lease: int, most: int, lane: int = 1) -> list[Claim]:
+        found = await self._all(sql.WORK_CLAIM, self.now + lease, FAR, self.now, lane, most)
         return [Claim(*row) for row in found]
 
     async def held(self, claim: Claim) -> bool:
@@ -375,6 +588,52 @@ class Tx(Reads):
         """Lets go of it until then, or until it is asked for; `attempts` are those that came to nothing."""
         await self._one(sql.WORK_AGAIN, due, attempts, claim.id, claim.epoch)
         self.nudge("work")
+
+    async def add_deliveries(self, made: Sequence[tuple[str, str, str, bytes]]) -> list[str]:
+        """Webhook, lane, kind and body of each; answers their ids."""
+        counted = await self._one(sql.COUNT_UP, len(made), "delivery")
+        assert counted is not None
+        first = counted[0] - len(made) + 1
+        rows = [
+            (ids.new_id(), webhook, lane, number, kind, self.now, body, b"[]")
+            for number, (webhook, lane, kind, body) in enumerate(made, first)
+        ]
+        await self._many(sql.DELIVERY_ADD, rows)
+        return [row[0] for row in rows]
+
+    async def change_deliveries(self, changed: Sequence[DeliveryRow]) -> None:
+        rows = [(one.state, one.due, one.attempts, one.story, one.id) for one in changed]
+        await self._many(sql.DELIVERY_CHANGE, rows)
+
+    async def hold_deliveries(self, webhook: str, lane: str, due: int) -> None:
+        """What stands behind waits as well."""
+        await self._all(sql.DELIVERIES_HOLD, due, webhook, lane)
+
+    async def hurry_deliveries(self, webhook: str) -> None:
+        """All that waits is due now."""
+        await self._all(sql.DELIVERIES_HURRY, self.now, webhook)
+
+    async def deliver_again(self, webhook: str, since: int, *, only_failed: bool) -> int:
+        found = await self._all(sql.DELIVERIES_AGAIN, self.now, webhook, since, int(only_failed))
+        return len(found)
+
+    async def deliver_one_again(self, webhook: str, id: str) -> bool:
+        return bool(await self._all(sql.DELIVERY_AGAIN, self.now, webhook, id))
+
+    async def set_receiver(self, webhook: str, receiver: Receiver) -> None:
+        if receiver == Receiver():
+            await self._all(sql.RECEIVER_REMOVE, webhook)
+        else:
+            await self._all(sql.RECEIVER_SET, webhook, *msgspec.structs.astuple(receiver))
+
+    async def forget_receiver(self, webhook: str) -> None:
+        await self._all(sql.DELIVERIES_REMOVE, webhook)
+        await self._all(sql.RECEIVER_REMOVE, webhook)
+
+    async def sweep_deliveries(self, before: int) -> None:
+        """What has arrived or was given up, after a while; and whatever is for a webhook that is no more."""
+        await self._all(sql.DELIVERIES_SWEEP, before)
+        await self._all(sql.RECEIVERS_SWEEP)
 
     async def add_token(self, digest: str, id: str) -> None:
         await self._all(sql.TOKEN_ADD, digest, id)
@@ -401,6 +660,21 @@ class Tx(Reads):
 
     async def set_fact(self, name: str, value: bytes) -> None:
         await self._all(sql.FACT_SET, name, value)
+
+
+def events_word(org: str) -> str:
+    """Nudged when something happened in this organization."""
+    return f"events:{org}"
+
+
+def inside_word(place: str) -> str:
+    """Nudged when something happened in this environment, or in this project above its environments."""
+    return f"inside:{place}"
+
+
+def status_word(id: str) -> str:
+    """Nudged when the status of this service, or environment, may be another."""
+    return f"status:{id}"
 
 
 class Store(Protocol):

@@ -79,7 +79,7 @@ class DockerEngine:
                 for attempt in range(1, TRIES + 1):
                     self._refuse_removed(wanted)
                     try:
-                        await self._running(wanted, index, name)
+                        said = await self._running(wanted, index, name)
                         break
                     except Refused as refused:
                         if attempt == TRIES or not _passes(refused):
@@ -87,7 +87,7 @@ class DockerEngine:
                 if wanted.generation in self._removed.of(wanted.service):  # meanwhile, by another
                     await self._gone(name)
                 self._refuse_removed(wanted)
-                return self._instance(await self._inspect(name) or _vanished(wanted))
+                return self._instance(said or await self._inspect(name) or _vanished(wanted))
 
     async def observe(self, service: str) -> list[Instance]:
         return await self._instances(service=service)
@@ -153,7 +153,8 @@ class DockerEngine:
             return str(error)
         return ""
 
-    async def _running(self, wanted: Wanted, index: int, name: str) -> None:
+    async def _running(self, wanted: Wanted, index: int, name: str) -> dict[str, Any] | None:
+        """What the engine says of it, if it was running already."""
         said = await self._inspect(name)
         if said and said["State"]["Status"] in ("removing", "dead"):
             await self._gone(said["Id"])
@@ -169,17 +170,18 @@ class DockerEngine:
                 await self._filled(container, wanted)
                 await self._started(container, wanted)
         self._watch.listen(container, words.labels(self._installation, wanted, index))
+        return said if said and said["State"]["Status"] == "running" else None
 
     async def _made(self, wanted: Wanted, index: int, name: str) -> str:
         image = await self._place.image(wanted.artifact.ref)
         await self._place.volumes(wanted)
-        async with self._place.network(wanted.environment) as network:
+        async with self._place.network(wanted.environment) as network, self._place.names(wanted) as aliases:
             body = create.container(
                 wanted,
                 index,
                 installation=self._installation,
                 network=network,
-                aliases=await self._place.aliases(wanted),
+                aliases=aliases,
                 publish=self._docker.address,
                 init=not create.begins_by_itself(wanted, image),
             )
@@ -279,7 +281,7 @@ class DockerEngine:
             if refused.status in (404, 409):  # it ended meanwhile
                 return None
             raise
-        return _name(container), used(said)
+        return (_name(container), used(said)) if said else None  # nothing is said of what ends just now
 
 
 async def _some_at_once(deeds: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -23,15 +24,31 @@ class Place:
         self._docker = docker
         self._installation = installation
         self._locks = Locks()
+        self._entering: Counter[str] = Counter()
+        """By environment: how many are about to be put into its network."""
 
     @asynccontextmanager
     async def network(self, environment: str) -> AsyncIterator[str]:
-        """Its id; it does not go away before the block has put something into it."""
+        """Its id; it does not go away before the block has put something into it. Others may do so at once:
+        the engine takes its time to make a container."""
         async with self._locks[environment]:
-            yield await self._network(environment)
+            id = await self._network(environment)
+            self._entering[environment] += 1
+        try:
+            yield id
+        finally:
+            self._entering[environment] -= 1
+            if not self._entering[environment]:
+                del self._entering[environment]
 
-    async def aliases(self, wanted: Wanted) -> Sequence[str]:
-        """Under which its instances are found. Of two services with one plain name, the first has it."""
+    @asynccontextmanager
+    async def names(self, wanted: Wanted) -> AsyncIterator[Sequence[str]]:
+        """Under which its instances are found. Of two services with one plain name, the first has it: nobody
+        else is told so before the block has made a container of that name."""
+        async with self._locks[f"{wanted.environment}/{words.host(wanted.name)}"]:
+            yield await self._aliases(wanted)
+
+    async def _aliases(self, wanted: Wanted) -> Sequence[str]:
         plain = words.host(wanted.name)
         named = await self._containers(environment=wanted.environment, alias=plain)
         taken = any(each["Labels"][words.SERVICE] != wanted.service for each in named)
@@ -66,7 +83,7 @@ class Place:
         for network in await self._networks():
             environment = network["Labels"][words.ENVIRONMENT]
             async with self._locks[environment]:
-                if not await self._containers(environment=environment):
+                if not self._entering[environment] and not await self._containers(environment=environment):
                     await self._gone(f"/networks/{network['Id']}")
 
     async def services_with_volumes(self) -> set[str]:

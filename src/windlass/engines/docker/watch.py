@@ -34,6 +34,8 @@ class Watch:
         self._positions = Positions(folder)
         self._turn = Turn(folder.with_name("reads"))
         self._followers: dict[str, Follower] = {}
+        self._leaving: list[Follower] = []
+        """Of containers that are gone: they have yet to find that out."""
         self._ends: dict[str, End] = {}
         self._short_of_memory: set[str] = set()
         self._task: asyncio.Task[None] | None = None
@@ -57,8 +59,9 @@ class Watch:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        followers, self._followers = self._followers, {}
-        await asyncio.gather(*(follower.end() for follower in followers.values()))
+        followers, self._followers = [*self._followers.values(), *self._leaving], {}
+        self._leaving = []
+        await asyncio.gather(*(follower.end() for follower in followers))
         self._turn.give_back()
 
     def notify(self, service: str) -> None:
@@ -147,6 +150,7 @@ class Watch:
                 self._short_of_memory.discard(container)
                 if follower := self._followers.pop(container, None):
                     follower.wake()  # finds that it is gone, and ends
+                    self._leaving = [one for one in (*self._leaving, follower) if not one.over]
         self._notice(labels[words.SERVICE])
 
 

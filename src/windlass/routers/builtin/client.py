@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from windlass.routers.builtin.table import Backend, Paths
 
 _SLASH: Final = ord("/")
+_ZERO: Final = ord("0")
 _NO_FIELDS: Final = Fields(b"\0", False)
 
 
@@ -200,13 +201,21 @@ class Client(asyncio.Protocol):
             self._begin(data)
 
     def _quickly(self, data: bytes) -> bool:
-        """A whole request without a body, with the fields of the one before: nearly all that there are."""
+        """A whole request without a body in one piece: nearly all that there are. What is doubtful is left to
+        `_begin`, which says why."""
         fields = self._fields
         first = data.find(b"\r\n")
-        if fields.length or not data.startswith(fields.raw, first):
+        if fields.length:
             return False
-        if len(data) != first + len(fields.raw):
+        if data.startswith(fields.raw, first):
+            if len(data) != first + len(fields.raw):
+                return False
+        elif len(data) > self._gate.bounds.head_bytes:
             return False
+        elif not fields.vary(data, first):
+            if not self._judged(data, first):
+                return False
+            fields = self._fields
         line = LINE.fullmatch(data, 0, first)
         if not line:
             return False
@@ -216,6 +225,16 @@ class Client(asyncio.Protocol):
         self.whole = True
         self._route(method, target, b"")
         return True
+
+    def _judged(self, data: bytes, first: int) -> bool:
+        """Whether this is one head, and nothing more is to come of it."""
+        if first < 1 or data.find(END, first) != len(data) - len(END):
+            return False
+        try:
+            self._fields = judged_fields(data[first:], data[first - 1] == _ZERO, self._address)
+        except Bad:
+            return False
+        return not self._fields.length
 
     def _begin(self, data: bytes) -> None:
         """The beginning of a request, most often all of it."""

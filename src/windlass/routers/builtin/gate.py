@@ -35,6 +35,24 @@ class Ageing(Protocol):
     def abort(self) -> None: ...
 
 
+def files_for(wanted: int) -> int:
+    """How many files this process may open: as many as wanted, where the machine lets it. The usual limit
+    of 1024 is there for programs that use select(), which this one does not; engines give instances limits of
+    their own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if most <= soft:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (OSError, ValueError) as error:  # a sandbox may forbid even that; it serves all the same
+        _log.warning("the limit of open files cannot be raised", extra={"limit": soft, "reason": str(error)})
+        return soft
+    return most
+
+
 class Gate:
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -61,9 +79,14 @@ class Gate:
         self.loop = asyncio.get_running_loop()
         self.stopping = False
         self.now = self.loop.time()
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if files != resource.RLIM_INFINITY:
-            self.limit = max(1, min(self.bounds.connections, (files - _OWN_FILES) // 2))
+        files = files_for(2 * self.bounds.connections + _OWN_FILES)
+        self.limit = max(1, min(self.bounds.connections, (files - _OWN_FILES) // 2))
+        if self.limit < self.bounds.connections // 2:
+            _log.warning(
+                "fewer connections are taken than could be: raise the hard limit of open files (ulimit -Hn, "
+                "LimitNOFILE)",
+                extra={"connections": self.limit, "files": files, "wanted": self.bounds.connections},
+            )
         self._ticking = self.loop.call_later(self._tick_seconds, self._tick)
 
     async def stop(self) -> None:

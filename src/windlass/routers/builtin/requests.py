@@ -1,7 +1,8 @@
 """Judges the head of a request: how long it is, whom it is for, and what is said of it to an instance.
 
 Pure. A connection keeps the fields that it had last: most clients send the same ones with each request, and
-what is equal byte for byte need not be judged twice.
+what is equal byte for byte need not be judged twice. Where they are the same but for values that mean nothing
+here, such as a trace or a cookie, only these values are judged.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from windlass.routers.builtin.wire import FIELDS as GRAMMAR
-from windlass.routers.builtin.wire import LENGTH, TOKEN, Bad
+from windlass.routers.builtin.wire import LENGTH, TEXT, TOKEN, Bad
 
 CHUNKED: Final = -1
 IDEMPOTENT: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
 
+LINE_END: Final = b"\r\n"
 LINE: Final = re.compile(rb"(" + TOKEN + rb"{1,64}) ([\x21\x22\x24-\x7e\x80-\xff]+) HTTP/1\.([01])")
 """Method, target and minor version; the target is judged further where it does not begin with a slash."""
 _OTHER_VERSION: Final = re.compile(rb"\S+ \S+ HTTP/(?!1\.[01]\Z)[0-9.]+")
@@ -26,6 +28,7 @@ _HOST: Final = re.compile(
 )
 _LONGEST_HOST: Final = 253
 _ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
+_VALUE: Final = re.compile(TEXT + rb"*+")
 # Those that mean something to us. An underscore is the same as a hyphen to many applications, so that a
 # field of ours could be imitated with one.
 _MEANT: Final = re.compile(
@@ -33,6 +36,10 @@ _MEANT: Final = re.compile(
     rb"|forwarded|x[-_]forwarded[^:]*|x[-_]real[-_]ip|x[-_]request[-_]id|http2[-_]settings):[\t ]*([^\r]*)"
 )
 _SINGLE: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
+# Only to be quick: what is meant for us is among no lines that are passed on as they came.
+_OFTEN_NEW: Final = frozenset(
+    {b"Host:", b"host:", b"X-Request-Id:", b"x-request-id:", b"X-Forwarded-For:", b"x-forwarded-for:"}
+)
 _NEIGHBOURLY: Final = frozenset({b"close", b"keep-alive", b"upgrade", b"te"})
 _NEVER_DROPPED: Final = _SINGLE | {b"authorization", b"cookie", b"expect"}
 
@@ -50,7 +57,19 @@ class Line(NamedTuple):
 class Fields:
     """What the fields of a request say."""
 
-    __slots__ = ("close", "host", "id", "length", "old", "passed", "raw", "upgrade")
+    __slots__ = (
+        "_after",
+        "_before",
+        "_changing",
+        "close",
+        "host",
+        "id",
+        "length",
+        "old",
+        "passed",
+        "raw",
+        "upgrade",
+    )
 
     def __init__(self, raw: bytes, old: bool) -> None:
         self.raw = raw
@@ -65,6 +84,75 @@ class Fields:
         """Of the request, if the client gave it a sensible one."""
         self.passed = b""
         """For the instance: each line begins with its line break."""
+        self._before = self._after = b""
+        """What we say there, around the lines that are passed on as they came."""
+        self._changing: Changing | None = None
+
+    def pass_on(self, before: bytes, plain: bytes, after: bytes) -> None:
+        self.passed = before + plain + after
+        self._before, self._after = before, after
+
+    def vary(self, head: bytes, first: int) -> bool:
+        """Whether they are what follows the first line of this, which is `first` bytes long, but for values
+        that mean nothing here: then these are the new ones. Otherwise all of it has to be judged, and nothing
+        has changed."""
+        changing = self._changing
+        if changing is not None:
+            before, after, passed_before, passed_after = changing
+            at, end = first + len(before), len(head) - len(after)
+            if at <= end and head.startswith(before, first) and head.endswith(after):
+                if not _VALUE.fullmatch(head, at, end):
+                    return False
+                self.raw = head[first:]
+                self.passed = passed_before + head[at:end] + passed_after
+                return True
+        return self._vary_anywhere(head, first)
+
+    def _vary_anywhere(self, head: bytes, first: int) -> bool:
+        lines, known = head.split(LINE_END), self.raw.split(LINE_END)
+        if len(lines) != len(known):
+            return False
+        lines[0] = b""  # as in `known`, which begins with a line break
+        plain: list[bytes] = []
+        changed: list[tuple[int, int, bytes]] = []
+        for number, (line, old) in enumerate(zip(lines, known, strict=True)):
+            if line != old:
+                name = old[: old.find(b":") + 1]
+                if name in _OFTEN_NEW or not line.startswith(name):
+                    return False
+                plain = plain or self._plain()
+                if not name or plain.count(old) != 1:
+                    return False
+                if not _VALUE.fullmatch(line, len(name)):
+                    return False
+                place = plain.index(old)
+                plain[place] = line
+                changed.append((number, place, name))
+        self.raw = head[first:]
+        self.passed = self._before + LINE_END.join(plain or self._plain()) + self._after
+        if len(changed) == 1:
+            number, place, name = changed[0]
+            before, after = _around(lines, number, name)
+            passed_before, passed_after = _around(plain, place, name)
+            self._changing = Changing(before, after, self._before + passed_before, passed_after + self._after)
+        return True
+
+    def _plain(self) -> list[bytes]:
+        """The lines that are passed on as they came, after an empty one."""
+        return self.passed[len(self._before) : len(self.passed) - len(self._after)].split(LINE_END)
+
+
+class Changing(NamedTuple):
+    """What is around the value that changes from one request to the next."""
+
+    before: bytes
+    after: bytes
+    passed_before: bytes
+    passed_after: bytes
+
+
+def _around(lines: list[bytes], place: int, name: bytes) -> tuple[bytes, bytes]:
+    return LINE_END.join([*lines[:place], name]), LINE_END.join([b"", *lines[place + 1 :]])
 
 
 def judged_line(line: bytes) -> Line:
@@ -115,7 +203,7 @@ def judged_fields(raw: bytes, old: bool, client: bytes) -> Fields:
         _set_upgrade(fields, said, tokens)
     if b"x-request-id" in said and _ID.fullmatch(said[b"x-request-id"]):
         fields.id = said[b"x-request-id"]
-    fields.passed = _passed(fields, said, rest, client)
+    _set_passed(fields, said, rest, client)
     return fields
 
 
@@ -179,9 +267,9 @@ def _without(block: bytes, tokens: frozenset[bytes]) -> bytes:
     return block
 
 
-def _passed(fields: Fields, said: dict[bytes, bytes], rest: bytes, client: bytes) -> bytes:
+def _set_passed(fields: Fields, said: dict[bytes, bytes], rest: bytes, client: bytes) -> None:
     host = said.get(b"host", b"")
-    lines = [b"\r\nHost: ", host or b"localhost", rest]
+    lines = []
     if fields.length == CHUNKED:
         lines.append(b"\r\nTransfer-Encoding: chunked")
     elif b"content-length" in said:
@@ -191,7 +279,7 @@ def _passed(fields: Fields, said: dict[bytes, bytes], rest: bytes, client: bytes
     elif b"te" in said and b"trailers" in _tokens(said[b"te"]):
         lines.append(b"\r\nConnection: TE\r\nTE: trailers")
     lines.append(_origin(client, host))
-    return b"".join(lines)
+    fields.pass_on(b"\r\nHost: " + (host or b"localhost"), rest, b"".join(lines))
 
 
 @lru_cache(4096)

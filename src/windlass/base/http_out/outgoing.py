@@ -1,0 +1,93 @@
+"""The one way out over HTTP. It follows no redirect, keeps no cookie, and calls only who may be called."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from windlass.base import addresses
+from windlass.base.addresses import Reach, Resolve
+from windlass.base.http_out.answers import Answered, Unreachable
+from windlass.base.http_out.place import judged, place
+
+if TYPE_CHECKING:
+    from windlass.base.http_out.client import Client
+
+
+class Outgoing:
+    def __init__(
+        self,
+        allowed: Sequence[str] = (),
+        proxy: str = "",
+        *,
+        resolve: Resolve = addresses.resolve,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
+        """`allowed` networks are called although not public. `trust`: instead of the system's CAs."""
+        self._reach = _reach(allowed)
+        self._proxy = _checked_proxy(proxy)
+        self._resolve = resolve
+        self._trust = trust
+        self._client: Client | None = None
+        self._closed = False
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] = {},
+        *,
+        seconds: float = 15.0,
+    ) -> Answered:
+        """One request and its answer, whatever that is. It may arrive twice: give it an id to be told by.
+
+        Raises `Refused`, or `Unreachable`, which also says when it all took longer than `seconds`.
+        """
+        where = place(url)
+        judged(where, self._reach, named_elsewhere=bool(self._proxy))
+        return await self._opened().send(method, where, body, headers, seconds)
+
+    async def fetch(self, url: str) -> bytes:
+        """A document of somebody whom the operator told us to trust, wherever he is.
+
+        It goes the way that the environment names for all programs (HTTPS_PROXY, NO_PROXY).
+        """
+        from windlass.base.http_out.client import document  # noqa: PLC0415 (as below)
+
+        return await document(url)
+
+    async def close(self) -> None:
+        """Nothing leaves any more; what is on its way fails."""
+        self._closed = True
+        client, self._client = self._client, None
+        if client:
+            await client.close()
+
+    def _opened(self) -> Client:
+        from windlass.base.http_out.client import Client  # noqa: PLC0415 (300 ms, 15 MB, and many never call out)
+
+        if self._closed:
+            raise Unreachable("Windlass is stopping and sends nothing any more.")
+        self._client = self._client or Client(self._reach, self._resolve, self._proxy, self._trust)
+        return self._client
+
+
+def _reach(allowed: Sequence[str]) -> Reach:
+    try:
+        return Reach(allowed)
+    except ValueError as error:
+        raise ValueError(f"outbound_allow: {error}") from error
+
+
+def _checked_proxy(proxy: str) -> str:
+    try:
+        parts = urlsplit(proxy)
+        usable = not proxy or (parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("outbound_proxy: must be like http://proxy.example.com:3128")
+    return proxy

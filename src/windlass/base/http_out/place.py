@@ -1,0 +1,88 @@
+"""Where a request goes: a URL, read by one strict grammar and written anew.
+
+What is judged here is what is called afterwards: the client cannot read the URL in a way of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from windlass.base.addresses import Address, BadHost, Reach, host
+from windlass.base.http_out.answers import Refused
+
+LONGEST: Final = 4096
+
+_PORTS: Final = {"https": 443, "http": 80}
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[^\[\]/?#@]*\]|[^\[\]/?#@:]*)(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<rest>[/?][^#]*)?(#.*)?",
+    re.IGNORECASE,
+)
+_USER = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
+_SENT_AS_IT_IS = string.ascii_letters + string.digits + "-._~:/?[]@!$&'()*+,;=%"
+_LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
+_WAY_OUT = "Whoever runs Windlass can allow its network with the setting outbound_allow."
+
+
+class Place(Struct, frozen=True):
+    url: str
+    """In the form that the client is given."""
+    host: str | Address
+    shown: str
+    """For messages: host, and port where it is not the usual one."""
+
+
+def place(url: str) -> Place:
+    if len(url) > LONGEST:
+        raise Refused(f"The URL is longer than {LONGEST} characters.")
+    if not url.isprintable() or " " in url or "\\" in url:
+        raise Refused("The URL holds a blank, a backslash or something that is no character.")
+    if _USER.match(url):
+        raise Refused(
+            "The URL holds a user name or a password: they would be seen wherever the URL is shown."
+        )
+    if not (found := _URL.fullmatch(url)):
+        raise Refused("The URL must be like https://host/path or http://host:8080/path.")
+    return _written(found["scheme"].lower(), _host(found["host"]), found["port"], found["rest"] or "/")
+
+
+def judged(where: Place, reach: Reach, *, named_elsewhere: bool) -> None:
+    """What can be known before anybody is asked; `named_elsewhere`: a proxy looks names up, not we."""
+    if not isinstance(where.host, str):
+        if not reach.admits(where.host):
+            raise Refused(f"{where.host} is not a public address. {_WAY_OUT}")
+    elif named_elsewhere and _is_loopback(where.host) and not any(map(reach.admits, _LOOPBACK)):
+        raise no_public_address(where.host)
+
+
+def no_public_address(name: str) -> Refused:
+    return Refused(f"{name} has no public address. {_WAY_OUT}")
+
+
+def _written(scheme: str, name: str | Address, port: str | None, rest: str) -> Place:
+    number = int(port) if port else _PORTS[scheme]
+    if not 0 < number < 65_536:
+        raise Refused("The URL names a port that does not exist.")
+    shown = name if isinstance(name, str) else f"[{name}]" if name.version == 6 else str(name)
+    if number != _PORTS[scheme]:
+        shown = f"{shown}:{number}"
+    path = quote(rest if rest.startswith("/") else f"/{rest}", safe=_SENT_AS_IT_IS)
+    return Place(f"{scheme}://{shown}{path}", name, shown)
+
+
+def _host(text: str) -> str | Address:
+    try:
+        return host(text)
+    except BadHost as error:
+        raise Refused(f"The host in the URL {error}.") from error
+
+
+def _is_loopback(name: str) -> bool:
+    """RFC 6761: for every resolver, these names mean the machine itself."""
+    return name == "localhost" or name.endswith(".localhost")

@@ -1,0 +1,275 @@
+"""Who is told of deployments: what happens is put on its way in the transaction in which it happens.
+
+Getting it there is the couriers' work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.base import ids, signing
+from windlass.base.clock import DAY, HOUR, stamp
+from windlass.base.errors import Conflict, Missing
+from windlass.base.segments import LATEST, instant
+from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
+from windlass.control.resources import (
+    Behaviour,
+    behaves,
+    check_tag,
+    open_hidden,
+    paging,
+    record,
+    seal_hidden,
+    target,
+)
+from windlass.core.deployment import Particulars
+from windlass.core.document import Document
+from windlass.core.events import SUBSCRIBABLE, Event
+from windlass.core.news import Named, News, concerns, rendered
+from windlass.families.webhook import Replay, Rotation, webhook
+from windlass.store.store import DeliveryRow, DeploymentRow, Receiver, Row, Tx
+
+DELIVER = "deliver"
+SECRET, PREVIOUS, PREVIOUS_UNTIL = "target_secret", "previous_secret", "previous_until"
+TEST_LANE: Final = "test"
+"""What is only a test stands behind nothing, and nothing behind it."""
+KEPT = 14 * DAY
+
+WAITING, DELIVERED, FAILED = "WAITING", "DELIVERED", "FAILED"
+
+_news = msgspec.json.Decoder(News).decode
+
+
+class Attempt(Struct, frozen=True):
+    """As the API shows it; `kind` and `status` are the webhook's and the answer's at that time."""
+
+    at: int
+    target_url: str
+    kind: str
+    status_code: int
+    body: str = ""
+    error: str = ""
+    duration_in_ms: int = 0
+
+
+attempts_of = msgspec.json.Decoder(list[Attempt]).decode
+
+
+def work_of(webhook: str) -> str:
+    return f"{DELIVER}:{webhook}"
+
+
+def news_of(delivery: DeliveryRow) -> News:
+    return _news(delivery.body)
+
+
+async def tell(
+    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str
+) -> None:
+    """Puts news on its way to everybody who asked for such."""
+    if kind not in SUBSCRIBABLE:
+        return
+    receivers = await tx.of_org(service.org, webhook.name)
+    if not receivers:
+        return
+    news = await _news_about(tx, kind, service, deployment, story, message)
+    asked = [row for row in receivers if concerns(msgspec.json.decode(row.body), news)]
+    await _send(tx, asked, service.id, news)
+
+
+async def _send(tx: Tx, receivers: Sequence[Row], lane: str, news: News) -> list[str]:
+    if not receivers:
+        return []
+    body = encode(news)
+    made = await tx.add_deliveries([(row.id, lane, news.kind, body) for row in receivers])
+    for row in receivers:
+        await tx.ask(DELIVER, work_of(row.id), org=row.org)
+    return made
+
+
+async def _news_about(
+    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str
+) -> News:
+    environment, project, organization = (await tx.above(service.id))[1:4]
+    commit = story.commit or {}
+    return News(
+        kind=kind,
+        at=stamp(tx.now),
+        family=service.family,
+        service=_named(service),
+        environment=_named(environment),
+        mode=msgspec.json.decode(environment.body)["mode"],
+        project=_named(project),
+        organization=_named(organization),
+        deployment=deployment.id,
+        number=deployment.number,
+        action=deployment.action,
+        status=deployment.status,
+        commit=commit.get("git_commit_id") or story.git_commit_id,
+        commit_message=commit.get("message", ""),
+        message=message or story.message,
+        by=story.actor.name,
+        began=stamp(story.began) if story.began else None,
+        ended=stamp(story.ended) if story.ended else None,
+    )
+
+
+def _named(row: Row) -> Named:
+    return Named(row.id, msgspec.json.decode(row.body)["name"])
+
+
+@behaves(webhook)
+class Webhooks(Behaviour):
+    async def updating(
+        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
+    ) -> None:
+        """Who is switched on again, or given another address, begins anew."""
+        if spec.enabled and (not before["enabled"] or spec.target_url != before["target_url"]):
+            extras |= {"failing_since": None, "disabled_reason": ""}
+            await tx.set_receiver(row.id, Receiver())
+            await tx.hurry_deliveries(row.id)
+        await tx.ask(DELIVER, work_of(row.id), org=row.org)
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        await tx.forget_receiver(row.id)
+
+
+# What can be done with one
+
+
+@reads("webhook.event")
+async def deliveries(ctx: Context, call: Call) -> Reply:
+    row = await target(ctx.store.reads, call)
+    page, size = paging(call)
+    found, total = await ctx.store.reads.deliveries(row.id, (page - 1) * size, size)
+    document = msgspec.json.decode(row.body)
+    return Reply(results([encode(_shown(ctx, call, document, one)) for one in found], page, size, total))
+
+
+@writes("webhook.test")
+async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    document = msgspec.json.decode(row.body)
+    if not document["enabled"]:
+        raise Conflict("This webhook is disabled: set `enabled` to true first")
+    (id,) = await _send(tx, [row], TEST_LANE, await _example(tx, row, document["events"][0]))
+    made = await tx.delivery(row.id, id)
+    assert made is not None
+    return Reply(encode(_shown(ctx, call, document, made)))
+
+
+async def _example(tx: Tx, row: Row, kind: str) -> News:
+    organization = await tx.find("organization", row.org)
+    assert organization is not None
+    failed = kind == Event.DEPLOYMENT_FAILED
+    return News(
+        kind=kind,
+        at=stamp(tx.now),
+        family="application",
+        service=Named(ids.new_id(), "example"),
+        environment=Named(ids.new_id(), "production"),
+        mode="PRODUCTION",
+        project=Named(ids.new_id(), "example"),
+        organization=_named(organization),
+        deployment=ids.new_id(),
+        number=1,
+        action="DEPLOY",
+        status="FAILED" if failed else "SUCCEEDED",
+        message="This only tests the webhook: nothing was deployed",
+        test=True,
+    )
+
+
+@writes("webhook.replay")
+async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    asked: Replay = call.body
+    if not msgspec.json.decode(row.body)["enabled"]:
+        raise Conflict("This webhook is disabled: set `enabled` to true first")
+    if asked.event_id:
+        if not await tx.deliver_one_again(row.id, asked.event_id):
+            raise Missing("No delivery of this webhook has this id")
+        count = 1
+    else:
+        count = await tx.deliver_again(row.id, _moment(asked.since), only_failed=asked.only_failed)
+    await tx.ask(DELIVER, work_of(row.id), org=row.org)
+    return Reply(encode({"replayed": count}))
+
+
+def _moment(text: str) -> int:
+    if not text:
+        return 0
+    return min(int(text), LATEST) if text.isdecimal() else instant(text)
+
+
+@writes("webhook.rotateSecret")
+async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """From here on there are two secrets, until the older one has had its time."""
+    row = await target(tx, call)
+    check_tag(call, row)
+    asked: Rotation = call.body
+    secret = asked.target_secret or signing.new_secret()
+    hidden = open_hidden(ctx, row)
+    until = tx.now + asked.overlap_in_hours * HOUR
+    if old := hidden.get(SECRET):
+        hidden |= {PREVIOUS: old, PREVIOUS_UNTIL: str(until)}
+    document = msgspec.json.decode(row.body) | {"target_secret_set": True, "updated_at": stamp(tx.now)}
+    new = resealed(ctx, row, document, hidden | {SECRET: secret})
+    await tx.change(new)
+    await record(tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
+    return Reply(
+        encode(
+            {
+                "target_secret": "" if asked.target_secret else secret,
+                "previous_valid_until": stamp(until) if old else None,
+            }
+        )
+    )
+
+
+def resealed(ctx: Context, row: Row, document: Document, hidden: Mapping[str, str]) -> Row:
+    tag = ids.new_tag()
+    return replace(row, tag=tag, body=encode(document), sealed=seal_hidden(ctx, row.org, row.id, tag, hidden))
+
+
+def keys_of(ctx: Context, row: Row, now: int) -> list[bytes]:
+    """Those that deliveries are signed with: the newest, and during a rotation the one before."""
+    hidden = open_hidden(ctx, row)
+    secrets = [hidden.get(SECRET)]
+    if now < int(hidden.get(PREVIOUS_UNTIL, 0)):
+        secrets.append(hidden[PREVIOUS])
+    return [signing.key_of(secret) for secret in secrets if secret]
+
+
+def _shown(ctx: Context, call: Call, document: Document, row: DeliveryRow) -> Document:
+    story = attempts_of(row.story)
+    last = story[-1] if story else Attempt(0, document["target_url"], document["kind"], 0)
+    kind = {**document, "kind": last.kind}
+    return {
+        "id": row.id,
+        "created_at": stamp(row.created),
+        "kind": last.kind,
+        "matched_event": call.dialect.event(row.kind),
+        "status": row.state,
+        "target_url_used": last.target_url,
+        "request": rendered(kind, news_of(row), ctx.settings.url),
+        "target_response_status_code": last.status_code,
+        "target_response_body": last.body or last.error,
+        "next_attempt_at": stamp(row.due) if row.state == WAITING else None,
+        "attempts": [
+            {
+                "at": stamp(one.at),
+                "target_url": one.target_url,
+                "status_code": one.status_code,
+                "body": one.body,
+                "error": one.error,
+                "duration_in_ms": one.duration_in_ms,
+            }
+            for one in story
+        ],
+    }

@@ -1,0 +1,154 @@
+"""What can be asked of the audit of an organization, and what it answers: declarations, nothing else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from windlass.core.access import Scope
+from windlass.core.audit import ORIGINS, SUB_TARGETS, TARGETS, TYPES, WORDS
+from windlass.core.fields import Id, Line, Maybe, Timestamp, absent
+from windlass.core.resource import Action, Shown, Spec
+
+T = TypeVar("T")
+Given: TypeAlias = T | UnsetType
+
+Since = Annotated[
+    str,
+    Meta(
+        pattern=r"^([0-9]{1,19}|[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+        r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?Z)?\Z",
+        description="A timestamp as it is answered; or seconds, milli-, micro- or nanoseconds since 1970",
+        examples=["2026-01-31T09:05:00.007Z"],
+    ),
+]
+Token = Annotated[str, Meta(pattern=r"^([0-9]{1,18})?\Z", description="From `links`: where to go on")]
+TypeWord = Annotated[
+    Literal[*WORDS],  # type: ignore[valid-type]
+    Meta(description="What happened; the words of deployments are those of webhooks, too"),
+]
+TargetWord = Literal[*TARGETS]  # type: ignore[valid-type]
+SubTargetWord = Literal[*SUB_TARGETS]  # type: ignore[valid-type]
+OriginWord = Literal[*ORIGINS]  # type: ignore[valid-type]
+
+
+class _Wanted(Spec):
+    from_timestamp: Annotated[Since, Meta(description="Only what happened from this time on")] = (
+        msgspec.field(default="", name="fromTimestamp")
+    )
+    to_timestamp: Annotated[Since, Meta(description="Only what happened up to this time")] = msgspec.field(
+        default="", name="toTimestamp"
+    )
+    event_type: Given[TypeWord] = msgspec.field(default=UNSET, name="eventType")
+    target_type: Given[TargetWord] = msgspec.field(default=UNSET, name="targetType")
+    triggered_by: Annotated[Line, Meta(description="Name of the token, or address of the person")] = (
+        msgspec.field(default="", name="triggeredBy")
+    )
+    origin: Given[OriginWord] = UNSET
+
+
+class EventsWanted(_Wanted):
+    page_size: Annotated[int, Meta(ge=1, le=1000, description="How many events")] = msgspec.field(
+        default=10, name="pageSize"
+    )
+    continue_token: Annotated[Token, Meta(description="From `links.next`: the older ones")] = msgspec.field(
+        default="", name="continueToken"
+    )
+    step_back_token: Annotated[Token, Meta(description="From `links.previous`: the newer ones")] = (
+        msgspec.field(default="", name="stepBackToken")
+    )
+    target_id: Given[Id] = msgspec.field(default=UNSET, name="targetId")
+    sub_target_type: Given[SubTargetWord] = msgspec.field(default=UNSET, name="subTargetType")
+    service_project_id: Given[Id] = msgspec.field(default=UNSET, name="serviceProjectId")
+    service_environment_id: Given[Id] = msgspec.field(default=UNSET, name="serviceEnvironmentId")
+
+
+class TargetsWanted(_Wanted):
+    project_id: Given[Id] = msgspec.field(default=UNSET, name="projectId")
+    environment_id: Given[Id] = msgspec.field(default=UNSET, name="environmentId")
+    target_level: Given[
+        Annotated[
+            Literal["PROJECT", "ENVIRONMENT"],
+            Meta(description="The projects or environments where it happened, instead of what it was about"),
+        ]
+    ] = msgspec.field(default=UNSET, name="targetLevelToFetch")
+
+
+class OrganizationEvent(Shown):
+    timestamp: Timestamp
+    event_type: Annotated[
+        str, Meta(description=f"One of {', '.join(TYPES)}; or, of what these do not name, a word of our own")
+    ]
+    target_type: Annotated[str, Meta(description=f"One of {', '.join(TARGETS)}")]
+    target_name: Annotated[str, Meta(description="As it was called then")]
+    triggered_by: Annotated[str, Meta(description="Name of the token, or address of the person")]
+    address: Annotated[str, Meta(description="From where; empty for what Windlass did by itself")] = ""
+    origin: Annotated[str, Meta(description=f"One of {', '.join(ORIGINS)}")]
+    project_name: str = ""
+    environment_name: str = ""
+    sub_target_type: Maybe[Annotated[str, Meta(description=f"One of {', '.join(SUB_TARGETS)}")]] = absent
+    number: Annotated[int, Meta(description="Its place in the chain of all events of the installation")]
+    hash: Annotated[
+        str, Meta(description="Over the event and the hash before it; empty from before the chain began")
+    ]
+    id: Id
+    target_id: Annotated[Id, Meta(description="What people look for: of a variable, where it is set")] | None
+    project_id: Id | None = None
+    environment_id: Id | None = None
+    user_agent: str | None = None
+    request_id: str = ""
+    change: Annotated[
+        str, Meta(description="JSON: the resource after the change, or what is told of what happened")
+    ]
+    original_change: Annotated[str | None, Meta(description="JSON: the resource before the change")] = None
+
+
+class EventLinks(Shown):
+    previous: Maybe[str] = absent
+    next: Maybe[str] = absent
+
+
+class OrganizationEvents(Shown):
+    links: EventLinks
+    organization_max_limit_reached: Annotated[
+        bool, Meta(description="Whether what came before was let go because of its age")
+    ]
+    events: list[OrganizationEvent]
+
+
+class EventTarget(Shown):
+    name: str
+    id: Id
+
+
+class EventTargets(Shown):
+    targets: list[EventTarget]
+
+
+events = Action(
+    name="events",
+    id="getOrganizationEvents",
+    method="GET",
+    suffix="/events",
+    need=Scope.READ,
+    summary="Query the audit",
+    query=EventsWanted,
+    answer=OrganizationEvents,
+    description=(
+        "Newest first. `links.next` leads to the older ones, `links.previous` to the newer ones. A token that "
+        "is limited to parts of the organization sees what happened there."
+    ),
+)
+targets = Action(
+    name="targets",
+    id="getOrganizationEventTargets",
+    method="GET",
+    suffix="/targets",
+    need=Scope.READ,
+    summary="List what the audit speaks of",
+    query=TargetsWanted,
+    answer=EventTargets,
+    description="By name; out of the newest 50,000 events that fit.",
+)

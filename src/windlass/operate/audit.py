@@ -1,0 +1,155 @@
+"""Whether the chain of events holds: what was changed, removed or added afterwards shows.
+
+Looks at one moment of the database, while the server may go on. Of what is written there it trusts only what
+follows from the hash before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from windlass.base.clock import stamp
+from windlass.config import Settings
+from windlass.operate.database import looking
+from windlass.operate.refused import Refused
+from windlass.store.archive import Moment, level
+from windlass.store.chain import BEGINNING, Head, hashed
+from windlass.store.store import EventRow, Reads
+
+_SINCE = 4
+"""The migration that made the chain."""
+_MOST_TOLD = 20
+_HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.IGNORECASE)
+
+
+class Verdict(Struct):
+    events: int = 0
+    unchained: int = 0
+    """From before the chain began."""
+    let_go: int = 0
+    """Number of the last event that retention removed."""
+    first: int = 0
+    number: int = 0
+    hash: str = ""
+    head: str = ""
+    """The newest, to be noted elsewhere."""
+    since: str = ""
+    until: str = ""
+    faults: list[str] = []
+    more: int = 0
+    """Faults beyond those that are told."""
+
+    def blame(self, fault: str) -> None:
+        if len(self.faults) < _MOST_TOLD:
+            self.faults.append(fault)
+        else:
+            self.more += 1
+
+
+async def verified(settings: Settings, noted: str = "") -> Verdict:
+    """`noted`: a number and a hash that were the newest at some time."""
+    head = _head(noted)
+    async with looking(settings) as line:
+        moment = Moment(line)
+        if level(await moment.applied()) < _SINCE:
+            raise Refused("these events are not chained yet: start this version of Windlass once")
+        verdict = Verdict()
+        await _Walk(moment, Reads(line), verdict, head).whole()
+    return verdict
+
+
+def _head(noted: str) -> Head | None:
+    if not noted:
+        return None
+    found = _HEAD.fullmatch(noted)
+    if found is None:
+        raise Refused("--head: must be NUMBER:HASH, as `windlass audit verify` prints it")
+    return Head(int(found[1]), bytes.fromhex(found[2]))
+
+
+class _Walk:
+    """From the oldest event to the newest."""
+
+    def __init__(self, moment: Moment, source: Reads, verdict: Verdict, noted: Head | None) -> None:
+        self._moment = moment
+        self._reads = source
+        self._told = verdict
+        self._noted = noted
+        self._seen = noted is None
+        self._due = 1
+        self._before = BEGINNING
+        self._newest: EventRow | None = None
+
+    async def whole(self) -> None:
+        told = self._told
+        unchained = await self._reads.counted("unchained")
+        counted = await self._reads.counted("event")
+        if anchor := await self._reads.audit_anchor():
+            told.let_go = anchor.number
+            self._due = anchor.number + 1
+            if anchor.number > unchained:
+                self._before = anchor.head.hash
+            self._compare(anchor.number, anchor.head.hash)
+        async for row in self._moment.events():
+            self._look(EventRow(*row), unchained, row)
+        self._check_end(counted)
+        if self._newest is not None:
+            told.until, told.number = stamp(self._newest.at), self._newest.seq
+            told.hash = (self._newest.hash or b"").hex()
+            told.head = f"{told.number}:{told.hash}" if told.hash else ""
+
+    def _look(self, event: EventRow, unchained: int, row: Sequence[Any]) -> None:
+        told = self._told
+        told.events += 1
+        if told.events == 1:
+            told.first, told.since = event.seq, stamp(event.at)
+        missing = event.seq != self._due
+        if missing:
+            told.blame(f"{_numbers(self._due, event.seq - 1)}: removed.")
+        if event.seq <= unchained:
+            told.unchained += 1
+        elif event.hash is None:
+            told.blame(f"{_said(event)}: has no hash; it was changed or added.")
+        else:
+            # Behind a gap nobody knows the hash before: that something is missing was said already.
+            if not missing and event.hash != hashed(self._before, row[:-1]):
+                told.blame(f"{_said(event)}: changed or added, or the hash of the event before it was.")
+            self._before = event.hash
+            self._compare(event.seq, event.hash)
+        self._due, self._newest = event.seq + 1, event
+
+    def _compare(self, number: int, hash: bytes) -> None:
+        if self._noted is not None and number == self._noted.number:
+            self._seen = True
+            if hash != self._noted.hash:
+                self._told.blame(f"Event {number}: has another hash than the one that was noted.")
+
+    def _check_end(self, counted: int) -> None:
+        newest = self._due - 1
+        if counted > newest:
+            self._told.blame(f"{_numbers(newest + 1, counted)}: removed, at the end.")
+        elif counted < newest:
+            self._told.blame(f"{_numbers(counted + 1, newest)}: added; they were never numbered.")
+        if self._seen or self._noted is None:
+            return
+        number = self._noted.number
+        if number <= self._told.let_go:
+            self._told.blame(
+                f"Event {number}, which was noted, was let go because of its age: compare with a newer note."
+            )
+        elif number > max(newest, counted):
+            self._told.blame(f"{_numbers(newest + 1, number)}: cut off at the end; {number} was noted.")
+        else:
+            self._told.blame(f"Event {number}, which was noted, is not there, or not chained.")
+
+
+def _numbers(first: int, last: int) -> str:
+    return f"Event {first}" if first == last else f"Events {first} to {last}"
+
+
+def _said(event: EventRow) -> str:
+    return f"Event {event.seq} ({event.kind}, {stamp(event.at)}, id {event.id})"

@@ -1,0 +1,77 @@
+"""The chain of events: each carries a hash over itself and the hash of the one before it.
+
+Whoever changes, removes or adds an event afterwards breaks it there. The hash is
+
+    SHA-256(hash of the event before ‖ MessagePack of [seq, id, org, kind, target, at, body, family, subject,
+            subject_family, actor, origin, project, environment])
+
+with 32 zero bytes before the first. MessagePack says of each part what it is and how long: no two events
+have the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+BEGINNING: Final = bytes(32)
+ANCHOR: Final = "audit_anchor"
+"""The fact that names the last event that was let go because of its age."""
+
+_bytes_of = msgspec.msgpack.Encoder().encode
+
+
+class Head(Struct, frozen=True):
+    """An event by its number, with its hash."""
+
+    number: int
+    hash: bytes
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.hash.hex()}"
+
+
+class Anchor(Struct, frozen=True):
+    """Where what is kept begins: after this event. The fact, as it is written."""
+
+    number: int
+    hash: str
+
+    @property
+    def head(self) -> Head:
+        return Head(self.number, bytes.fromhex(self.hash))
+
+
+def hashed(before: bytes, event: Sequence[Any]) -> bytes:
+    return hashlib.sha256(before + _bytes_of(event)).digest()
+
+
+def chained(head: Head, events: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Rows for the table: numbered from the head on, each with its hash at the end."""
+    before = head.hash
+    for number, event in enumerate(events, head.number + 1):
+        row = (number, *event)
+        before = hashed(before, row)
+        yield (*row, before)
+
+
+def anchor_of(fact: bytes | None) -> Anchor | None:
+    return msgspec.json.decode(fact, type=Anchor) if fact is not None else None
+
+
+class End:
+    """The end of the chain as this process left it. Another process may have gone on meanwhile, and a group
+    that failed takes its events back: so it counts only where the numbers fit, and not after a failure."""
+
+    def __init__(self) -> None:
+        self.head: Head | None = None
+
+    def at(self, number: int) -> Head | None:
+        return self.head if self.head is not None and self.head.number == number else None
+
+    def forget(self) -> None:
+        self.head = None

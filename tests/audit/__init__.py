@@ -1,0 +1,1 @@
+"""Who did what, from where, and that nobody can change the record of it unseen."""

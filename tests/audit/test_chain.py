@@ -1,0 +1,470 @@
+"""The chain of events: whatever was done to the record afterwards shows, and where."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from tests.store.processes import Server, Zygote
+from tests.store.stores import ORG, Place, add, until
+from tests.world import ADMIN, HandClock, make_world
+from windlass.base.clock import DAY
+from windlass.config import Settings
+from windlass.main import main
+from windlass.operate.audit import Verdict, verified
+from windlass.operate.backup import backup, restore
+from windlass.operate.refused import Refused
+from windlass.store.chain import BEGINNING, Head, chained, hashed
+from windlass.store.migrate import migrations
+from windlass.store.store import Row, Tx, Write
+
+COUNT = 9
+
+
+@pytest.fixture
+def place(database_url: str, tmp_path: Path) -> Place:
+    return Place(database_url, tmp_path)
+
+
+@pytest.fixture
+async def written(place: Place) -> Place:
+    """Events 1 to 9, in groups of three, and nobody running."""
+    async with place.opened() as store:
+        for group in range(3):
+            await asyncio.gather(*(store.write(adding(f"{group}-{n}")) for n in range(3)))
+    return place
+
+
+def adding(name: str) -> Write[Row]:
+    return lambda tx: add(tx, name)
+
+
+def settings_of(place: Place) -> Settings:
+    return Settings(data_dir=str(place.folder), database_url=place.url)
+
+
+async def verdict(place: Place, head: str = "") -> Verdict:
+    return await verified(settings_of(place), head)
+
+
+async def test_what_nobody_touched_holds_together(written: Place):
+    found = await verdict(written)
+    assert (found.events, found.first, found.number, found.faults) == (COUNT, 1, COUNT, [])
+    assert (await verdict(written, found.head)).faults == []
+
+
+async def test_the_hash_can_be_worked_out_by_anybody(written: Place):
+    """From the description alone, with another implementation of what it names."""
+    before = bytes(32)
+    columns = (
+        "seq, id, org, kind, target, at, body, family, subject, subject_family, actor, origin, project, "
+        "environment"
+    )
+    for *event, hash in await written.sql(f"SELECT {columns}, hash FROM event ORDER BY seq"):
+        before = hashlib.sha256(before + msgspec.msgpack.encode(event)).digest()
+        assert before == hash
+
+
+CHANGES = {
+    "body": "UPDATE event SET body = (SELECT body FROM event WHERE seq = 1) WHERE seq = 5",
+    "actor": "UPDATE event SET actor = 'somebody else' WHERE seq = 5",
+    "kind": "UPDATE event SET kind = 'DELETE' WHERE seq = 5",
+    "at": "UPDATE event SET at = at - 1 WHERE seq = 5",
+    "org": "UPDATE event SET org = 'another' WHERE seq = 5",
+    "project": "UPDATE event SET project = 'another' WHERE seq = 5",
+    "hash": "UPDATE event SET hash = (SELECT hash FROM event WHERE seq = 1) WHERE seq = 5",
+    "no hash": "UPDATE event SET hash = NULL WHERE seq = 5",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_changed_event_is_named(written: Place, change: str):
+    await written.sql(CHANGES[change])
+    assert (await verdict(written)).faults[0].startswith("Event 5 ")
+
+
+@pytest.mark.parametrize(
+    ("which", "said"), [("4", "Event 4: removed."), ("4,5,6", "Events 4 to 6: removed.")]
+)
+async def test_a_removed_event_is_named(written: Place, which: str, said: str):
+    await written.sql(f"DELETE FROM event WHERE seq IN ({which})")
+    assert (await verdict(written)).faults == [said]
+
+
+async def test_the_first_event_cannot_be_removed_unseen(written: Place):
+    await written.sql("DELETE FROM event WHERE seq = 1")
+    assert (await verdict(written)).faults == ["Event 1: removed."]
+
+
+async def test_an_added_event_is_named(written: Place):
+    columns = "id, org, kind, target, at, body, family, hash"
+    await written.sql(f"INSERT INTO event (seq, {columns}) SELECT 10, {columns} FROM event WHERE seq = 3")
+    found = await verdict(written)
+    assert found.faults[0].startswith("Event 10 ")
+    assert found.faults[1] == "Event 10: added; they were never numbered."
+
+
+async def test_events_that_changed_places_are_named(written: Place):
+    for statement in (
+        "UPDATE event SET seq = -1 WHERE seq = 4",
+        "UPDATE event SET seq = 4 WHERE seq = 5",
+        "UPDATE event SET seq = 5 WHERE seq = -1",
+    ):
+        await written.sql(statement)
+    faults = (await verdict(written)).faults
+    assert faults[0].startswith("Event 4 ")
+    assert faults[1].startswith("Event 5 ")
+
+
+async def test_an_end_that_was_cut_off_shows_by_the_count(written: Place):
+    await written.sql("DELETE FROM event WHERE seq > 7")
+    assert (await verdict(written)).faults == ["Events 8 to 9: removed, at the end."]
+
+
+async def test_an_end_that_was_cut_off_with_its_count_shows_by_what_was_noted(written: Place):
+    head = (await verdict(written)).head
+    await written.sql("DELETE FROM event WHERE seq > 7")
+    await written.sql("UPDATE counter SET value = 7 WHERE name = 'event'")
+    assert (await verdict(written)).faults == [], "nothing in the database tells"
+    assert (await verdict(written, head)).faults == ["Events 8 to 9: cut off at the end; 9 was noted."]
+
+
+async def test_a_chain_that_was_made_anew_shows_by_what_was_noted(written: Place):
+    head = (await verdict(written)).head
+    await forge(written)
+    assert (await verdict(written)).faults == [], "nothing in the database tells"
+    assert (await verdict(written, head)).faults == ["Event 9: has another hash than the one that was noted."]
+
+
+async def forge(place: Place) -> None:
+    """Somebody who may write to the database, and knows how the chain is made."""
+    await place.sql("UPDATE event SET actor = 'somebody else' WHERE seq = 2")
+    columns = (
+        "seq, id, org, kind, target, at, body, family, subject, subject_family, actor, origin, project, "
+        "environment"
+    )
+    before = BEGINNING
+    for event in await place.sql(f"SELECT {columns} FROM event ORDER BY seq"):
+        before = hashed(before, event)
+        await place.sql("UPDATE event SET hash = $1 WHERE seq = $2", before, event[0])
+
+
+@pytest.mark.parametrize("head", ["9", "9:abc", "x:" + "0" * 64, ":", "9 " + "0" * 64])
+async def test_a_note_that_is_none_is_refused(written: Place, head: str):
+    with pytest.raises(Refused, match="NUMBER:HASH"):
+        await verdict(written, head)
+
+
+async def test_the_chain_goes_on_after_what_was_done_to_it(written: Place):
+    """What is written afterwards hides nothing."""
+    await written.sql("DELETE FROM event WHERE seq > 7")
+    async with written.opened() as store:
+        await store.write(adding("later"))
+    assert (await verdict(written)).faults == ["Events 8 to 9: removed."]
+
+
+# How it comes about
+
+
+async def test_a_change_that_fails_takes_its_event_with_it(place: Place):
+    async with place.opened() as store:
+
+        async def fails(tx: Tx) -> None:
+            await add(tx, "never")
+            raise ValueError("no")
+
+        for number in range(4):
+            one, other = f"{number}-a", f"{number}-b"
+            outcomes = await asyncio.gather(
+                store.write(adding(one)),
+                store.write(fails),
+                store.write(adding(other)),
+                return_exceptions=True,
+            )
+            assert isinstance(outcomes[1], ValueError)
+    found = await verdict(place)
+    assert (found.events, found.faults) == (8, [])
+
+
+async def test_a_group_that_could_not_be_committed_leaves_no_link_behind(tmp_path: Path):
+    """On SQLite another program holds the file for a moment."""
+    place = Place("", tmp_path)
+    async with place.opened() as store:
+        await store.write(adding("first"))
+
+        async def breaks(tx: Tx) -> None:
+            tx.emit("CREATE", ORG, "x", b"{}")
+            await tx._all(
+                "INSERT INTO event (seq, id, org, kind, target, at, body) VALUES (2,'','','','',0,'')"
+            )
+
+        with pytest.raises(Exception, match="stored"):
+            await store.write(breaks)
+        await store.write(adding("second"))
+    found = await verdict(place)
+    assert (found.events, found.faults) == (2, [])
+
+
+@pytest.fixture
+def postgres_url(postgres: Any) -> Iterator[str]:
+    with postgres.fresh_database() as url:
+        yield url
+
+
+async def test_two_replicas_that_write_at_once_make_one_chain(postgres_url: str, tmp_path: Path):
+    place = Place(postgres_url, tmp_path)
+    async with place.opened() as one, place.opened() as two:
+        await asyncio.gather(
+            *(
+                store.write(adding(f"{who}-{number}"))
+                for number in range(60)
+                for who, store in (("one", one), ("two", two))
+            )
+        )
+        for number in range(5):
+            for who, store in (("one", one), ("two", two)):
+                await store.write(adding(f"{who}-later-{number}"))
+    found = await verdict(place)
+    assert (found.events, found.faults) == (130, [])
+
+
+async def test_it_can_be_verified_while_the_server_writes(place: Place):
+    async with place.opened() as store:
+        writing = asyncio.gather(*(store.write(adding(str(n))) for n in range(200)))
+        seen = [await asyncio.to_thread(asyncio.run, verified(settings_of(place))) for _ in range(3)]
+        await writing
+    assert [found.faults for found in seen] == [[], [], []]
+    for found in seen:
+        if found.head:
+            assert (await verdict(place, found.head)).faults == []
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Any:
+    started = Zygote()
+    yield started
+    started.close()
+
+
+async def test_a_killed_server_leaves_a_chain_that_holds(zygote: Zygote, tmp_path: Path):
+    place, head = Place("", tmp_path), ""
+    for round in range(2):
+        server = Server(zygote, place)
+        address = await server.listening()
+        async with aiohttp.ClientSession(address, headers={"Authorization": f"Token {ADMIN}"}) as session:
+            creating = asyncio.create_task(create_many(session, f"{round}"))
+            await until(partial(has_some, place, f"{round}"))
+            server.end()
+            await creating
+        found = await verdict(place, head)
+        assert found.faults == []
+        head = found.head
+
+
+async def create_many(session: aiohttp.ClientSession, name: str) -> None:
+    async with session.get("/organization") as answer:
+        org = (await answer.json())["id"]
+
+    async def create(number: int) -> None:
+        with contextlib.suppress(aiohttp.ClientError):
+            await session.post(f"/organization/{org}/project", json={"name": f"{name}-{number}"})
+
+    await asyncio.gather(*(create(number) for number in range(100)))
+
+
+async def has_some(place: Place, name: str) -> bool:
+    (row,) = await place.sql("SELECT count(*) FROM resource WHERE name LIKE $1", f"{name}-%")
+    return int(row[0]) > 3
+
+
+async def test_a_backup_keeps_the_chain_on_the_other_database(
+    database_url: str, postgres_url: str, tmp_path: Path
+):
+    async with make_world(database_url, folder=tmp_path / "one") as world:
+        for _ in range(3):
+            await world.project()
+        settings = world.installation.ctx.settings
+        await asyncio.to_thread(asyncio.run, backup(settings, tmp_path / "it.zip"))
+        head = (await asyncio.to_thread(asyncio.run, verified(settings))).head
+        key = (tmp_path / "one" / "key").read_bytes()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "key").write_bytes(key)
+    url = "" if database_url else postgres_url
+    other = Settings(data_dir=str(tmp_path / "two"), database_url=url)
+    await asyncio.to_thread(asyncio.run, restore(other, tmp_path / "it.zip", force=False))
+    assert (await verified(other, head)).faults == []
+    async with make_world(url, folder=tmp_path / "two") as world:
+        await world.project(name="later")
+    found = await verified(other, head)
+    assert found.faults == []
+    assert found.head != head
+
+
+# From before
+
+
+async def test_events_from_before_the_chain_are_counted_and_not_vouched_for(place: Place):
+    async with place.opened() as store:
+        for number in range(3):
+            await store.write(adding(str(number)))
+    await make_old(place)
+    async with place.opened() as store:
+        await store.write(adding("first of the chain"))
+    found = await verdict(place)
+    assert (found.events, found.unchained, found.faults) == (4, 3, [])
+    await place.sql("UPDATE event SET hash = NULL WHERE seq = 4")
+    assert (await verdict(place)).faults[0].startswith("Event 4 ")
+
+
+async def make_old(place: Place) -> None:
+    """As a database of before looks after it was brought up to date."""
+    await place.sql("UPDATE event SET hash = NULL, subject = '', family = ''")
+    await place.sql("UPDATE counter SET value = 3 WHERE name = 'unchained'")
+
+
+async def test_a_database_that_was_never_brought_up_to_date_is_refused(tmp_path: Path):
+    place = Place("", tmp_path)
+    async with place.opened():
+        pass
+    await place.sql("DELETE FROM migration WHERE number >= 4")
+    with pytest.raises(Refused, match="start this version"):
+        await verdict(place)
+
+
+def test_the_migration_says_where_the_chain_begins():
+    (one,) = [migration for migration in migrations() if migration.number == 4]
+    assert any("'unchained'" in statement for statement in one.statements)
+
+
+# Retention
+
+
+@contextlib.asynccontextmanager
+async def aged(place: Place) -> AsyncIterator[Callable[..., Awaitable[int]]]:
+    """Events of ten days, two a day; answers what lets go of them."""
+    clock = HandClock()
+    async with place.opened(clock) as store:
+        for number in range(20):
+            await store.write(adding(str(number)))
+            if number % 2:
+                clock.turn(DAY / 1000)
+
+        async def let_go(days: int, most: int = 500) -> int:
+            return await store.write(lambda tx: tx.forget_events(tx.now - days * DAY, most))
+
+        yield let_go
+
+
+async def test_what_has_had_its_time_goes_and_the_rest_holds(place: Place):
+    async with aged(place) as let_go:
+        head = (await asyncio.to_thread(asyncio.run, verified(settings_of(place)))).head
+        assert await let_go(4) == 12
+        assert await let_go(4) == 0
+        found = await asyncio.to_thread(asyncio.run, verified(settings_of(place), head))
+        assert (found.events, found.first, found.let_go, found.faults) == (8, 13, 12, [])
+        assert await let_go(2, most=3) == 3, "a part at a time"
+        assert (await verdict(place)).faults == []
+
+
+async def test_the_newest_event_always_stays(place: Place):
+    async with aged(place) as let_go:
+        assert await let_go(-1) == 19
+        assert await let_go(-1) == 0
+    async with place.opened() as store:
+        await store.write(adding("later"))
+    found = await verdict(place)
+    assert (found.events, found.faults) == (2, [])
+
+
+async def test_what_retention_removed_is_no_cover_for_more(place: Place):
+    async with aged(place) as let_go:
+        await let_go(4)
+    await place.sql("DELETE FROM event WHERE seq = 13")
+    assert (await verdict(place)).faults == ["Event 13: removed."]
+
+
+async def test_a_note_that_is_too_old_cannot_be_compared(place: Place):
+    async with aged(place) as let_go:
+        (row,) = await place.sql("SELECT hash FROM event WHERE seq = 3")
+        (last,) = await place.sql("SELECT hash FROM event WHERE seq = 12")
+        await let_go(4)
+    assert "compare with a newer note" in (await verdict(place, f"3:{row[0].hex()}")).faults[0]
+    assert (await verdict(place, f"12:{last[0].hex()}")).faults == [], "the last that went is still known"
+
+
+async def test_the_hourly_sweep_lets_go_as_the_setting_says(database_url: str):
+    async with make_world(database_url, audit_retention_days=30) as world:
+        await world.project()
+        world.clock.turn(31 * 86_400)
+        kept = await world.project()
+        await world.settle()
+        answer = await world.get(f"/organization/{world.org}/events")
+        assert [one["target_id"] for one in answer["events"]] == [kept]
+        assert answer["organization_max_limit_reached"] is True
+        (org,) = (await world.get("/organization"))["results"]
+        assert org["organization_plan"]["audit_logs_retention_in_days"] == 30
+
+
+async def test_without_a_limit_everything_stays(tmp_path: Path):
+    async with make_world(audit_retention_days=0) as world:
+        project = await world.project()
+        world.clock.turn(20 * 365 * 86_400)
+        await world.settle()
+        answer = await world.get(f"/organization/{world.org}/events?targetId={project}")
+        assert len(answer["events"]) == 1
+
+
+# The command
+
+
+def test_the_command_says_what_it_found_and_ends_with_1_if_it_is_broken(tmp_path: Path):
+    place = Place("", tmp_path)
+
+    async def fill() -> None:
+        async with place.opened() as store:
+            await store.write(adding("one"))
+            await store.write(adding("two"))
+
+    asyncio.run(fill())
+    well = command(place, "--text")
+    assert well.exit_code == 0, well.output
+    assert "2 events" in well.output
+    assert "They hold together." in well.output
+    head = json.loads(command(place, "--json").output)["head"]
+    assert head in well.output
+    asyncio.run(place.sql("UPDATE event SET actor = 'x' WHERE seq = 1"))
+    broken = command(place, "--text")
+    assert broken.exit_code == 1
+    assert "Event 1 (CREATE" in broken.output
+    assert "They hold together." not in broken.output
+    wrong = command(place, "--head", "7")
+    assert wrong.exit_code != 0
+    assert "NUMBER:HASH" in wrong.output
+
+
+def command(place: Place, *words: str) -> Any:
+    return CliRunner().invoke(main, ["audit", "verify", "--data-dir", str(place.folder), *words])
+
+
+# The arithmetic
+
+
+def test_each_link_depends_on_all_before_it():
+    def ends(events: list[tuple[str]]) -> Any:
+        return list(chained(Head(0, BEGINNING), events))[-1][-1]
+
+    assert ends([("a",), ("b",)]) == ends([("a",), ("b",)])
+    assert ends([("a",), ("b",)]) != ends([("b",), ("a",)])
+    assert ends([("ab",)]) != ends([("a",), ("b",)])
+    assert hashed(BEGINNING, ("a", "b")) != hashed(BEGINNING, ("ab", "")), "where one ends is part of it"

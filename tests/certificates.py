@@ -1,0 +1,65 @@
+"""Authorities and certificates that only a test trusts."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+A_DAY = datetime.timedelta(days=1)
+
+
+class Authority:
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = named(folder.name)
+        self.file = folder / "authority.pem"
+        made = self.signed(self.name, self.key, x509.BasicConstraints(ca=True, path_length=0))
+        self.file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+
+    def signed(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, what: x509.ExtensionType
+    ) -> x509.Certificate:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - A_DAY)
+            .not_valid_after(now + A_DAY)
+            .add_extension(what, critical=isinstance(what, x509.BasicConstraints))
+            .sign(self.key, hashes.SHA256())
+        )
+
+
+def authority(folder: Path) -> Authority:
+    return Authority(folder)
+
+
+def serves(by: Authority, name: str) -> ssl.SSLContext:
+    """What a server of that name needs."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = by.signed(named(name), key, x509.SubjectAlternativeName([x509.DNSName(name)]))
+    file = by.folder / f"{name}.pem"
+    file.write_bytes(
+        made.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return context
+
+
+def named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -1,0 +1,164 @@
+"""What instances run on, seen past any Windlass: processes of this machine, or containers of an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests import whole
+from windlass.base.docker import Docker
+from windlass.config import Settings
+from windlass.engines.docker import words
+from windlass.key import found_seal
+
+Key = tuple[str, int, int]
+"""Service, generation and index of an instance."""
+
+
+class Ground(Protocol):
+    settings: Mapping[str, Any]
+    """With which a Windlass stands on it."""
+
+    def watched(self) -> Any:
+        """Twins are found within this block; and nothing is there any more after it."""
+
+    @property
+    def twins(self) -> list[str]: ...
+
+    async def living(self) -> list[Key]: ...
+
+    async def kept(self, service: str) -> list[str]:
+        """What there is for instances of a service, also of those that do not run: `generation-index`."""
+
+    async def left(self) -> list[str]: ...
+
+
+class Processes:
+    """Twins betray themselves here: see programs.py."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self.settings: Mapping[str, Any] = {"engine": "process"}
+        self.twins: list[str] = []
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            end_all(self._data)
+
+    async def living(self) -> list[Key]:
+        return [key for key, pid in instances(self._data) if _leads(pid)]
+
+    async def kept(self, service: str) -> list[str]:
+        homes = (self._data / "run" / "services" / service).glob("*")
+        processes = (f"{key[1]}-{key[2]}" for key, _ in instances(self._data) if key[0] == service)
+        return sorted({*(home.name for home in homes), *processes})
+
+    async def left(self) -> list[str]:
+        run, found = self._data / "run", [f"process {pid} of {key}" for key, pid in instances(self._data)]
+        for folder in ("services", "volumes", "ended", "ports"):
+            found += [str(path) for path in (run / folder).glob("*")]
+        places = run / "whereabouts.json"
+        if places.exists() and places.read_text() != "{}":
+            found.append("lasting ports")
+        return found
+
+
+class Containers:
+    """The engine tells of every start and every end, and nobody has to look often."""
+
+    def __init__(self, host: str, data: Path) -> None:
+        self.settings: Mapping[str, Any] = {"engine": "docker", "docker_host": host}
+        data.mkdir(parents=True, exist_ok=True)
+        seal = found_seal(Settings(data_dir=str(data)), may_make=True)
+        self._labels = words.instances(installation=seal.fingerprint[:16])
+        self._host = host
+        self._machine = whole.Containers(host, data)
+        self._alive: defaultdict[Key, set[str]] = defaultdict(set)
+        self.twins: list[str] = []
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        watching = asyncio.create_task(self._watch())
+        try:
+            yield
+            assert not watching.done(), watching
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await self._machine.clear()
+
+    async def living(self) -> list[Key]:
+        return [words.identity(each["Labels"]) for each in await self._all() if each["State"] == "running"]
+
+    async def kept(self, service: str) -> list[str]:
+        found = [words.identity(each["Labels"]) for each in await self._all()]
+        return sorted(f"{generation}-{index}" for owner, generation, index in found if owner == service)
+
+    async def left(self) -> list[str]:
+        return [*await self._machine.traces()]
+
+    async def _all(self) -> list[dict[str, Any]]:
+        async with self._docker() as docker:
+            params = {"all": True, "filters": self._labels}
+            return list(await docker.json("GET", "/containers/json", params=params))
+
+    async def _watch(self) -> None:
+        wanted = {**self._labels, "type": ["container"], "event": ["start", "die"]}
+        async with (
+            self._docker() as docker,
+            docker.stream("GET", "/events", params={"filters": wanted}, patience=None) as events,
+        ):
+            async for event in events.objects():
+                self._happened(event["Action"], event["Actor"]["ID"], event["Actor"]["Attributes"])
+
+    def _happened(self, what: str, container: str, labels: Mapping[str, str]) -> None:
+        alive = self._alive[words.identity(labels)]
+        if what == "die":
+            alive.discard(container)
+            return
+        alive.add(container)
+        if len(alive) > 1:
+            self.twins.append(f"twin of {labels[words.POD]}")
+
+    @asynccontextmanager
+    async def _docker(self) -> AsyncIterator[Docker]:
+        docker = Docker(self._host)
+        try:
+            yield docker
+        finally:
+            await docker.close()
+
+
+def instances(data: Path) -> list[tuple[Key, int]]:
+    """Processes that say to be of an instance of this installation, and of which."""
+    mark, found = f"WINDLASS_FILES={data}/run/services/".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            for word in (process / "environ").read_bytes().split(b"\0"):
+                if word.startswith(mark):
+                    service, home = word[len(mark) :].decode().split("/")[:2]
+                    generation, _, index = home.partition("-")
+                    found.append(((service, int(generation), int(index)), int(process.name)))
+    return found
+
+
+def _leads(pid: int) -> bool:
+    """Whether it is the program itself, and not what it started, or the shell that waits to become it."""
+    with suppress(OSError):
+        return os.getsid(pid) == pid and b"\0main.py\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+def end_all(data: Path) -> None:
+    for _, pid in instances(data):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,214 @@
+"""How an environment and its services are, followed through a socket while it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.schemathesis.serving import served
+from tests.test_logs import Client, asked, settled
+from tests.world import World
+
+
+@pytest.fixture
+async def environment(world: World) -> str:
+    return await world.environment()
+
+
+def path(environment: str, query: str = "") -> str:
+    return f"/environment/{environment}/status/stream{query}"
+
+
+async def statuses(world: World, environment: str) -> Any:
+    return (await world.get(f"/environment/{environment}/statuses")).json
+
+
+def services(data: Any) -> dict[str, Any]:
+    return {
+        one["id"]: one for shown in data.values() if isinstance(shown, list) for one in shown if "id" in one
+    }
+
+
+async def until(client: Client, state: dict[str, Any], wanted: dict[str, str]) -> None:
+    """Lays what comes over what is known, as a client does, until the services are in these states."""
+    while {id: one["state"] for id, one in state.items()} != wanted:
+        (event,) = await client.events(1)
+        if event.data["complete"]:
+            state.clear()
+        state |= services(event.data)
+        for id in event.data["removed"]:
+            del state[id]
+
+
+async def test_a_stream_begins_with_all_statuses_as_they_are_read(
+    world: World, address: str, environment: str
+):
+    app, database = await world.application(environment), await world.database(environment)
+    async with asked(address, path(environment)) as client:
+        assert (client.status, client.headers["content-type"]) == (200, "text/event-stream")
+        (event,) = await client.events(1)
+    assert event.kind == ""
+    assert event.id
+    assert event.data == {**await statuses(world, environment), "complete": True, "removed": []}
+    assert services(event.data).keys() == {app, database}
+
+
+async def test_what_changes_is_told_and_nothing_else(world: World, address: str, environment: str):
+    app, other = await world.application(environment), await world.application(environment)
+    async with asked(address, path(environment)) as client:
+        await client.events(1)
+        await world.post(f"/application/{app}/deploy")
+        (event,) = await client.events(1)
+        assert services(event.data).keys() == {app}
+        assert services(event.data)[app] == (await world.get(f"/application/{app}/status")).json
+        assert event.data["environment"] == (await world.get(f"/environment/{environment}/status")).json
+        assert (event.data["complete"], event.data["removed"]) == (False, [])
+        await world.delete(f"/application/{other}")
+        (event,) = await client.events(1)
+        assert (services(event.data), event.data["removed"]) == ({}, [other])
+
+
+async def test_a_client_that_lays_one_over_the_other_knows_how_everything_is(
+    world: World, address: str, environment: str
+):
+    known: dict[str, Any] = {}
+    async with asked(address, path(environment)) as client:
+        app, database = await world.application(environment), await world.database(environment)
+        await until(client, known, {app: "STOPPED", database: "STOPPED"})
+        await world.post(f"/environment/{environment}/deploy")
+        await world.settle()
+        await until(client, known, {app: "RUNNING", database: "RUNNING"})
+        await world.post(f"/application/{app}/stop")
+        await world.settle()
+        await world.delete(f"/database/{database}")
+        await until(client, known, {app: "STOPPED"})
+        assert known == services(await statuses(world, environment))
+
+
+async def test_settings_that_wait_for_a_deployment_are_a_change_of_status(
+    world: World, address: str, environment: str
+):
+    app = await world.application(environment)
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    project = (await world.get(f"/environment/{environment}"))["project"]["id"]
+    for place in (f"/application/{app}", f"/environment/{environment}", f"/project/{project}"):
+        async with asked(address, path(environment)) as client:
+            (event,) = await client.events(1)
+            assert services(event.data)[app]["service_deployment_status"] == "UP_TO_DATE"
+            variable = await world.made(f"{place}/environmentVariable", {"key": "COLOUR", "value": "red"})
+            (event,) = await client.events(1)
+            assert services(event.data)[app]["service_deployment_status"] == "OUT_OF_DATE"
+            await world.delete(f"{place}/environmentVariable/{variable}")
+            (event,) = await client.events(1)
+            assert services(event.data)[app]["service_deployment_status"] == "UP_TO_DATE"
+
+
+async def test_a_storm_of_changes_is_told_in_few_events(world: World, address: str, environment: str):
+    async with asked(address, path(environment)) as client:
+        await client.events(1)
+        made = [await world.application(environment) for _ in range(50)]
+        known: dict[str, Any] = {}
+        count = 0
+        while len(known) < len(made):
+            known |= services((await client.events(1))[0].data)
+            count += 1
+        assert count < len(made)
+
+
+async def test_who_comes_back_begins_with_all_as_it_is_now(world: World, address: str, environment: str):
+    app = await world.application(environment)
+    async with asked(address, path(environment)) as client:
+        (first,) = await client.events(1)
+    await world.post(f"/application/{app}/deploy")
+    async with asked(address, path(environment), last_event_id=first.id) as client:
+        (event,) = await client.events(1)
+        assert event.data["complete"]
+        assert services(event.data)[app]["state"] == "QUEUED"
+
+
+async def test_who_begins_sees_what_was_done_before_although_others_follow_already(
+    world: World, address: str, environment: str
+):
+    app = await world.application(environment)
+    async with asked(address, path(environment)) as other:
+        await other.events(1)
+        await world.post(f"/application/{app}/deploy")
+        async with asked(address, path(environment)) as client:
+            (event,) = await client.events(1)
+            assert services(event.data)[app]["state"] == "QUEUED"
+
+
+async def test_a_stream_ends_with_its_environment(world: World, address: str):
+    project = await world.project()
+    one, other = await world.environment(project), await world.environment(project)
+    async with asked(address, path(one)) as first, asked(address, path(other)) as second:
+        await first.events(1)
+        await second.events(1)
+        await world.delete(f"/environment/{one}")
+        assert [event.kind for event in await first.rest()] == ["end"]
+        await world.delete(f"/project/{project}")
+        assert [event.kind for event in await second.rest()] == ["end"]
+        assert first.ended
+        assert second.ended
+
+
+async def test_without_following_it_is_the_present_state_and_no_more(world: World, environment: str):
+    answer = await world.get(path(environment, "?follow=false"))
+    assert answer.body.count(b"\ndata: ") == 2
+    assert answer.body.endswith(b'event: end\ndata: {"message":"Nothing more comes"}\n\n')
+    assert len(world.installation.ctx.readers) == 0
+
+
+async def test_a_stream_speaks_the_words_of_its_base(world: World, address: str, environment: str):
+    app = await world.application(environment)
+    for base, state in (("", "STOPPED"), ("/compat", "READY")):
+        async with asked(address, base + path(environment)) as client:
+            (event,) = await client.events(1)
+            assert services(event.data)[app]["state"] == state
+
+
+async def test_nobody_follows_what_they_may_not_see(world: World, environment: str):
+    _, stranger = await world.organization()
+    elsewhere = await world.new_token("Read", limited_to=[await world.project()])
+    service = await world.new_token("Read", limited_to=[await world.application(environment)])
+    for token, status in ((stranger, 404), (elsewhere, 404), (service, 404), (None, 401)):
+        assert (await world.get(path(environment), token=token)).status == status
+
+
+async def test_a_token_that_is_revoked_hears_no_more(world: World, address: str, environment: str):
+    token = await world.new_token("Read")
+    made = (await world.get(f"/organization/{world.org}/apiToken"))["results"][-1]["id"]
+    async with asked(address, path(environment), token=token) as client:
+        await client.events(1)
+        await world.delete(f"/organization/{world.org}/apiToken/{made}")
+        await world.application(environment)
+        assert await client.rest() == []
+        assert client.ended
+
+
+async def test_all_who_follow_share_one_reader_and_the_last_one_ends_it(
+    world: World, address: str, environment: str
+):
+    readers = world.installation.ctx.readers
+    async with asked(address, path(environment)) as one, asked(address, path(environment)) as other:
+        await one.events(1)
+        await other.events(1)
+        assert len(readers) == 1
+        await world.application(environment)
+        assert await one.events(1) == await other.events(1)
+    await settled(lambda: len(readers) == 0)
+    assert not world.installation.ctx.calls._waiting
+
+
+async def test_a_change_at_one_replica_is_told_at_the_other(replicas: tuple[World, World]):
+    one, other = replicas
+    environment = await one.environment()
+    async with served(other) as address, asked(address, path(environment)) as client:
+        await client.events(1)
+        app = await one.application(environment)
+        assert services((await client.events(1))[0].data).keys() == {app}
+        await one.post(f"/application/{app}/deploy")
+        assert services((await client.events(1))[0].data)[app]["state"] == "QUEUED"
+        other.installation.app.stop_streams()
