@@ -11,7 +11,6 @@ import asyncio
 import fcntl
 import os
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -19,6 +18,7 @@ import apsw
 
 from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
+from windlass.base.lane import Lane
 from windlass.store import statements as sql
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
@@ -166,7 +166,7 @@ class SqliteStore(GroupCommit):
         self._session = SqliteSession(self._writer)
         self._reading = ReadingSession(self._reader)
         self.reads = Reads(self._reading)
-        self._thread = ThreadPoolExecutor(1, "windlass-commit")
+        self._thread = Lane("windlass-commit")
 
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> SqliteStore:
@@ -188,7 +188,7 @@ class SqliteStore(GroupCommit):
 
     async def close(self) -> None:
         await self._wind_up()
-        self._thread.shutdown()
+        self._thread.close()
         self._reading.pause()
         self._reader.close()
         self._writer.close()
@@ -201,7 +201,7 @@ class SqliteStore(GroupCommit):
             events = [event for tx, _, _ in done for event in tx.emitted]
             _finish(Tx(self._session, self._clock.now()).number_events(events))
             self._reading.pause()
-            await asyncio.get_running_loop().run_in_executor(self._thread, execute, "COMMIT")
+            await self._thread.run(execute, "COMMIT")
         except apsw.Error as error:
             self._roll_back()
             raise Unavailable(
