@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import gc
 import signal
 import socket
 from collections.abc import Awaitable, Callable
@@ -186,6 +187,8 @@ async def serve(
     loop = asyncio.get_running_loop()
     try:
         await installation.start()
+        # All that is there now stays to the end: who looks for garbage need not look at it again and again.
+        gc.freeze()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _stop, installation, server)
         await server.serve(sockets=[listening])
