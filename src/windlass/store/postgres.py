@@ -21,7 +21,7 @@ from windlass.config import BadSetting
 from windlass.store import statements as sql
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
-from windlass.store.store import Reads, Taken, Tx, Write
+from windlass.store.store import Reads, Row, Taken, Tx, Write
 
 T = TypeVar("T")
 
@@ -200,13 +200,16 @@ class PostgresStore(GroupCommit):
         outcomes: list[Outcome] = []
         events: list[tuple[Any, ...]] = []
         nudges: dict[str, None] = {}
+        known: dict[str, Row] = {}
         for change in changes:
-            tx = Tx(session, self._clock.now())
+            tx = Tx(session, self._clock.now(), known)
             answer, failure = await run(session, change, tx)
             outcomes.append((answer, failure))
             if failure is None:
                 events += tx.emitted
                 nudges |= dict.fromkeys(tx.nudges)
+            else:
+                known.clear()  # it may have seen what it had changed itself, which is taken back
         await Tx(session, self._clock.now()).number_events(events)
         for word in nudges:
             await connection.execute(f"SELECT pg_notify('{CHANNEL}', $1)", word)

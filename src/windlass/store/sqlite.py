@@ -22,7 +22,7 @@ from windlass.base.lane import Lane
 from windlass.store import statements as sql
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
-from windlass.store.store import Reads, Taken, Tx, Write
+from windlass.store.store import Reads, Row, Taken, Tx, Write
 
 T = TypeVar("T")
 
@@ -219,16 +219,17 @@ class SqliteStore(GroupCommit):
         """A savepoint around each change would cost as much as some of the changes. So they first run
         without; only if one fails after it had written, which is rare, all run again, each in one."""
         self._writer.execute("BEGIN IMMEDIATE")
+        known: dict[str, Row] = {}
         try:
-            return [self._run(change) for change in changes]
+            return [self._run(change, known) for change in changes]
         except _Spoiled:
             self._writer.execute("ROLLBACK")
             self._writer.execute("BEGIN IMMEDIATE")
             return [self._run_apart(change) for change in changes]
 
-    def _run(self, change: Write[Any]) -> Done:
+    def _run(self, change: Write[Any], known: dict[str, Row]) -> Done:
         written = self._writer.total_changes()
-        done = self._tried(change)
+        done = self._tried(change, known)
         if done[2] is not None and self._writer.total_changes() != written:
             raise _Spoiled
         return done
@@ -236,14 +237,14 @@ class SqliteStore(GroupCommit):
     def _run_apart(self, change: Write[Any]) -> Done:
         execute = self._writer.execute
         execute("SAVEPOINT change")
-        done = self._tried(change)
+        done = self._tried(change, {})
         if done[2] is not None:
             execute("ROLLBACK TO change")
         execute("RELEASE change")
         return done
 
-    def _tried(self, change: Write[Any]) -> Done:
-        tx = Tx(self._session, self._clock.now())
+    def _tried(self, change: Write[Any], known: dict[str, Row]) -> Done:
+        tx = Tx(self._session, self._clock.now(), known)
         self._session.refusal = None
         try:
             answer = _finish(change(tx))
