@@ -16,6 +16,7 @@ import pytest
 from tests.cli.conftest import say
 from tests.cli.streamer import END, Turn, line, remark, streaming
 from tests.cli.test_stories import shop
+from tests.test_logs import settled
 from tests.world import ADMIN
 from windlass.cli.following import Event, heard
 from windlass.core.runtime import Said
@@ -141,8 +142,7 @@ async def test_what_happens_is_a_line_each_and_for_programs_a_line_of_json(windl
         at_a_terminal(windlass.url, "organization", "events/stream") as person,
         at_a_terminal(windlass.url, "organization", "events/stream", org, piped=True) as program,
     ):
-        while len(windlass.world.installation.app._streams) < 2:
-            await asyncio.sleep(0.01)
+        await settled(lambda: len(windlass.world.installation.app._streams) == 2)
         await windlass.done("application", "edit", "web", "--description", "hello")
         line = await person.line()
         assert "\x1b[36moperator\x1b[0m  UPDATE APPLICATION web  (shop/production)" in line

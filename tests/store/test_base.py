@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import string
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
@@ -184,6 +186,33 @@ def test_an_id_is_a_lower_case_uuid_of_version_4():
     assert {id[19] for id in made} == set("89ab")
     assert len(set(made)) == len(made)
     assert all(re.fullmatch(r"[0-9a-f]{16}", ids.new_tag()) for _ in range(100))
+
+
+def test_threads_and_forks_never_make_the_same_id():
+    own = [ids.new_id()]  # so that there is a reserve, which a fork has too
+    with ThreadPoolExecutor(8) as threads:
+        made = [id for some in threads.map(_many, range(8)) for id in some]
+    forked = _made_by_a_fork()
+    assert len(forked) == 10
+    everything = [*own, *made, *forked, *_many(0)]
+    assert len(set(everything)) == len(everything)
+
+
+def _many(_: int) -> list[str]:
+    return [ids.new_id() for _ in range(5_000)]
+
+
+def _made_by_a_fork() -> list[str]:
+    """The first ids that a fork of this process makes."""
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writing, "\n".join(ids.new_id() for _ in range(10)).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        made = said.read().splitlines()
+    os.waitpid(child, 0)
+    return made
 
 
 @ALIKE

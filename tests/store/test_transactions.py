@@ -122,6 +122,38 @@ async def test_a_change_sees_what_came_before_it_in_its_own_group(store: Store):
     assert await store.reads.fact("value") == b"1" * 16
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["alone", "beside one that fails late"])
+async def test_a_change_finds_a_resource_as_the_one_before_it_left_it(store: Store, fails: bool):
+    row = await store.write(adds("a"))
+    seen: list[Row | None] = []
+
+    async def look(tx: Tx) -> None:
+        seen.append(await tx.find("project", row.id))
+        assert await tx.find("environment", row.id) is None
+
+    async def renamed(tx: Tx) -> None:
+        await tx.change(msgspec.structs.replace(row, name="b", body=b"renamed"))
+
+    async def rewritten(tx: Tx) -> None:
+        await tx.rewrite(row.id, b"rewritten")
+
+    async def removed(tx: Tx) -> None:
+        await tx.remove(row)
+
+    async def fails_after_a_change(tx: Tx) -> None:
+        await tx.rewrite(row.id, b"never seen")
+        await look(tx)
+        raise Mishap
+
+    changes = [look, renamed, look, rewritten, look, *([fails_after_a_change] * fails), look, removed, look]
+    await together(*(store.write(change) for change in changes))
+    assert store.groups == 2
+    bodies = [one and one.body for one in seen]
+    kept = [row.body, b"renamed", b"rewritten", b"rewritten", None]
+    assert [body for body in bodies[-6:] if body != b"never seen"][-5:] == kept
+    assert (b"never seen" in bodies) is fails
+
+
 async def test_what_comes_during_a_commit_is_in_the_next_group(store: Store):
     later: list[asyncio.Task[Any]] = []
 

@@ -26,7 +26,9 @@ class SystemClock:
         self._last = 0
 
     def now(self) -> int:
-        self._last = max(self._last, time.time_ns() // 1_000_000)
+        now = time.time_ns() // 1_000_000
+        if now > self._last:
+            self._last = now
         return self._last
 
 

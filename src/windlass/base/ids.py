@@ -8,21 +8,35 @@ from typing import Final
 
 PATTERN: Final = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z"
 _shape = re.compile(PATTERN)
+_DIGITS, _RESERVE = 32, 256
+_VARIANT: Final = {digit: "89ab"[place % 4] for place, digit in enumerate("0123456789abcdef")}
+# Taken from the system many at a time: a call for each costs more than the id that is made of it, and lets
+# another thread go first. One that was popped is gone, whichever thread did it; a fork begins anew.
+_reserve: list[str] = []
+os.register_at_fork(after_in_child=_reserve.clear)
 
 
 def new_id() -> str:
-    # uuid.uuid4() builds an object that we would only print: this is four times cheaper.
-    raw = bytearray(os.urandom(16))
-    raw[6] = raw[6] & 0x0F | 0x40
-    raw[8] = raw[8] & 0x3F | 0x80
-    text = raw.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    # uuid.uuid4() builds an object that we would only print.
+    text = _random()
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
 
 
 def new_tag() -> str:
     """A random version name: after a restore, an old tag cannot meet another content by chance."""
-    return os.urandom(8).hex()
+    return _random()[:16]
 
 
 def is_id(text: str) -> bool:
     return _shape.match(text) is not None
+
+
+def _random() -> str:
+    """So many random digits that nobody else has or gets."""
+    try:
+        return _reserve.pop()
+    except IndexError:
+        digits = os.urandom(_DIGITS // 2 * _RESERVE).hex()
+        mine, *others = (digits[at : at + _DIGITS] for at in range(0, len(digits), _DIGITS))
+        _reserve.extend(others)
+        return mine

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -12,12 +13,56 @@ from windlass.core.resource import Family, Spec
 
 Document = dict[str, Any]
 
+_PLAIN: Final = (
+    msgspec.inspect.StrType,
+    msgspec.inspect.IntType,
+    msgspec.inspect.FloatType,
+    msgspec.inspect.BoolType,
+    msgspec.inspect.NoneType,
+    msgspec.inspect.EnumType,
+    msgspec.inspect.LiteralType,
+)
+
 
 def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
-    """The answer: what was sent, without what is hidden, with what the server adds."""
-    sent = {name: value for name, value in msgspec.to_builtins(spec).items() if name not in family.hidden}
-    flags = {flag: bool(getattr(spec, name)) for name, flag in family.flags.items()}
-    return msgspec.convert({**sent, **flags, **extras}, family.view)
+    """The answer: what was sent, without what is hidden, with what the server adds.
+
+    Plain values were checked when they came, or are the server's own; what has a shape is brought into that
+    of the answer, which may show less of it, or more."""
+    document: Document = msgspec.to_builtins(spec)
+    for name in family.hidden:
+        document.pop(name, None)
+    for name, flag in family.flags.items():
+        document[flag] = bool(getattr(spec, name))
+    document |= extras
+    shapes = _shapes(family.view)
+    return family.view(
+        **{
+            name: value if (shape := shapes[name]) is None else msgspec.convert(value, shape)
+            for name, value in document.items()
+            if name in shapes
+        }
+    )
+
+
+@cache
+def _shapes(view: type[Struct]) -> Mapping[str, Any]:
+    """The fields of an answer, each with its type if that is more than a plain value."""
+    fields = msgspec.structs.fields(view)
+    return {
+        field.name: None if _is_plain(msgspec.inspect.type_info(field.type)) else field.type
+        for field in fields
+    }
+
+
+def _is_plain(info: msgspec.inspect.Type) -> bool:
+    match info:
+        case msgspec.inspect.Metadata(type=inner):
+            return _is_plain(inner)
+        case msgspec.inspect.UnionType(types=types):
+            return all(_is_plain(one) for one in types)
+        case _:
+            return isinstance(info, _PLAIN)
 
 
 def hidden_of(family: Family, spec: Spec) -> dict[str, str]:

@@ -39,6 +39,7 @@ class GroupCommit:
         self._committing: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[str], None]] = []
         self._closed = False
+        self._loop = asyncio.get_running_loop()
 
     def listen(self, listener: Callable[[str], None]) -> None:
         self._listeners.append(listener)
@@ -46,10 +47,10 @@ class GroupCommit:
     async def write(self, change: Write[T]) -> T:
         if self._closed:
             raise Unavailable("This server is stopping; nothing was changed")
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append(Waiting(change, answer))
         if self._committing is None or self._committing.done():
-            self._committing = asyncio.create_task(self._drain())
+            self._committing = self._loop.create_task(self._drain())
         return await answer
 
     async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:

@@ -23,7 +23,7 @@ from windlass.store import statements as sql
 from windlass.store.chain import End
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
-from windlass.store.store import DEAF, Reads, Taken, Tx, Write
+from windlass.store.store import DEAF, Reads, Row, Taken, Tx, Write
 
 T = TypeVar("T")
 
@@ -212,13 +212,16 @@ class PostgresStore(GroupCommit):
         outcomes: list[Outcome] = []
         events: list[tuple[Any, ...]] = []
         nudges: dict[str, None] = {}
+        known: dict[str, Row] = {}
         for change in changes:
-            tx = Tx(session, self._clock.now())
+            tx = Tx(session, self._clock.now(), known)
             answer, failure = await run(session, change, tx)
             outcomes.append((answer, failure))
             if failure is None:
                 events += tx.emitted
                 nudges |= dict.fromkeys(tx.nudges)
+            else:
+                known.clear()  # it may have seen what it had changed itself, which is taken back
         await Tx(session, self._clock.now()).number_events(events, self._end)
         return outcomes, nudges  # told here at once, and not only when they come back from the database
 

@@ -11,7 +11,6 @@ import asyncio
 import fcntl
 import os
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -19,11 +18,12 @@ import apsw
 
 from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
+from windlass.base.lane import Lane
 from windlass.store import statements as sql
 from windlass.store.chain import End
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
-from windlass.store.store import Reads, Taken, Tx, Write
+from windlass.store.store import Reads, Row, Taken, Tx, Write
 
 T = TypeVar("T")
 
@@ -168,7 +168,7 @@ class SqliteStore(GroupCommit):
         self._end = End()
         self._reading = ReadingSession(self._reader)
         self.reads = Reads(self._reading)
-        self._thread = ThreadPoolExecutor(1, "windlass-commit")
+        self._thread = Lane("windlass-commit")
 
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> SqliteStore:
@@ -190,7 +190,7 @@ class SqliteStore(GroupCommit):
 
     async def close(self) -> None:
         await self._wind_up()
-        self._thread.shutdown()
+        self._thread.close()
         self._reading.pause()
         self._reader.close()
         self._writer.close()
@@ -203,7 +203,7 @@ class SqliteStore(GroupCommit):
             events = [event for tx, _, _ in done for event in tx.emitted]
             _finish(Tx(self._session, self._clock.now()).number_events(events, self._end))
             self._reading.pause()
-            await asyncio.get_running_loop().run_in_executor(self._thread, execute, "COMMIT")
+            await self._thread.run(execute, "COMMIT")
         except apsw.Error as error:
             self._roll_back()
             raise Unavailable(
@@ -221,16 +221,17 @@ class SqliteStore(GroupCommit):
         """A savepoint around each change would cost as much as some of the changes. So they first run
         without; only if one fails after it had written, which is rare, all run again, each in one."""
         self._writer.execute("BEGIN IMMEDIATE")
+        known: dict[str, Row] = {}
         try:
-            return [self._run(change) for change in changes]
+            return [self._run(change, known) for change in changes]
         except _Spoiled:
             self._writer.execute("ROLLBACK")
             self._writer.execute("BEGIN IMMEDIATE")
             return [self._run_apart(change) for change in changes]
 
-    def _run(self, change: Write[Any]) -> Done:
+    def _run(self, change: Write[Any], known: dict[str, Row]) -> Done:
         written = self._writer.total_changes()
-        done = self._tried(change)
+        done = self._tried(change, known)
         if done[2] is not None and self._writer.total_changes() != written:
             raise _Spoiled
         return done
@@ -238,14 +239,14 @@ class SqliteStore(GroupCommit):
     def _run_apart(self, change: Write[Any]) -> Done:
         execute = self._writer.execute
         execute("SAVEPOINT change")
-        done = self._tried(change)
+        done = self._tried(change, {})
         if done[2] is not None:
             execute("ROLLBACK TO change")
         execute("RELEASE change")
         return done
 
-    def _tried(self, change: Write[Any]) -> Done:
-        tx = Tx(self._session, self._clock.now())
+    def _tried(self, change: Write[Any], known: dict[str, Row]) -> Done:
+        tx = Tx(self._session, self._clock.now(), known)
         self._session.refusal = None
         try:
             answer = _finish(change(tx))

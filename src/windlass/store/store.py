@@ -411,12 +411,24 @@ class Reads:
 class Tx(Reads):
     """A change in progress. What is emitted and nudged takes effect with the commit, or never."""
 
-    def __init__(self, session: Session, now: int) -> None:
+    def __init__(self, session: Session, now: int, known: dict[str, Row] | None = None) -> None:
         super().__init__(session)
         self._many = session.many
+        self._known: dict[str, Row] = {} if known is None else known
         self.now = now
         self.emitted: list[tuple[Any, ...]] = []
         self.nudges: list[str] = []
+
+    async def find(self, family: str, id: str) -> Row | None:
+        """Read once for a whole group, until one of it changes the resource: what is created together is
+        mostly created in one place."""
+        row = self._known.get(id)
+        if row is not None:
+            return row if row.family == family else None
+        row = await super().find(family, id)
+        if row is not None:
+            self._known[id] = row
+        return row
 
     async def place(self, parent: str, family: str) -> tuple[int, int]:
         """The next place in a list, and the time of creation that goes with it: twins of one moment are
@@ -434,14 +446,17 @@ class Tx(Reads):
 
     async def change(self, row: Row) -> None:
         """Replaces a resource; raises Taken if a sibling has its new name."""
+        self._known.pop(row.id, None)
         await self._all(sql.CHANGE, row.name, row.tag, row.body, row.sealed, row.id)
 
     async def rewrite(self, id: str, body: bytes) -> None:
         """For what the server itself keeps up to date: the tag stays, so no client's `If-Match` is upset."""
+        self._known.pop(id, None)
         await self._all(sql.REWRITE, body, id)
 
     async def remove(self, row: Row) -> list[str]:
         """Takes away a resource and all that is below it; answers the ids of those that could be deployed."""
+        self._known.clear()
         below = [found[0] for found in await self._all(sql.BELOW, row.id)]
         await self._all(sql.TALLY_REMOVE, row.parent, row.family)
         for level in range(1, _LEVELS + 1):

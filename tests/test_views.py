@@ -1,0 +1,41 @@
+"""An answer is made of what was sent and of what the server adds, in the shape of its family and no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tests.documented import body, operations, success
+from windlass.core.document import view_of
+from windlass.core.registry import Operation
+from windlass.core.resource import Family, Spec
+
+
+@operations(lambda one: one.family and one.body is one.family.spec and one.answer is not None)
+def test_what_is_made_step_by_step_is_what_a_whole_conversion_makes(operation: Operation) -> None:
+    assert operation.family
+    family, sent, extras = operation.family, body(operation)["example"], success(operation)["example"]
+    spec = msgspec.convert(sent, family.spec)
+    made = view_of(family, spec, {**extras, "nobody_knows_this": 1})
+    assert msgspec.json.encode(made) == msgspec.json.encode(_converted(family, spec, extras))
+    assert not family.hidden & msgspec.to_builtins(made).keys()
+
+
+@operations(lambda one: one.family and one.body is one.family.spec and one.answer is not None)
+def test_what_is_sent_fills_the_answer_where_the_server_says_nothing_else(operation: Operation) -> None:
+    assert operation.family
+    family, sent, extras = operation.family, body(operation)["example"], success(operation)["example"]
+    added = {
+        name: value for name, value in extras.items() if name not in sent or isinstance(value, dict | list)
+    }
+    spec = msgspec.convert(sent, family.spec)
+    assert msgspec.json.encode(view_of(family, spec, added)) == msgspec.json.encode(
+        _converted(family, spec, added)
+    )
+
+
+def _converted(family: Family, spec: Spec, extras: dict[str, Any]) -> msgspec.Struct:
+    sent = {name: value for name, value in msgspec.to_builtins(spec).items() if name not in family.hidden}
+    flags = {flag: bool(getattr(spec, name)) for name, flag in family.flags.items()}
+    return msgspec.convert({**sent, **flags, **extras}, family.view)
