@@ -188,6 +188,25 @@ async def test_a_token_that_is_revoked_hears_no_more(world: World, address: str,
         assert client.ended
 
 
+async def test_a_token_that_is_revoked_while_nothing_happens_does_not_even_hear_that(
+    world: World, address: str, environment: str
+):
+    world.installation.app._streams._quiet = 0.02
+    token = await world.new_token("Read")
+    made = (await world.get(f"/organization/{world.org}/apiToken"))["results"][-1]["id"]
+    async with (
+        asked(address, path(environment), token=token) as client,
+        asked(address, path(environment)) as other,
+    ):
+        await client.events(1)
+        await other.events(1)
+        await world.delete(f"/organization/{world.org}/apiToken/{made}")
+        assert await client.rest() == []
+        assert client.ended
+        app = await world.application(environment)
+        assert services((await other.events(1))[0].data).keys() == {app}  # the control
+
+
 async def test_all_who_follow_share_one_reader_and_the_last_one_ends_it(
     world: World, address: str, environment: str
 ):

@@ -24,7 +24,17 @@ from windlass.api.metrics import Metrics
 from windlass.api.pages import Page, Pages
 from windlass.api.router import Methods, Router, allowed
 from windlass.api.streaming import EVENTS, Streams
-from windlass.base.errors import Failure, Forbidden, Invalid, Missing, NotAllowed, NotHttp, TooLarge, TooMany
+from windlass.base.errors import (
+    Failure,
+    Forbidden,
+    Invalid,
+    Missing,
+    NotAllowed,
+    NotHttp,
+    TooLarge,
+    TooMany,
+    Unavailable,
+)
 from windlass.base.log import log
 from windlass.control.context import Call, Context, Dialect, Reply, encode
 from windlass.control.dispatch import Dispatch, Repeatable
@@ -326,7 +336,10 @@ class App:
 
     async def _still_allowed(self, request: Request) -> Callable[[], Awaitable[bool]]:
         header = _credential(request) or b""
-        began = await self._admitted(header)
+        try:
+            began = await self._admitted(header)
+        except Unavailable:
+            began = None
 
         async def allowed() -> bool:
             """Whether the caller still is who it was: tokens end, and rights change."""
@@ -346,6 +359,8 @@ class App:
     async def _admitted(self, header: bytes) -> Actor | None:
         try:
             return self._gate.known(header, self._ctx.clock.now()) or await self._gate.admit(header)
+        except Unavailable:
+            raise
         except Failure:
             return None
 

@@ -13,6 +13,8 @@ from contextlib import aclosing, suppress
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from windlass.base.errors import Unavailable
+
 T = TypeVar("T")
 
 EVENTS: Final = (b"content-type", b"text/event-stream")
@@ -73,7 +75,8 @@ class Streams:
         *,
         still_here: T | None = None,
     ) -> Ending:
-        """Puts one piece after the other; `allowed` is asked before each. `leaving` ends with its reader."""
+        """Puts one piece after the other; `allowed` is asked before each, and where there is none for long.
+        `leaving` ends with its reader."""
         stopping = asyncio.Event()
         self._open.add(stopping)
         if self._stopping:
@@ -101,13 +104,21 @@ async def _pump(
 ) -> Ending:
     async with aclosing(pieces), aclosing(_never_quiet(pieces, quiet, still_here)) as spoken:
         async for piece in spoken:
-            if piece is not still_here and not await allowed():
+            if not await _may_go_on(allowed, tells=piece is not still_here):
                 return Ending.REFUSED
             try:
                 await put(piece)
             except OSError:  # so ASGI says that there is nobody any more
                 return Ending.LEFT
     return Ending.OVER
+
+
+async def _may_go_on(allowed: Allowed, *, tells: bool) -> bool:
+    """While nobody can say who is who, a reader hears only that we are here."""
+    try:
+        return await allowed()
+    except Unavailable:
+        return not tells
 
 
 async def _never_quiet(

@@ -21,7 +21,7 @@ from windlass.core.traits import Onward
 from windlass.store.store import EventRow, Reads, events_word
 
 _PAGE: Final = 200
-_KEPT: Final = 1000
+_KEPT: Final = 300
 """Events at hand, for those who are a little behind."""
 _END: Final = b"event: end\ndata: %b\n\n" % encode({"message": "Nothing more comes"})
 _GONE: Final = b"event: gone\ndata: %b\n\n" % encode(

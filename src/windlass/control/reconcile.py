@@ -174,7 +174,8 @@ async def _asked_to_cancel(ctx: Context, deployment: str) -> None:
             if status is None or (particulars(row).cancelled and not _switched(row, status)):
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(called.wait(), LOOK)
+                async with asyncio.timeout(LOOK):
+                    await called.wait()
             called.clear()
     finally:
         ctx.calls.forget(cancel_word(deployment), called)

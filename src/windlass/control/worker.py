@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct, field
 
@@ -209,7 +210,6 @@ class Worker:
             due = await self._ctx.store.reads.next_work(lane.number)
             if due is not None and len(lane.running) < lane.slots:
                 wait = min(wait, max(0.0, (due - self._ctx.clock.now()) / SECOND))
-        try:
-            await asyncio.wait_for(self._wake.wait(), wait)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await self._wake.wait()

@@ -29,9 +29,21 @@ TypeWord = Annotated[
     Literal[*WORDS],  # type: ignore[valid-type]
     Meta(description="What happened; the words of deployments are those of webhooks, too"),
 ]
-TargetWord = Literal[*TARGETS]  # type: ignore[valid-type]
-SubTargetWord = Literal[*SUB_TARGETS]  # type: ignore[valid-type]
-OriginWord = Literal[*ORIGINS]  # type: ignore[valid-type]
+TargetWord = Annotated[
+    Literal[*TARGETS],  # type: ignore[valid-type]
+    Meta(description="Only what happened to things of this kind, or to what belongs to them"),
+]
+SubTargetWord = Annotated[
+    Literal[*SUB_TARGETS],  # type: ignore[valid-type]
+    Meta(description="Only what happened to this kind of thing that belongs to another"),
+]
+OriginWord = Annotated[
+    Literal[*ORIGINS],  # type: ignore[valid-type]
+    Meta(description="Only what was done with this client"),
+]
+TargetId = Annotated[Id, Meta(description="Only what happened to this, or to what belongs to it")]
+InProject = Annotated[Id, Meta(description="Only what happened in this project")]
+InEnvironment = Annotated[Id, Meta(description="Only what happened in this environment")]
 
 
 class _Wanted(Spec):
@@ -59,19 +71,19 @@ class EventsWanted(_Wanted):
     step_back_token: Annotated[Token, Meta(description="From `links.previous`: the newer ones")] = (
         msgspec.field(default="", name="stepBackToken")
     )
-    target_id: Given[Id] = msgspec.field(default=UNSET, name="targetId")
+    target_id: Given[TargetId] = msgspec.field(default=UNSET, name="targetId")
     sub_target_type: Given[SubTargetWord] = msgspec.field(default=UNSET, name="subTargetType")
-    service_project_id: Given[Id] = msgspec.field(default=UNSET, name="serviceProjectId")
-    service_environment_id: Given[Id] = msgspec.field(default=UNSET, name="serviceEnvironmentId")
+    service_project_id: Given[InProject] = msgspec.field(default=UNSET, name="serviceProjectId")
+    service_environment_id: Given[InEnvironment] = msgspec.field(default=UNSET, name="serviceEnvironmentId")
 
 
 class TargetsWanted(_Wanted):
-    project_id: Given[Id] = msgspec.field(default=UNSET, name="projectId")
-    environment_id: Given[Id] = msgspec.field(default=UNSET, name="environmentId")
+    project_id: Given[InProject] = msgspec.field(default=UNSET, name="projectId")
+    environment_id: Given[InEnvironment] = msgspec.field(default=UNSET, name="environmentId")
     target_level: Given[
         Annotated[
             Literal["PROJECT", "ENVIRONMENT"],
-            Meta(description="The projects or environments where it happened, instead of what it was about"),
+            Meta(description="Where it happened, the projects or environments, instead of to what"),
         ]
     ] = msgspec.field(default=UNSET, name="targetLevelToFetch")
 
@@ -137,8 +149,8 @@ events = Action(
     query=EventsWanted,
     answer=OrganizationEvents,
     description=(
-        "Newest first. `links.next` leads to the older ones, `links.previous` to the newer ones. A token that "
-        "is limited to parts of the organization sees what happened there."
+        "Newest first. `links.next` leads to the older ones, `links.previous` to the newer ones. A token "
+        "that is limited to parts of the organization sees what happened there."
     ),
 )
 targets = Action(

@@ -1,0 +1,46 @@
+"""Whoever is told to stop stops, whatever else happens at that very moment."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from tests.world import World
+from windlass.control.deployments import cancel_word
+from windlass.control.reconcile import _asked_to_cancel
+from windlass.control.worker import Worker
+from windlass.store.groups import GroupCommit
+
+TURNS = range(8)
+"""Of the event loop, between a word and the end: somewhere in there is the moment at which both are heard."""
+
+
+async def test_a_worker_that_is_woken_just_when_it_is_ended_ends(world: World):
+    for turns in TURNS:
+        running = asyncio.create_task(Worker(world.installation.ctx).run())
+        await asyncio.sleep(0.05)  # nothing is due: it sleeps
+        tell(world, "work")
+        await ends(running, turns)
+
+
+async def test_who_watches_for_a_cancellation_ends_although_called_just_then(world: World):
+    ctx = world.installation.ctx
+    path = f"/application/{await world.application()}"
+    deployment = (await world.post(f"{path}/deploy"))["id"]
+    for turns in TURNS:
+        watching = asyncio.create_task(_asked_to_cancel(ctx, deployment))
+        await asyncio.sleep(0.05)
+        tell(world, cancel_word(deployment))
+        await ends(watching, turns)
+
+
+def tell(world: World, word: str) -> None:
+    cast(GroupCommit, world.installation.ctx.store)._tell(word)
+
+
+async def ends(task: asyncio.Task[None], turns: int) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task], timeout=10)
+    assert task.cancelled(), f"after {turns} turns it was not heard"
