@@ -108,7 +108,7 @@ def check_whole(found) -> None:
         live[parent, family] = live.get((parent, family), 0) + 1
         assert family != "environment" or parent in projects
     assert live == {(parent, family): n for parent, family, _, n, _ in found["tally"] if n}
-    [(_, events)] = found["counter"]
+    events = dict(found["counter"])["event"]
     assert events == max((row[0] for row in found["event"]), default=0) == len(found["event"])
 
 

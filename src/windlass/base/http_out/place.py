@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import string
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote
@@ -38,6 +39,7 @@ class Place(Struct, frozen=True):
     """For messages: host, and port where it is not the usual one."""
 
 
+@lru_cache(maxsize=1024)  # the same receivers are called again and again
 def place(url: str) -> Place:
     if len(url) > LONGEST:
         raise Refused(f"The URL is longer than {LONGEST} characters.")
