@@ -126,6 +126,12 @@ class Plot:
         assert answer.status == 202, answer
         return str(answer["id"])
 
+    async def tested(self, webhook: Thing) -> None:
+        """Something is on its way to the receiver."""
+        test = registry().operation("testOrganizationWebhook")
+        answer = await self._stage.call(test, webhook.ids, None, self.tenant.admin)
+        assert answer.status == 202, answer
+
     async def ran(self, service: Thing) -> str:
         """A deployment that succeeded, with whatever else waited."""
         deployment = await self.deployed(service)

@@ -317,7 +317,11 @@ async def populated(stage: Stage, operation: Operation) -> Subject:
     """A list with a few things in it, as far as they can be made."""
     family, plot = operation.family, stage.plot
     for _ in range(4):
-        if newest_first(operation):
+        if operation.handler == "webhook.event":
+            assert family is not None
+            await plot.tested(await plot.standing(family))
+            stage.world.clock.turn(0.001)
+        elif newest_first(operation):
             service = operation.parent if family is registry()["deployment"] else family
             assert service is not None
             await plot.deployed(await plot.standing(service))
@@ -329,7 +333,8 @@ async def populated(stage: Stage, operation: Operation) -> Subject:
 
 def newest_first(operation: Operation) -> bool:
     """So it is with what was done, and with nothing else."""
-    return operation.handler == "deployment.list" or operation.handler.endswith(".deploymentHistory")
+    done = {"deployment.list", "webhook.event"}
+    return operation.handler in done or operation.handler.endswith(".deploymentHistory")
 
 
 async def asked(stage: Stage, subject: Subject, query: str, base: str = "") -> Answer:

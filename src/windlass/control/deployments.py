@@ -92,7 +92,11 @@ async def move(
 
 
 async def finish(
-    tx: Tx, service: Row, deployment: DeploymentRow, progress: Progress, message: str = "",
+    tx: Tx,
+    service: Row,
+    deployment: DeploymentRow,
+    progress: Progress,
+    message: str = "",
     call: Call | None = None,
 ) -> DeploymentRow:
     """The one final state, and the one final event."""

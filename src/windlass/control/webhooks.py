@@ -160,6 +160,7 @@ async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
     (id,) = await _send(tx, [row], TEST_LANE, await _example(tx, row, document["events"][0]))
     made = await tx.delivery(row.id, id)
     assert made is not None
+    await record(tx, Event.WEBHOOK_TESTED, row, call.actor, call)
     return Reply(encode(_shown(ctx, call, document, made)))
 
 
@@ -198,6 +199,7 @@ async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
     else:
         count = await tx.deliver_again(row.id, _moment(asked.since), only_failed=asked.only_failed)
     await tx.ask(DELIVER, work_of(row.id), org=row.org)
+    await record(tx, Event.WEBHOOK_REPLAYED, row, call.actor, call)
     return Reply(encode({"replayed": count}))
 
 

@@ -37,6 +37,8 @@ class Event(StrEnum):
     BROKE = "SERVICE_BROKE"
     RECOVERED = "SERVICE_RECOVERED"
     WEBHOOK_DISABLED = "WEBHOOK_DISABLED"
+    WEBHOOK_TESTED = "WEBHOOK_TESTED"
+    WEBHOOK_REPLAYED = "WEBHOOK_REPLAYED"
 
 
 # The contract's word first, then the full interface's for the same thing.
