@@ -20,6 +20,8 @@ from windlass.core.resource import Verb
 
 _WHERE, _FIELDS, _BODY, _WHICH, _CALL = "Where", "Fields", "Fields, said otherwise", "Which", "The call"
 
+_LONGEST_CHOICE = 120
+
 
 class Options(Struct, frozen=True):
     """What can be said to a command. Each part knows how to find itself in what was said."""
@@ -209,14 +211,21 @@ def _metavar(field: Field) -> str | None:
     if field.kind is None:
         return "JSON"
     if field.choices:
-        return "|".join(field.choices)
+        return "WORD" if _has_many(field) else "|".join(field.choices)
     if field.refers:
         return "ID|NAME"
     return None
 
 
+def _has_many(field: Field) -> bool:
+    """So many choices that they are told in lines of their own."""
+    return len("|".join(field.choices)) > _LONGEST_CHOICE
+
+
 def _help(field: Field, edits: bool) -> str:
     said = [field.meaning.rstrip(".") + "." if field.meaning else ""]
+    if _has_many(field):
+        said.append(f"One of {', '.join(field.choices)}.")
     if field.many:
         said.append("May be repeated.")
     if field.required and not edits:
