@@ -47,6 +47,13 @@ def what_is_imported_is_for_a_level_here(operation: Operation, body: Body) -> No
 
 
 @rule
+def a_secret_that_is_sent_is_fit_for_a_header(operation: Operation, body: Body) -> None:
+    """`send_secret` asks for printable ASCII; a PUT meets a secret that it does not say."""
+    if body.get("send_secret"):
+        body["target_secret"] = "printable"
+
+
+@rule
 def ports_differ(operation: Operation, body: Body) -> None:
     """Each port of a service has a name of its own, and one of them at most is said to be the default."""
     names, default = set(), False

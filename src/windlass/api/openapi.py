@@ -61,7 +61,13 @@ _SUCCESSES: Final = {200: "Success", 201: "Created", 202: "Accepted", 204: "Done
 
 _INTEGER: Final = {"type": "integer", "format": "int64"}
 _STRING: Final = {"type": "string"}
-_EVENTS: Final = {"text/event-stream": {"schema": _STRING}}
+# As OpenAPI 3.2 reads the type of a stream: the schema is that of each event, after it was parsed.
+_EVENT: Final = {
+    "type": "object",
+    "properties": {"id": _STRING, "event": _STRING, "data": _STRING},
+    "required": ["data"],
+}
+_EVENTS: Final = {"text/event-stream": {"schema": _EVENT}}
 _BOOLEAN: Final = {"type": "boolean"}
 _HEADERS: Final[Mapping[str, tuple[str, Schema, Any]]] = {
     "X-RateLimit-Limit": ("How many requests the caller has in a window", _INTEGER, 1000),
@@ -212,8 +218,8 @@ class _Document:
 def _stream(content: Schema) -> Schema:
     """What the data of each event is, OpenAPI 3.0 has no word for."""
     data = content["application/json"]
-    example = f"id: 42\ndata: {msgspec.json.encode(data['example']).decode()}\n\n"
-    return {"text/event-stream": {"schema": _STRING, "example": example, "x-data": data["schema"]}}
+    example = {"id": "42", "data": msgspec.json.encode(data["example"]).decode()}
+    return {"text/event-stream": {"schema": _EVENT, "example": example, "x-data": data["schema"]}}
 
 
 def _empty(operation: Operation, status: int) -> Schema:
