@@ -18,6 +18,7 @@ from windlass.api.pages import Pages
 from windlass.base.clock import SECOND, Clock, SystemClock
 from windlass.base.errors import Unavailable
 from windlass.base.http_out import Outgoing
+from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.base.seal import Seal
 from windlass.config import DATABASE as DATABASE
@@ -116,7 +117,7 @@ class Installation:
         """What runs is reached as before, unless the engine makes us wait; what does not, says so soon."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                await self._route_changed()
+                self._routed |= await self._route_changed()
         self._routed.update(await self.ctx.store.reads.services())
         self._must_route.set()
 
@@ -153,21 +154,24 @@ class Installation:
         while True:
             await self._must_route.wait()
             self._must_route.clear()
-            await self._route_changed()
-            if self._routed:
+            if waiting := await self._route_changed():
                 await asyncio.sleep(1)
+                self._routed |= waiting
                 self._must_route.set()
 
-    async def _route_changed(self) -> None:
+    async def _route_changed(self) -> set[str]:
+        """Answers those that have to wait."""
         changed, self._routed = self._routed, set()
+        waiting = set()
         for service in changed:
             try:
                 await refresh(self.ctx, service)
             except (EngineError, Unavailable) as error:
                 _log.warning("routes wait", extra={"service": service, "why": str(error)})
-                self._routed.add(service)
+                waiting.add(service)
             except Exception:  # noqa: BLE001 (the loop must outlive one service)
                 _log.exception("routes could not be set", extra={"service": service})
+        return waiting
 
     async def _note_uses(self) -> None:
         while True:
@@ -237,6 +241,7 @@ async def install(
             work=folder.absolute() / "work",  # noqa: ASYNC240 (looks at nothing)
             public_host=_public_host(settings),
             gateway=lambda: parts.router.port,
+            routing=Locks(),
             unwell=set(),
             **({"point": point} if point else {}),
         )

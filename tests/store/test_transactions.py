@@ -527,6 +527,7 @@ async def test_connections_that_are_cut_at_any_moment_lose_nothing_that_was_ackn
     async with served.opened() as store:
         await asyncio.gather(cutter(), *(writer(store, number) for number in range(8)))
         await store.write(adds("at the end"))
+        await until(lambda: answers_again(store))
         found = set(await names(store))
         assert set(acknowledged) <= found
         assert found.isdisjoint(denied)

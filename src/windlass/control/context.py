@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from windlass.base.clock import Clock
 from windlass.base.http_out import Answered
+from windlass.base.locks import Locks
 from windlass.base.seal import Seal
 from windlass.builders.builder import Builder
 from windlass.builders.git import Commit, Source
@@ -125,6 +126,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """How public ports of this machine are reached."""
     gateway: Callable[[], int]
     """The port where HTTP is told apart by host name."""
+    routing: Locks
+    """By service: whoever looks where its routes lead, and sets them."""
     unwell: set[str]
     """Instances that run, but are to be given no requests."""
     point: Callable[[str], Awaitable[None]] = _no_point

@@ -65,7 +65,13 @@ async def _inside(ctx: Context, wanted: Wanted) -> dict[str, int]:
 async def refresh(ctx: Context, service: str, seen: Sequence[Instance] | None = None) -> list[Endpoint]:
     """Brings the router up to date with one service; answers where it leads now.
 
-    `seen`: its instances at this moment, if they are known."""
+    `seen`: its instances at this moment, if they are known. One after the other for each service: what was
+    seen earlier never takes the place of what was seen later."""
+    async with ctx.routing[service]:
+        return await _refresh(ctx, service, seen)
+
+
+async def _refresh(ctx: Context, service: str, seen: Sequence[Instance] | None) -> list[Endpoint]:
     source = ctx.store.reads
     row, status = await source.get(service), await source.status(service)
     if row is None or status is None:

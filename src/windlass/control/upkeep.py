@@ -73,7 +73,8 @@ async def discard(ctx: Context, claim: Claim) -> None:
     """A service was deleted: so is everything that was made for it."""
     service = claim.id.removeprefix(f"{DISCARD}:")
     ctx.watch.forget(service)
-    await ctx.router.forget(service)
+    async with ctx.routing[service]:
+        await ctx.router.forget(service)
     await ctx.point("about to discard")
     await ctx.engine.discard(service)
     await ctx.point("discarded")

@@ -16,12 +16,12 @@ from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from windlass.base import group
 from windlass.base.docker import Away, Docker, Refused
+from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.core.runtime import Instance, Usage, Wanted
 from windlass.engines.docker import create, words
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.files import packed
-from windlass.engines.docker.locks import Locks
 from windlass.engines.docker.place import Place
 from windlass.engines.docker.seen import instance
 from windlass.engines.docker.usage import used

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from windlass.base.docker import Docker, Refused
 from windlass.base.docker.images import image, pull
+from windlass.base.locks import Locks
 from windlass.core.runtime import Wanted
 from windlass.engines.docker import words
-from windlass.engines.docker.locks import Locks
 from windlass.engines.engine import EngineError
 
 OURS: Final = "windlass/"

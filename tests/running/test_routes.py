@@ -1,0 +1,75 @@
+"""Routes are set by several hands: what was seen earlier never takes the place of what was seen later."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.world import World, make_world
+from windlass.control.routes import refresh
+from windlass.core.runtime import Instance
+from windlass.engines.fake import FakeEngine
+
+PORT = {"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}
+
+
+class Pensive(FakeEngine):
+    """Thinks over what it has seen, as long as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+        self.go_on.set()
+
+    async def observe(self, service: str) -> list[Instance]:
+        seen = await super().observe(service)
+        if not self.go_on.is_set() and not self.asked.is_set():
+            self.asked.set()
+            await self.go_on.wait()
+        return seen
+
+
+@pytest.fixture
+def engine():
+    return Pensive()
+
+
+@pytest.fixture
+async def world(database_url, engine):
+    async with make_world(database_url, engine=engine) as made:
+        yield made
+
+
+async def deploy(world: World, app: str) -> None:
+    assert (await world.post(f"/application/{app}/deploy")).status == 202
+    await world.settle()
+
+
+async def test_who_looked_before_a_release_does_not_bring_back_what_it_replaced(world, engine):
+    app = await world.application(ports=[PORT])
+    await deploy(world, app)
+    engine.go_on.clear()
+    slow = asyncio.create_task(refresh(world.installation.ctx, app))
+    await engine.asked.wait()
+    releasing = asyncio.create_task(deploy(world, app))
+    await asyncio.wait([releasing], timeout=0.7)  # it may have to wait, and must not have gone by
+    engine.go_on.set()
+    await asyncio.gather(slow, releasing)
+    led = {endpoint.port for route in world.router.routes[app] for endpoint in route.endpoints}
+    (instance,) = [one for one in engine.instances.values() if one.service == app]
+    assert led == {*instance.ports.values()}
+
+
+async def test_who_looked_before_a_deletion_does_not_bring_back_its_routes(world, engine):
+    app = await world.application(ports=[PORT])
+    await deploy(world, app)
+    engine.go_on.clear()
+    slow = asyncio.create_task(refresh(world.installation.ctx, app))
+    await engine.asked.wait()
+    await world.delete(f"/application/{app}")
+    settling = asyncio.create_task(world.settle())
+    await asyncio.sleep(0.1)
+    engine.go_on.set()
+    await asyncio.gather(slow, settling)
+    assert app not in world.router.routes
