@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from tests.world import World, make_world
 from windlass.control.routes import refresh
-from windlass.core.runtime import Instance
+from windlass.core.runtime import Instance, Wanted
 from windlass.engines.fake import FakeEngine
 
 PORT = {"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}
@@ -21,6 +22,14 @@ class Pensive(FakeEngine):
         super().__init__()
         self.asked, self.go_on = asyncio.Event(), asyncio.Event()
         self.go_on.set()
+
+    async def run(self, wanted: Wanted, index: int) -> Instance:
+        """Each at ports of its own."""
+        made = await super().run(wanted, index)
+        key = next(key for key, one in self.instances.items() if one.id == made.id)
+        ports = {inside: port + wanted.generation for inside, port in made.ports.items()}
+        self.instances[key] = replace(made, ports=ports)
+        return self.instances[key]
 
     async def observe(self, service: str) -> list[Instance]:
         seen = await super().observe(service)
