@@ -187,7 +187,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     try:
         await installation.start()
-        _look_less_for_garbage()
+        look_less_for_garbage()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _stop, installation, server)
         await server.serve(sockets=[listening])
@@ -238,7 +238,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _look_less_for_garbage() -> None:
+def look_less_for_garbage() -> None:
     """All that is there at the start stays to the end. And what a few dozen requests under way hold is no
     garbage: Python's own thresholds, made for small programs, look at it several times for each of them."""
     gc.freeze()

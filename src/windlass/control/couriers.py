@@ -13,6 +13,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -46,10 +47,12 @@ LOST_AFTER = 3
 """Failures in a row, of whatever service, after which a receiver is taken for one that takes nothing."""
 SIDE_BY_SIDE = 16
 """Services of one webhook that are told at the same time."""
-EACH, MOST = 20, 400
+EACH, MOST = 50, 1000
 """Deliveries of a service, and in all, that are read at once."""
 TRIED, REMEMBERED = 15.0, 20
 """Seconds that a receiver may take; attempts that are kept of a delivery."""
+TOGETHER = 0.02
+"""Seconds in which results come together to be written down at once, while others are still on their way."""
 LONGEST_WAIT = HOUR
 """That a receiver may ask for."""
 SHOWN = 4096
@@ -193,6 +196,7 @@ class Book:
         self._held: list[tuple[str, int]] = []
         self._recovered = False
         self._writing: asyncio.Task[None] | None = None
+        self._at_once = asyncio.Event()
 
     def note(self, delivery: DeliveryRow, attempt: Attempt, wanted_wait: int | None = None) -> bool:
         """Whether the next of this lane may follow."""
@@ -238,8 +242,10 @@ class Book:
             self._writing = asyncio.create_task(self._write())
 
     async def written(self) -> None:
+        self._at_once.set()
         if self._writing:
             await self._writing
+        self._at_once.clear()
 
     async def correct(self, receiver: Receiver, *, hurry: bool) -> None:
         self.receiver, self._recovered = receiver, hurry
@@ -274,6 +280,9 @@ class Book:
 
                 if not await self._ctx.store.write(change):
                     self.over = True  # Another replica goes on with it.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TOGETHER):
+                        await self._at_once.wait()
                 if not self._changed:
                     return
         finally:
