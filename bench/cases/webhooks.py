@@ -28,7 +28,7 @@ def run(bench: Bench) -> list[Line]:
             target=Target(10, "≤", "ms"),
         ),
         Line(
-            what="the same for nine of ten receivers, 99 of 100, while the tenth is mute, against while it answers",
+            what="the same at nine of ten receivers, 99 of 100: the tenth is mute, against it answers",
             unit="ms",
             ours=found.late_with_one_dead,
             limit=found.late,
