@@ -57,6 +57,7 @@ LONGEST_WAIT = HOUR
 """That a receiver may ask for."""
 SHOWN = 4096
 """Characters kept of an answer."""
+_CHANCE = random.SystemRandom()
 _GONE = 410
 _AWAY = {408, 425, 429, 500, 502, 503, 504}
 
@@ -322,4 +323,4 @@ def _since(began: float) -> int:
 
 def _about(wait: int) -> int:
     """A little more or less, so that not everybody comes at once."""
-    return round(wait * random.uniform(0.8, 1.2))  # noqa: S311 (nobody gains by guessing it)
+    return round(wait * _CHANCE.uniform(0.8, 1.2))
