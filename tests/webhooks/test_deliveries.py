@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from tests.webhooks.receivers import SECRET, Receivers, Sent
 from tests.world import World
+from windlass.base.errors import Unavailable
 from windlass.base.http_out import Answered
+from windlass.control.couriers import Courier
+from windlass.control.webhooks import DELIVER, work_of
+from windlass.store.store import Claim, Store, Write
 
 URL = "https://receiver.example/hook"
 ALL = ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED", "DEPLOYMENT_FAILED", "DEPLOYMENT_CANCELLED"]
@@ -171,10 +177,12 @@ async def test_signatures_are_verified_by_the_standard_library_of_receivers(
 def verified(secret: str | bytes, sent: Sent) -> Any:
     """By the package that receivers use; the clock of the test stands at another time than the machine's."""
     judge = Webhook(secret)
-    judge._Webhook__verify_timestamp = lambda header: __import__("datetime").datetime.fromtimestamp(  # type: ignore[attr-defined]
-        float(header), __import__("datetime").UTC
-    )
+    judge._Webhook__verify_timestamp = _timestamp  # type: ignore[attr-defined]
     return judge.verify(sent.body, dict(sent.headers))
+
+
+def _timestamp(header: str) -> datetime:
+    return datetime.fromtimestamp(float(header), UTC)
 
 
 async def test_without_a_secret_nothing_is_signed(world: World, receivers: Receivers):
@@ -219,6 +227,17 @@ async def test_a_secret_of_ones_own_is_rotated_to_and_not_answered(world: World,
     assert verified(SECRET.encode(), receivers.got[URL][0])
 
 
+async def test_a_secret_that_no_header_can_carry_is_refused_also_when_it_is_rotated_to(
+    world: World, receivers: Receivers
+):
+    id = await webhook(world, target_secret=SECRET, send_secret=True)
+    answer = await world.post(path(world, id, "/rotateSecret"), {"target_secret": "gehëim"})
+    assert answer.status == 400
+    assert "target_secret" in answer["message"]
+    await deploy(world, await world.application())
+    assert receivers.got[URL][0].headers["Qovery-Signature"] == SECRET
+
+
 # Again, later, in order
 
 
@@ -244,6 +263,21 @@ async def test_only_a_2xx_acknowledges(world: World, receivers: Receivers, statu
     (delivery,) = await deliveries(world, id)
     assert (delivery["status"], delivery["target_response_status_code"]) == ("WAITING", status)
     assert delivery["next_attempt_at"] is not None
+
+
+@pytest.mark.parametrize("wanted", ["3601", "99999999999", "9" * 5000])
+async def test_a_receiver_is_waited_for_no_longer_than_an_hour_at_its_word(
+    world: World, receivers: Receivers, wanted: str
+):
+    await webhook(world, events=["DEPLOYMENT_STARTED"])
+    receivers.answers[URL] = lambda sent: Answered(
+        status=429, headers={"retry-after": wanted}, body=b"", cut=False, milliseconds=1
+    )
+    await deploy(world, await world.application())
+    await pass_by(world, HOUR - 30)
+    assert len(receivers.tried[URL]) == 1
+    await pass_by(world, 60)
+    assert len(receivers.tried[URL]) == 2
 
 
 async def test_a_receiver_says_how_long_to_wait(world: World, receivers: Receivers):
@@ -427,7 +461,6 @@ async def test_deliveries_are_replayed_one_by_one_or_since_a_time(world: World, 
     app = await world.application()
     await deploy(world, app)
     world.clock.turn(60)
-    since = (await deliveries(world, id))[0]["created_at"].replace("00.000Z", "30.000Z")
     since = str(world.clock.ms)
     await deploy(world, app)
     first = receivers.got[URL][0]
@@ -466,3 +499,29 @@ async def test_a_message_is_kept_a_while_and_then_forgotten(world: World, receiv
     assert len(await deliveries(world, id)) == 2
     await pass_by(world, 2 * DAY, HOUR)
     assert await deliveries(world, id) == []
+
+
+# When it cannot be written down
+
+
+class Away:
+    """A store that can be read, and takes nothing."""
+
+    def __init__(self, store: Store) -> None:
+        self.reads = store.reads
+
+    async def write(self, change: Write[Any]) -> Any:
+        raise Unavailable("it is away")
+
+
+async def test_what_could_not_be_written_down_is_sent_again(world: World, receivers: Receivers):
+    id = await webhook(world)
+    await world.post(path(world, id, "/test"))
+    ctx = world.installation.ctx
+    claim = Claim(id=work_of(id), kind=DELIVER, epoch=1, attempts=0)
+    with pytest.raises(Unavailable):
+        await Courier(replace(ctx, store=Away(ctx.store)), claim, id).work()
+    await world.settle()
+    first, second = receivers.got[URL]
+    assert first.id == second.id
+    assert [one["status"] for one in await deliveries(world, id)] == ["DELIVERED"]

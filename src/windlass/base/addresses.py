@@ -14,7 +14,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
+
+from windlass.base.lane import settle
 
 T = TypeVar("T")
 
@@ -121,14 +123,6 @@ async def in_a_thread(ask: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     said: asyncio.Future[T] = loop.create_future()
 
-    def tell(result: T | None, error: BaseException | None) -> None:
-        if said.done():  # nobody waits any more
-            return
-        if error:
-            said.set_exception(error)
-        else:
-            said.set_result(cast(T, result))
-
     def run() -> None:
         result, error = None, None
         try:
@@ -136,7 +130,7 @@ async def in_a_thread(ask: Callable[[], T]) -> T:
         except BaseException as raised:  # noqa: BLE001 (whoever waits gets it)
             error = raised
         with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(tell, result, error)
+            loop.call_soon_threadsafe(settle, said, result, error)
 
     threading.Thread(target=run, name="name lookup", daemon=True).start()
     return await said

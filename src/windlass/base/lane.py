@@ -31,7 +31,7 @@ class Lane:
             except BaseException as error:  # noqa: BLE001 (whatever it is, it is the answer)
                 failure = error
             with suppress(RuntimeError):  # the loop is closed, and nobody is left to be told
-                loop.call_soon_threadsafe(_resolve, answer, result, failure)
+                loop.call_soon_threadsafe(settle, answer, result, failure)
 
         self._deeds.put(do)
         return await answer
@@ -46,7 +46,7 @@ class Lane:
             deed()
 
 
-def _resolve(answer: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:
+def settle(answer: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:
     if answer.done():
         return  # whoever asked went away
     if failure is None:

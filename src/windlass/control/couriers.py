@@ -53,8 +53,8 @@ TRIED, REMEMBERED = 15.0, 20
 """Seconds that a receiver may take; attempts that are kept of a delivery."""
 TOGETHER = 0.02
 """Seconds in which results come together to be written down at once, while others are still on their way."""
-LONGEST_WAIT = HOUR
-"""That a receiver may ask for."""
+LONGEST_WAIT, _DIGITS = HOUR, 9
+"""That a receiver may ask for; more digits than these are of longer ones."""
 SHOWN = 4096
 """Characters kept of an answer."""
 _CHANCE = random.SystemRandom()
@@ -253,7 +253,8 @@ class Book:
         await self._write()
 
     async def _write(self) -> None:
-        """All that has come together, and then what has come meanwhile."""
+        """All that has come together, and then what has come meanwhile. If it cannot be written, whoever
+        waits for it is told, and everything is sent again."""
         try:
             while True:
                 changed, self._changed = self._changed, []
@@ -285,9 +286,11 @@ class Book:
                     async with asyncio.timeout(TOGETHER):
                         await self._at_once.wait()
                 if not self._changed:
+                    self._writing = None
                     return
-        finally:
-            self._writing = None
+        except BaseException:
+            self.over = True
+            raise
 
     async def _mark(self, tx: Tx, receiver: Receiver, why_disabled: str) -> None:
         """What the webhook says of its receiver."""
@@ -310,7 +313,9 @@ class Book:
 
 def _asked_to_wait(answer: Answered) -> int | None:
     text = answer.headers.get("retry-after", "").strip()
-    return min(max(int(text), 1) * SECOND, LONGEST_WAIT) if text.isdecimal() and text.isascii() else None
+    if not (text.isdecimal() and text.isascii()):
+        return None
+    return min(max(int(text[:_DIGITS]), 1) * SECOND, LONGEST_WAIT)
 
 
 def _why(attempt: Attempt) -> str:

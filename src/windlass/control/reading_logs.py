@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from windlass.base.errors import Missing
-from windlass.base.segments import LATEST, Gone, Sieve, id_of, instant, sieve
+from windlass.base.segments import Gone, Sieve, id_of, moment, sieve
 from windlass.control.context import Call, Context, Dialect, Reply, encode, reads, results
 from windlass.control.resources import seen, target
 from windlass.core.access import Actor
@@ -112,10 +112,5 @@ def _event(line: bytes) -> bytes:
 
 
 def _wanted(query: Tail) -> Sieve:
-    return sieve(_moment(query.since), _moment(query.until), query.search)
-
-
-def _moment(text: str) -> int | None:
-    if not text:
-        return None
-    return min(int(text), LATEST) if text.isdecimal() else instant(text)
+    since, until = (moment(text) if text else None for text in (query.since, query.until))
+    return sieve(since, until, query.search)

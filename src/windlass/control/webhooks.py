@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from windlass.base import ids, signing
 from windlass.base.clock import DAY, HOUR, stamp
 from windlass.base.errors import Conflict, Missing
-from windlass.base.segments import LATEST, instant
+from windlass.base.segments import moment
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.resources import (
     Behaviour,
@@ -31,7 +31,7 @@ from windlass.core.deployment import Particulars
 from windlass.core.document import Document
 from windlass.core.events import SUBSCRIBABLE, Event
 from windlass.core.news import Named, News, concerns, rendered
-from windlass.families.webhook import Replay, Rotation, webhook
+from windlass.families.webhook import Replay, Rotation, check_sendable, webhook
 from windlass.store.store import DeliveryRow, DeploymentRow, Receiver, Row, Tx
 
 DELIVER = "deliver"
@@ -197,16 +197,11 @@ async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
             raise Missing("No delivery of this webhook has this id")
         count = 1
     else:
-        count = await tx.deliver_again(row.id, _moment(asked.since), only_failed=asked.only_failed)
+        since = moment(asked.since) if asked.since else 0
+        count = await tx.deliver_again(row.id, since, only_failed=asked.only_failed)
     await tx.ask(DELIVER, work_of(row.id), org=row.org)
     await record(tx, Event.WEBHOOK_REPLAYED, row, call.actor, call)
     return Reply(encode({"replayed": count}))
-
-
-def _moment(text: str) -> int:
-    if not text:
-        return 0
-    return min(int(text), LATEST) if text.isdecimal() else instant(text)
 
 
 @writes("webhook.rotateSecret")
@@ -216,11 +211,14 @@ async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
     check_tag(call, row)
     asked: Rotation = call.body
     secret = asked.target_secret or signing.new_secret()
+    document = msgspec.json.decode(row.body)
+    if document["send_secret"]:
+        check_sendable(secret)
     hidden = open_hidden(ctx, row)
     until = tx.now + asked.overlap_in_hours * HOUR
     if old := hidden.get(SECRET):
         hidden |= {PREVIOUS: old, PREVIOUS_UNTIL: str(until)}
-    document = msgspec.json.decode(row.body) | {"target_secret_set": True, "updated_at": stamp(tx.now)}
+    document |= {"target_secret_set": True, "updated_at": stamp(tx.now)}
     new = resealed(ctx, row, document, hidden | {SECRET: secret})
     await tx.change(new)
     await record(tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)

@@ -112,7 +112,12 @@ def settle(spec: Webhook) -> None:
     """Both vocabularies are accepted, one is kept, each reader sees its own."""
     spec.vocabulary = spec.vocabulary or ("FULL" if any(map(is_full, spec.events)) else "PLAIN")
     spec.events = list(dict.fromkeys(plain(word) for word in spec.events))
-    if spec.send_secret and not (spec.target_secret.isascii() and spec.target_secret.isprintable()):
+    if spec.send_secret:
+        check_sendable(spec.target_secret)
+
+
+def check_sendable(secret: str) -> None:
+    if not (secret.isascii() and secret.isprintable()):
         raise clash("target_secret", "must be printable ASCII, because send_secret puts it into a header")
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from windlass.base.errors import Unavailable
+from windlass.base.lane import settle
 from windlass.base.log import log
 from windlass.store.store import Write
 
@@ -84,7 +85,7 @@ class GroupCommit:
             self.groups += 1
             self.writes += len(group)
             for one, (answer, failure) in zip(group, outcomes, strict=True):
-                _resolve(one.answer, answer, failure)
+                settle(one.answer, answer, failure)
             for word in nudges:
                 self._tell(word)
         finally:
@@ -107,13 +108,4 @@ def _refuse(group: Sequence[Waiting], error: Exception) -> None:
     for one in group:
         refusal = Unavailable(message)
         refusal.__cause__ = error
-        _resolve(one.answer, None, refusal)
-
-
-def _resolve(answer: asyncio.Future[Any], value: Any, failure: Exception | None) -> None:
-    if answer.done():
-        return  # whoever asked went away
-    if failure is None:
-        answer.set_result(value)
-    else:
-        answer.set_exception(failure)
+        settle(one.answer, None, refusal)

@@ -5,7 +5,17 @@ Reading begins at the end and costs the same for any length. What is too much or
 """
 
 from windlass.base.segments.files import Gone
-from windlass.base.segments.lines import EVERYTHING, LATEST, Line, Saying, Sieve, id_of, instant, sieve
+from windlass.base.segments.lines import (
+    EVERYTHING,
+    LATEST,
+    Line,
+    Saying,
+    Sieve,
+    id_of,
+    instant,
+    moment,
+    sieve,
+)
 from windlass.base.segments.streams import Segments
 
 __all__ = [
@@ -18,5 +28,6 @@ __all__ = [
     "Sieve",
     "id_of",
     "instant",
+    "moment",
     "sieve",
 ]

@@ -91,6 +91,11 @@ def instant(text: str) -> int:
     return seconds * 1000 + int(text[20:-1].ljust(3, "0"))
 
 
+def moment(text: str) -> int:
+    """The milliseconds that somebody names: by a stamp, or by their number."""
+    return min(int(text), LATEST) if text.isdecimal() else instant(text)
+
+
 def split(chunk: bytes) -> list[bytes]:
     """The lines of a chunk of whole lines."""
     lines = chunk.split(b"\n")
