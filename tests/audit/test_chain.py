@@ -16,7 +16,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tests.store.processes import Server, Zygote
+from tests.forks import Brood, breeding
+from tests.store.processes import PROGRAM, Server
 from tests.store.stores import ORG, Place, add, until
 from tests.world import ADMIN, HandClock, make_world
 from windlass.base.clock import DAY
@@ -251,16 +252,15 @@ async def test_it_can_be_verified_while_the_server_writes(place: Place):
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Any:
-    started = Zygote()
-    yield started
-    started.close()
+def brood() -> Iterator[Brood]:
+    with breeding(PROGRAM) as made:
+        yield made
 
 
-async def test_a_killed_server_leaves_a_chain_that_holds(zygote: Zygote, tmp_path: Path):
+async def test_a_killed_server_leaves_a_chain_that_holds(brood: Brood, tmp_path: Path):
     place, head = Place("", tmp_path), ""
     for round in range(2):
-        server = Server(zygote, place)
+        server = Server(brood, place)
         address = await server.listening()
         async with aiohttp.ClientSession(address, headers={"Authorization": f"Token {ADMIN}"}) as session:
             creating = asyncio.create_task(create_many(session, f"{round}"))

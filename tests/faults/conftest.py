@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.house import Breeder, breeding
 from tests.faults.programs import Code
+from tests.forks import Brood, breeding
 
 
 @pytest.fixture(scope="session")
-def breeder() -> Iterator[Breeder]:
-    with breeding() as made:
+def brood() -> Iterator[Brood]:
+    with breeding("tests.faults.victim") as made:
         yield made
 
 

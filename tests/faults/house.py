@@ -10,11 +10,9 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from tests.faults.books import Books, mistold, untrue
 from tests.faults.grounds import Containers, Ground, Key, Processes
 from tests.faults.programs import Code
 from tests.faults.victim import Doom
+from tests.forks import Brood
 from tests.world import ADMIN
 from windlass.core.states import OPEN
 
@@ -41,36 +40,11 @@ class Died(Exception):
     """It was killed while it was asked."""
 
 
-class Breeder:
-    """What victims are born of, without the time that their imports take. With it end all that it bore."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.victim"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            start_new_session=True,
-        )
-
-    def ordered(self, order: Mapping[str, Any]) -> int:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate()
-
-
 class House:
     def __init__(
         self,
         folder: Path,
-        breeder: Breeder,
+        brood: Brood,
         code: Code,
         url: str = "",
         name: str = "one",
@@ -92,9 +66,10 @@ class House:
         self.convergences: list[float] = []
         """How long after each start everything was where it belongs."""
         self._born = 0.0
-        self._breeder = breeder
+        self._brood = brood
         self._order: dict[str, Any] = {
             "folder": str(self.folder),
+            "log": str(self.folder / "log"),
             "settings": {
                 "data_dir": str(self.data),
                 "admin_token": ADMIN,
@@ -143,7 +118,7 @@ class House:
             await self.books.forgive()
         port = self.folder / "port"
         port.unlink(missing_ok=True)
-        self.pid, self._born = self._breeder.ordered(self._order), time.monotonic()
+        self.pid, self._born = self._brood.ordered(self._order), time.monotonic()
         while not port.exists():
             if self.is_dead:
                 await self._buried()
@@ -204,7 +179,7 @@ class House:
             await self.dies()
 
     async def _buried(self) -> int:
-        status = self._breeder.ordered({"reap": self.pid})
+        status = self._brood.ordered({"reap": self.pid})
         self.pid = 0
         if status == -signal.SIGKILL:
             self.deaths.append(self.points[-1] if self.points else "")
@@ -383,12 +358,3 @@ async def house_for(*given: Any, **settings: Any) -> AsyncIterator[House]:
             yield house
         finally:
             await house.kill()
-
-
-@contextmanager
-def breeding() -> Iterator[Breeder]:
-    breeder = Breeder()
-    try:
-        yield breeder
-    finally:
-        breeder.close()

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.engines.dockers import docker_host
-from tests.faults.house import Breeder, House, house_for
+from tests.faults.house import House, house_for
 from tests.faults.programs import Code
 from tests.faults.scenes import SCENES, Scene, Street
+from tests.forks import Brood
 from windlass import control
 from windlass.base.docker import Docker
 from windlass.control.reconcile import DEEDS
@@ -169,9 +170,9 @@ def engine(request) -> str:
 
 
 @pytest.fixture
-async def story(tmp_path: Path, breeder: Breeder, database_url: str, engine: str) -> AsyncIterator[Story]:
+async def story(tmp_path: Path, brood: Brood, database_url: str, engine: str) -> AsyncIterator[Story]:
     code = Code(tmp_path / "code", contained=bool(engine))
-    async with house_for(tmp_path, breeder, code, database_url, docker=engine) as house:
+    async with house_for(tmp_path, brood, code, database_url, docker=engine) as house:
         yield Story(house, seed=bool(database_url))
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.faults.house import Breeder, House, house_for
+from tests.faults.house import House, house_for
 from tests.faults.inside import until
 from tests.faults.programs import Code
 from tests.faults.scenes import HTTP, STORAGE
+from tests.forks import Brood
 from windlass.base.clock import SystemClock
 from windlass.store.postgres import WRITER_LOCK, PostgresStore
 from windlass.store.store import Tx
@@ -61,8 +62,8 @@ class Pair:
 
 
 @pytest.fixture
-async def pair(tmp_path: Path, breeder: Breeder, code: Code, postgres_url: str) -> AsyncIterator[Pair]:
-    given = (tmp_path, breeder, code, postgres_url)
+async def pair(tmp_path: Path, brood: Brood, code: Code, postgres_url: str) -> AsyncIterator[Pair]:
+    given = (tmp_path, brood, code, postgres_url)
     async with house_for(*given, "a", **SOON) as one, house_for(*given, "b", **SOON) as other:
         await one.start()
         await other.start()

@@ -1,8 +1,6 @@
 """A whole Windlass that kills or stops itself at a named failpoint: real parts, a real socket, no mercy.
 
-As a program it reads orders, one JSON line each, and answers each with one line, like tests/store/zygote.py:
-`{"folder": …, "settings": …, "lease": …}` starts a victim by forking and answers its process id;
-`{"reap": id}` waits for its end and answers its exit status.
+An order for one is `{"folder": …, "settings": …, "lease": …, "log": …}`: see tests/forks.py.
 
 A victim writes the names of the points that it comes to into the file `points` of the folder, and where it
 listens into `port`. The file `doom`, which may be written at any time, says where it dies: see `Doom`.
@@ -11,13 +9,11 @@ listens into `port`. The file `doom`, which may be written at any time, says whe
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
-import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 import uvloop
@@ -26,6 +22,7 @@ import windlass.builders.docker
 import windlass.engines.docker
 import windlass.store.postgres
 import windlass.store.sqlite  # noqa: F401 (all that a server would load)
+from tests.forks import obey
 from windlass.config import Settings
 from windlass.installation import install
 from windlass.server import listen, serve
@@ -94,25 +91,9 @@ def tell() -> None:
     sys.stderr.flush()
 
 
-def be(order: dict[str, Any]) -> NoReturn:
-    log = os.open(Path(order["folder"]) / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number, target in ((0, nothing), (1, log), (2, log)):
-        os.dup2(target, number)
-    try:
-        uvloop.run(live(order))
-    except BaseException:  # noqa: BLE001 (nothing may fall back into the loop of orders)
-        traceback.print_exc()
-        os._exit(70)
-    os._exit(0)
-
-
-def obey(order: dict[str, Any]) -> int:
-    if "reap" in order:
-        return os.waitstatus_to_exitcode(os.waitpid(order["reap"], 0)[1])
-    return os.fork() or be(order)
+def be(order: dict[str, Any]) -> None:
+    uvloop.run(live(order))
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        print(obey(json.loads(line)), flush=True)
+    obey(be)

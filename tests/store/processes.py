@@ -3,55 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from tests.forks import Brood
 from tests.store.stores import Place
 from tests.world import ADMIN
 
-ROOT = Path(__file__).parents[2]
+PROGRAM = "tests.store.zygote"
+"""What starts them."""
 ALONE = {"WINDLASS_ENGINE": "process", "WINDLASS_GATEWAY_PORT": "0"}
 """Needs nothing that this machine may have or lack, and is in the way of no other server."""
 LISTENS = re.compile(r"listens on (http://\S+)")
 
 
-class Zygote:
-    """What starts them. With it end all that it started."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.store.zygote"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            start_new_session=True,
-        )
-
-    def ordered(self, order: Mapping[str, Any]) -> int:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate()
-
-
 class Server:
     """One `windlass serve`, from its start to its end."""
 
-    def __init__(self, zygote: Zygote, place: Place) -> None:
-        self._zygote = zygote
+    def __init__(self, brood: Brood, place: Place) -> None:
+        self._brood = brood
         self._log = place.folder / "server.log"
         self._log.write_text("")
         environment = {
@@ -61,7 +33,7 @@ class Server:
             **ALONE,
         }
         argv = ["serve", "--port", "0", "--data-dir", str(place.folder)]
-        self._id = zygote.ordered({"argv": argv, "env": environment, "log": str(self._log)})
+        self._id = brood.ordered({"argv": argv, "env": environment, "log": str(self._log)})
 
     @property
     def said(self) -> str:
@@ -81,4 +53,4 @@ class Server:
     def end(self, number: signal.Signals = signal.SIGKILL) -> int:
         """Ends it, waits until it is gone, and answers its exit status."""
         os.kill(self._id, number)
-        return self._zygote.ordered({"reap": self._id})
+        return self._brood.ordered({"reap": self._id})

@@ -23,7 +23,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from tests.store.processes import ALONE, LISTENS, Server, Zygote
+from tests.forks import Brood, breeding
+from tests.store.processes import ALONE, LISTENS, PROGRAM, Server
 from tests.store.stores import Place, execute
 from tests.world import ADMIN
 
@@ -32,10 +33,9 @@ AUTHORIZED = {"Authorization": f"Token {ADMIN}"}
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    started = Zygote()
-    yield started
-    started.close()
+def brood() -> Iterator[Brood]:
+    with breeding(PROGRAM) as made:
+        yield made
 
 
 class Client:
@@ -155,11 +155,11 @@ class Ledger:
         self.environments[id], self.unsure_environments[id] = found, 0
 
 
-async def lives(zygote: Zygote, place: Place, ledger: Ledger, kills: int, seed: int) -> None:
+async def lives(brood: Brood, place: Place, ledger: Ledger, kills: int, seed: int) -> None:
     """Starts, checks, works and is killed, over and over."""
     chance = random.Random(seed)
     for _ in range(kills):
-        server = Server(zygote, place)
+        server = Server(brood, place)
         if chance.random() < 0.2:
             await asyncio.sleep(chance.random() * 0.1)
             assert server.end() == -signal.SIGKILL
@@ -173,8 +173,8 @@ async def lives(zygote: Zygote, place: Place, ledger: Ledger, kills: int, seed: 
             await asyncio.gather(*working)
 
 
-async def at_last(zygote: Zygote, place: Place, ledger: Ledger) -> None:
-    server = Server(zygote, place)
+async def at_last(brood: Brood, place: Place, ledger: Ledger) -> None:
+    server = Server(brood, place)
     async with aiohttp.ClientSession(headers=AUTHORIZED) as session:
         await ledger.check(Client(session, await server.listening()))
     assert server.end(signal.SIGTERM) == 0
@@ -220,7 +220,7 @@ async def whole(place: Place) -> None:
 
 
 async def test_killed_a_hundred_times_the_embedded_database_has_all_and_nothing_by_half(
-    zygote: Zygote, tmp_path: Path
+    brood: Brood, tmp_path: Path
 ):
     """Two at a time; every fifth is killed while it starts. (The first starts are killed below.)"""
     places = [Place("", tmp_path / name) for name in "ab"]
@@ -229,40 +229,38 @@ async def test_killed_a_hundred_times_the_embedded_database_has_all_and_nothing_
     ledgers = [Ledger() for _ in places]
     await asyncio.gather(
         *(
-            lives(zygote, place, ledger, kills=40, seed=number)
+            lives(brood, place, ledger, kills=40, seed=number)
             for number, (place, ledger) in enumerate(zip(places, ledgers, strict=True))
         )
     )
     for place, ledger in zip(places, ledgers, strict=True):
-        await at_last(zygote, place, ledger)
+        await at_last(brood, place, ledger)
         assert len(ledger.projects) > 100
         assert ledger.deleted
 
 
-async def test_killed_during_its_first_start_it_starts_the_next_time(zygote: Zygote, tmp_path: Path):
+async def test_killed_during_its_first_start_it_starts_the_next_time(brood: Brood, tmp_path: Path):
     for number in range(20):
         place = Place("", tmp_path / str(number))
         place.folder.mkdir()
-        server = Server(zygote, place)
+        server = Server(brood, place)
         await asyncio.sleep(0.008 * number)
         server.end()
         if number % 4 == 3:  # each of them would take its time
-            await at_last(zygote, place, Ledger())
+            await at_last(brood, place, Ledger())
 
 
-async def test_killed_twenty_times_on_postgresql_it_has_all_and_nothing_by_half(
-    zygote: Zygote, served: Place
-):
+async def test_killed_twenty_times_on_postgresql_it_has_all_and_nothing_by_half(brood: Brood, served: Place):
     ledger = Ledger()
-    await lives(zygote, served, ledger, kills=20, seed=7)
-    await at_last(zygote, served, ledger)
+    await lives(brood, served, ledger, kills=20, seed=7)
+    await at_last(brood, served, ledger)
     assert len(ledger.projects) > 50
 
 
-async def test_what_the_checks_look_for_they_find(zygote: Zygote, tmp_path: Path):
+async def test_what_the_checks_look_for_they_find(brood: Brood, tmp_path: Path):
     place = Place("", tmp_path)
     ledger = Ledger()
-    server = Server(zygote, place)
+    server = Server(brood, place)
     async with aiohttp.ClientSession(headers=AUTHORIZED) as session:
         client = Client(session, await server.listening())
         await ledger.check(client)

@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 
-from tests.faults.conftest import breeder, code
-from tests.faults.house import Breeder, House, house_for
+from tests.faults.conftest import brood, code
+from tests.faults.house import House, house_for
 from tests.faults.inside import until
 from tests.faults.programs import Code
+from tests.forks import Brood
 
-__all__ = ["breeder", "code"]
+__all__ = ["brood", "code"]
 
 SECRET = "whsec_" + base64.b64encode(b"secret of the tests").decode()
 SECONDS = float(os.environ.get("RESTARTS", "8"))
@@ -79,9 +80,9 @@ async def deliveries(house: House, path: str) -> list[Any]:
 
 @pytest.mark.timeout(120 + 2 * SECONDS)
 async def test_nothing_is_lost_while_either_side_is_killed_at_random(
-    tmp_path: Path, breeder: Breeder, code: Code, receiver: Receiver, database_url: str
+    tmp_path: Path, brood: Brood, code: Code, receiver: Receiver, database_url: str
 ):
-    async with house_for(tmp_path, breeder, code, database_url, outbound_allow=["127.0.0.0/8"]) as house:
+    async with house_for(tmp_path, brood, code, database_url, outbound_allow=["127.0.0.0/8"]) as house:
         await house.start()
         await house.make_environment()
         org = (await house.call("GET", "/organization"))["id"]
