@@ -109,9 +109,9 @@ class Installation:
     async def _ask_to_keep(self, tx: Tx) -> set[str]:
         """Whatever is meant to run is looked after from now on."""
         serving = await tx.serving()
-        for service, org in serving:
+        for service, org, _ in serving:
             await tx.ask(RECONCILE, service, org=org)
-        return {service for service, _ in serving}
+        return {service for service, *_ in serving}
 
     async def _find_routes(self) -> None:
         """What runs is reached as before, unless the engine makes us wait; what does not, says so soon."""

@@ -8,6 +8,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,8 @@ COUNTS = [1, 1, 2] if FULL else [1]
 LAST = 0.2
 """Seconds. Whoever lets go of his work may still come to a point."""
 PATIENCE = 5
-"""What was asked for may be superseded before it begins: then a scene is played again."""
+"""What was asked for may be superseded before it begins, and what a start does may have been seen in a scene:
+then another is played that led there."""
 AT_RANDOM = 25 if FULL else 2
 
 
@@ -71,10 +73,10 @@ class Story:
 
     async def die_at(self, point: str) -> None:
         """And at the same point again while it recovers, if it comes there."""
-        for count in (self.dice.choice(COUNTS), *[1] * PATIENCE):
-            scene = SCENES[self.dice.choice(self.leads[point])]
+        leads = self.dice.sample(self.leads[point], len(self.leads[point]))
+        for count, lead in zip((self.dice.choice(COUNTS), *[1] * PATIENCE), cycle(leads), strict=False):
             await self._ready()
-            await self._lives(scene, point, count)
+            await self._lives(SCENES[lead], point, count)
             if not self.house.pid:
                 break
         assert not self.house.pid, f"nobody came to {point!r} any more"

@@ -99,6 +99,8 @@ class Sample(Struct):
 
 class Scaler(Struct):
     samples: dict[str, Sample] = field(default_factory=dict)
+    known: dict[str, Wanted | None] = field(default_factory=dict)
+    """By deployment, of which it never changes; None if there is nothing to decide."""
 
     async def scale(self, ctx: Context, claim: Claim) -> None:
         """Looks at how busy everything is, and asks for more or fewer instances."""
@@ -108,7 +110,7 @@ class Scaler(Struct):
             await ctx.store.write(lambda tx: tx.again(claim, tx.now + SCALE_EVERY))
 
     async def _look(self, ctx: Context) -> None:
-        able = dict(await _scalable(ctx))
+        able = await self._scalable(ctx)
         self.samples = {service: sample for service, sample in self.samples.items() if service in able}
         if not able:
             return
@@ -120,6 +122,15 @@ class Scaler(Struct):
         for service, wanted in able.items():
             instances = [one for one in everything if one.service == service]
             await self._judge(ctx, wanted, instances, usage, now)
+
+    async def _scalable(self, ctx: Context) -> dict[str, Wanted]:
+        """Services that may have more instances than the least."""
+        serving, before = await ctx.store.reads.serving(), self.known
+        self.known = {
+            deployment: before[deployment] if deployment in before else await _scalable(ctx, deployment)
+            for _, _, deployment in serving
+        }
+        return {service: wanted for service, _, deployment in serving if (wanted := self.known[deployment])}
 
     async def _judge(
         self, ctx: Context, wanted: Wanted, instances: list[Instance], usage: Mapping[str, Usage], now: int
@@ -149,16 +160,10 @@ class Scaler(Struct):
         )
 
 
-async def _scalable(ctx: Context) -> list[tuple[str, Wanted]]:
-    """Services that may have more instances than the least."""
-    found = []
-    for service, _ in await ctx.store.reads.serving():
-        status = await ctx.store.reads.status(service)
-        serving = await ctx.store.reads.deployment(status.serving) if status and status.serving else None
-        wanted = open_wanted(ctx, serving) if serving else None
-        if wanted and wanted.most > wanted.instances and not wanted.alone:
-            found.append((service, wanted))
-    return found
+async def _scalable(ctx: Context, deployment: str) -> Wanted | None:
+    row = await ctx.store.reads.deployment(deployment)
+    wanted = open_wanted(ctx, row) if row else None
+    return wanted if wanted and wanted.most > wanted.instances and not wanted.alone else None
 
 
 def _load(before: Sample, after: Sample, wanted: Wanted, instances: list[Instance]) -> float:

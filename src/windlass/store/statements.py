@@ -89,7 +89,7 @@ UPDATE status SET state = $1, message = $2, deployment = $3, deployments = $4, d
     serving = $7, digest = $8, instances = $9
 WHERE id = $10"""
 STATUS_REMOVE: Final = "DELETE FROM status WHERE id = $1 RETURNING id"
-STATUS_SERVING: Final = "SELECT id, org FROM status WHERE serving IS NOT NULL ORDER BY id"
+STATUS_SERVING: Final = "SELECT id, org, serving FROM status WHERE serving IS NOT NULL ORDER BY id"
 STATUS_ALL: Final = "SELECT id FROM status ORDER BY id"
 STATUS_BELOW: Final = f"""
 SELECT {", ".join(f"status.{column}" for column in _STATUS.split(", "))}

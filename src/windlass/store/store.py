@@ -306,9 +306,9 @@ class Reads:
     async def statuses_below(self, parent: str) -> list[StatusRow]:
         return [StatusRow(*row) for row in await self._all(sql.STATUS_BELOW, parent)]
 
-    async def serving(self) -> list[tuple[str, str]]:
-        """Services that are meant to run, each with its organization."""
-        return [(row[0], row[1]) for row in await self._all(sql.STATUS_SERVING)]
+    async def serving(self) -> list[tuple[str, str, str]]:
+        """Services that are meant to run, each with its organization and the deployment that it runs."""
+        return [(row[0], row[1], row[2]) for row in await self._all(sql.STATUS_SERVING)]
 
     async def services(self) -> list[str]:
         return [row[0] for row in await self._all(sql.STATUS_ALL)]

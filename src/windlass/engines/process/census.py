@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -46,9 +46,17 @@ class Census:
                 self.by_home.setdefault(each.home, []).append(each)
 
 
-def count(folder: Path) -> Census:
-    prefix = os.fsencode(folder) + b"/"
-    return Census(_member(stat, prefix) for stat in kernel.everyone() if not stat.dead)
+def count(folder: Path, before: Census | None = None) -> Census:
+    """What `before` tells of ours is not asked again: once ours, always ours."""
+    prefix, known = os.fsencode(folder) + b"/", before.by_pid if before else {}
+    return Census(_known(known, stat) or _member(stat, prefix) for stat in kernel.everyone() if not stat.dead)
+
+
+def _known(known: Mapping[int, Member], stat: Stat) -> Member | None:
+    before = known.get(stat.pid)
+    if before is None or not before.home or before.stat.start != stat.start:
+        return None
+    return Member(stat, before.home, before.executed_by)
 
 
 def _member(stat: Stat, prefix: bytes) -> Member:
@@ -87,6 +95,7 @@ class Counting:
         self._folder = folder
         self._one = asyncio.Lock()
         self._coming: asyncio.Future[Census] | None = None
+        self._last: Census | None = None
 
     async def now(self) -> Census:
         """Begun after the question: a process that was there then is in it."""
@@ -97,4 +106,5 @@ class Counting:
     async def _count(self) -> Census:
         async with self._one:
             self._coming = None
-            return await asyncio.to_thread(count, self._folder)
+            self._last = await asyncio.to_thread(count, self._folder, self._last)
+            return self._last
