@@ -6,6 +6,7 @@ The composition root. `serve` puts it behind a socket; tests call it directly.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -18,19 +19,18 @@ from windlass.api.pages import Pages
 from windlass.base.clock import SECOND, Clock, SystemClock
 from windlass.base.errors import Unavailable
 from windlass.base.http_out import Outgoing
-from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.base.seal import Seal
 from windlass.config import DATABASE as DATABASE
 from windlass.config import BadSetting, Settings
 from windlass.control.calls import Calls
-from windlass.control.context import Context, WayOut
+from windlass.control.context import Context, Routing, WayOut
 from windlass.control.deployments import RECONCILE
 from windlass.control.identity import Gate, signer_of
 from windlass.control.logs import Logs
 from windlass.control.organizations import NOBODY, SYSTEM, found
 from windlass.control.readers import Readers
-from windlass.control.routes import ROUTE, refresh
+from windlass.control.routes import ROUTE, catch_up
 from windlass.control.upkeep import SCALE, SCALE_EVERY, SWEEP, TIDY
 from windlass.control.watch import Watcher
 from windlass.control.worker import LEASE, Worker
@@ -71,9 +71,11 @@ class Installation:
         pages = Pages(ctx, self._document, self.metrics.text, self._trouble, lambda: signer_of(ctx))
         self.app = App(ctx, self.gate, self.budgets, pages, self.metrics)
         self._tasks: list[asyncio.Task[None]] = []
-        self._changed: set[str] = set()
+        self._changed: dict[str, float] = {}
+        """Services of which the engine saw something, and when."""
         self._something_changed = asyncio.Event()
-        self._routed: set[str] = set()
+        self._routed: dict[str, float] = {}
+        """Services whose routes have to be looked at, and since when."""
         self._must_route = asyncio.Event()
 
     async def start(self) -> None:
@@ -83,7 +85,7 @@ class Installation:
         await ctx.git.sweep()
         await ctx.engine.start(self.noticed, ctx.logs.take)
         ctx.store.listen(self._heard)
-        self._routed |= await ctx.store.write(self._ask_to_keep)
+        self._routed |= _now(await ctx.store.write(self._ask_to_keep))
         await self._find_routes()
         loops = (self.worker.run(), self._note_uses(), self._note_changes(), self._route())
         self._tasks = [asyncio.create_task(loop) for loop in loops]
@@ -118,17 +120,17 @@ class Installation:
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 self._routed |= await self._route_changed()
-        self._routed.update(await self.ctx.store.reads.services())
+        self._routed |= _now(await self.ctx.store.reads.services())
         self._must_route.set()
 
     def noticed(self, service: str) -> None:
         """The engine saw something begin or end."""
-        self._changed.add(service)
+        self._changed[service] = time.monotonic()
         self._something_changed.set()
 
     def _heard(self, word: str) -> None:
         if word.startswith(ROUTE):
-            self._routed.add(word.removeprefix(ROUTE))
+            self._routed[word.removeprefix(ROUTE)] = time.monotonic()
             self._must_route.set()
 
     async def _note_changes(self) -> None:
@@ -140,13 +142,13 @@ class Installation:
             await self.note_changes()
 
     async def note_changes(self) -> None:
-        changed, self._changed = self._changed, set()
+        changed, self._changed = self._changed, {}
         self._routed |= changed
         self._must_route.set()
         try:
             await self.ctx.store.write(lambda tx: _ask_again(tx, changed))
         except Unavailable:
-            self._changed |= changed
+            self._changed = changed | self._changed
             self._something_changed.set()
 
     async def _route(self) -> None:
@@ -156,19 +158,19 @@ class Installation:
             self._must_route.clear()
             if waiting := await self._route_changed():
                 await asyncio.sleep(1)
-                self._routed |= waiting
+                self._routed = waiting | self._routed
                 self._must_route.set()
 
-    async def _route_changed(self) -> set[str]:
+    async def _route_changed(self) -> dict[str, float]:
         """Answers those that have to wait."""
-        changed, self._routed = self._routed, set()
-        waiting = set()
-        for service in changed:
+        changed, self._routed = self._routed, {}
+        waiting = {}
+        for service, since in changed.items():
             try:
-                await refresh(self.ctx, service)
+                await catch_up(self.ctx, service, since)
             except (EngineError, Unavailable) as error:
                 _log.warning("routes wait", extra={"service": service, "why": str(error)})
-                waiting.add(service)
+                waiting[service] = since
             except Exception:  # noqa: BLE001 (the loop must outlive one service)
                 _log.exception("routes could not be set", extra={"service": service})
         return waiting
@@ -241,7 +243,7 @@ async def install(
             work=folder.absolute() / "work",  # noqa: ASYNC240 (looks at nothing)
             public_host=_public_host(settings),
             gateway=lambda: parts.router.port,
-            routing=Locks(),
+            routing=Routing(),
             unwell=set(),
             **({"point": point} if point else {}),
         )
@@ -302,6 +304,10 @@ async def _seed(ctx: Context, tx: Tx) -> str | None:
     with_token = not ctx.settings.admin_token
     _, token = await found(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)
     return token
+
+
+def _now(services: Iterable[str]) -> dict[str, float]:
+    return dict.fromkeys(services, time.monotonic())
 
 
 async def _ask_again(tx: Tx, services: Iterable[str]) -> None:

@@ -41,7 +41,8 @@ async def answer(reader, writer):
         while head := await reader.readuntil(b"\\r\\n\\r\\n"):
             if b"POST" in head[:4]:
                 await reader.readexactly(1000)
-                await asyncio.sleep(0.08)  # long enough to be under way when somebody ends it
+                # Long enough to be under way when somebody ends it.
+                await asyncio.sleep(5 if b" /slow " in head else 0.08)
             writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%b" % (len(what), what))
     except (EOFError, ConnectionError):
         writer.close()

@@ -28,8 +28,9 @@ CLIENTS = 6
 class Crowd:
     """Asks on and on, and counts what was not answered well."""
 
-    def __init__(self, port: int, host: str) -> None:
-        self._url, self._host = f"http://127.0.0.1:{port}/", host
+    def __init__(self, port: int, host: str, path: str, enough: int) -> None:
+        self._url, self._host = f"http://127.0.0.1:{port}{path}", host
+        self._enough = enough
         self.answers: Counter[str] = Counter()
         self.failed: list[str] = []
         self._over = False
@@ -44,7 +45,7 @@ class Crowd:
         await asyncio.gather(*self._asking)
 
     async def goes_on(self) -> None:
-        enough = self.answers.total() + IN_EACH
+        enough = self.answers.total() + self._enough
 
         async def asked() -> bool:
             return self.answers.total() >= enough or bool(self.failed)
@@ -79,8 +80,8 @@ class Crowd:
             self.failed.append(f"{answer.status} {text[:200]}")
 
 
-async def crowd_of(service: Service) -> Crowd:
-    return Crowd(service.inside.ctx.gateway(), await service.address())
+async def crowd_of(service: Service, path: str = "/", enough: int = IN_EACH) -> Crowd:
+    return Crowd(service.inside.ctx.gateway(), await service.address(), path, enough)
 
 
 async def test_a_thousand_requests_see_nothing_of_a_release_the_way_back_and_a_change_of_number(
@@ -148,7 +149,6 @@ async def test_where_nobody_is_waited_for_requests_fail(tmp_path: Path):
     async with inside(tmp_path, change=careless) as there:
         shop = await there.application("answers", ports=[HTTP])
         await shop.do("deploy")
-        async with await crowd_of(shop) as crowd:
-            for _ in range(5):
-                await shop.do("redeploy")
+        async with await crowd_of(shop, "/slow", enough=4 * CLIENTS) as crowd:
+            await shop.do("redeploy")
         assert crowd.failed

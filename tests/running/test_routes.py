@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from msgspec.structs import replace
 
 from tests.world import World, make_world
-from windlass.control.routes import refresh
+from windlass.control.routes import catch_up, refresh
 from windlass.core.runtime import Instance, Wanted
+from windlass.engines.engine import EngineAway
 from windlass.engines.fake import FakeEngine
 
 PORT = {"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}
@@ -22,6 +24,7 @@ class Pensive(FakeEngine):
         super().__init__()
         self.asked, self.go_on = asyncio.Event(), asyncio.Event()
         self.go_on.set()
+        self.looks = 0
 
     async def run(self, wanted: Wanted, index: int) -> Instance:
         """Each at ports of its own."""
@@ -32,6 +35,7 @@ class Pensive(FakeEngine):
         return self.instances[key]
 
     async def observe(self, service: str) -> list[Instance]:
+        self.looks += 1
         seen = await super().observe(service)
         if not self.go_on.is_set() and not self.asked.is_set():
             self.asked.set()
@@ -82,3 +86,27 @@ async def test_who_looked_before_a_deletion_does_not_bring_back_its_routes(world
     engine.go_on.set()
     await asyncio.gather(slow, settling)
     assert app not in world.router.routes
+
+
+async def test_what_somebody_has_looked_at_since_is_not_looked_at_again(world, engine):
+    app, ctx = await world.application(ports=[PORT]), world.installation.ctx
+    before = time.monotonic()
+    await deploy(world, app)
+    looks = engine.looks
+    await catch_up(ctx, app, before)
+    assert engine.looks == looks
+    await catch_up(ctx, app, time.monotonic())
+    assert engine.looks == looks + 1
+
+
+async def test_a_look_that_came_to_nothing_does_not_count(world, engine):
+    app, ctx = await world.application(ports=[PORT]), world.installation.ctx
+    await deploy(world, app)
+    since = time.monotonic()
+    engine.away = True
+    with pytest.raises(EngineAway):
+        await catch_up(ctx, app, since)
+    engine.away = False
+    looks = engine.looks
+    await catch_up(ctx, app, since)
+    assert engine.looks == looks + 1

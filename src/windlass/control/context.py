@@ -101,6 +101,16 @@ async def _no_point(name: str) -> None:
     """In production nothing happens at a failpoint."""
 
 
+class Routing(Locks):
+    """By service: whoever looks where its routes lead, and sets them. One after the other: what was seen
+    earlier never takes the place of what was seen later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked: dict[str, float] = {}
+        """When that was, of what is set now."""
+
+
 class Context(Struct, frozen=True, kw_only=True):
     settings: Settings
     registry: Registry
@@ -126,8 +136,7 @@ class Context(Struct, frozen=True, kw_only=True):
     """How public ports of this machine are reached."""
     gateway: Callable[[], int]
     """The port where HTTP is told apart by host name."""
-    routing: Locks
-    """By service: whoever looks where its routes lead, and sets them."""
+    routing: Routing
     unwell: set[str]
     """Instances that run, but are to be given no requests."""
     point: Callable[[str], Awaitable[None]] = _no_point

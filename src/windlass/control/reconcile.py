@@ -249,15 +249,13 @@ async def _release(ctx: Context, task: Task) -> None:
         return
     if _switched(task.doing, task.status):
         # Before an interruption. What is wrong with it since, keeping says, which comes next.
-        seen = await ctx.engine.observe(service.id)
-        await refresh(ctx, service.id, seen)
+        seen = await refresh(ctx, service.id)
     else:
         count = release.count_of(new, task.status.instances or new.instances)
         if not await _brought_up(ctx, task, new, old, count) or not await _switch(ctx, task, new, count):
             return
         await ctx.point("switched")
-        seen = await ctx.engine.observe(service.id)
-        await refresh(ctx, service.id, seen)
+        seen = await refresh(ctx, service.id)
         await ctx.point("routed")
     await release.retire_others(ctx, new, new.generation, seen=seen)
     await _succeeded(ctx, task)
@@ -494,8 +492,7 @@ async def _keep(ctx: Context, task: Task) -> None:
         await _note(ctx, task, wanted, State.DEPLOYMENT_ERROR, str(error))
         await ctx.store.write(lambda tx: tx.again(task.claim, tx.now + TRY_AGAIN))
         return
-    seen = await ctx.engine.observe(task.service.id)
-    await refresh(ctx, task.service.id, seen)
+    seen = await refresh(ctx, task.service.id)
     # Nothing waits or is under way: of all that was ever asked for, only this is meant to run.
     await release.retire_others(ctx, wanted, task.status.deployments, seen=seen)
     if surplus := release.surplus(seen, wanted, count):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -16,7 +17,7 @@ from windlass.core.document import Document
 from windlass.core.hosts import by_name, host, listens, names
 from windlass.core.runtime import Instance, Phase, PortWanted, Wanted
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
-from windlass.store.store import Reads, Row, Tx
+from windlass.store.store import Reads, Row, StatusRow, Tx
 
 _log = log("routes")
 
@@ -62,29 +63,38 @@ async def _inside(ctx: Context, wanted: Wanted) -> dict[str, int]:
     }
 
 
-async def refresh(ctx: Context, service: str, seen: Sequence[Instance] | None = None) -> list[Endpoint]:
-    """Brings the router up to date with one service; answers where it leads now.
-
-    `seen`: its instances at this moment, if they are known. One after the other for each service: what was
-    seen earlier never takes the place of what was seen later."""
+async def refresh(ctx: Context, service: str) -> list[Instance]:
+    """Brings the router up to date with one service; answers its instances, as they are now."""
     async with ctx.routing[service]:
-        return await _refresh(ctx, service, seen)
+        return await _refresh(ctx, service)
 
 
-async def _refresh(ctx: Context, service: str, seen: Sequence[Instance] | None) -> list[Endpoint]:
-    source = ctx.store.reads
-    row, status = await source.get(service), await source.status(service)
-    if row is None or status is None:
+async def catch_up(ctx: Context, service: str, since: float) -> None:
+    """The same, unless somebody has done it since then."""
+    async with ctx.routing[service]:
+        if ctx.routing.looked.get(service, 0.0) <= since:
+            await _refresh(ctx, service)
+
+
+async def _refresh(ctx: Context, service: str) -> list[Instance]:
+    source, began = ctx.store.reads, time.monotonic()
+    status = await source.status(service)
+    if status is None or await source.get(service) is None:
+        ctx.routing.looked.pop(service, None)
         await ctx.router.forget(service)
         return []
+    seen = await _set(ctx, service, status)
+    ctx.routing.looked[service] = began
+    return seen
+
+
+async def _set(ctx: Context, service: str, status: StatusRow) -> list[Instance]:
+    source = ctx.store.reads
     serving = await source.deployment(status.serving) if status.serving else None
     wanted = open_wanted(ctx, serving) if serving else await _last(ctx, service)
     if wanted is None:
         return []
-    if not serving:
-        seen = []
-    elif seen is None:
-        seen = await ctx.engine.observe(service)
+    seen = await ctx.engine.observe(service) if serving else []
     well = [
         one
         for one in seen
@@ -95,7 +105,7 @@ async def _refresh(ctx: Context, service: str, seen: Sequence[Instance] | None) 
         await ctx.router.set(service, routes)
     except RouteError:
         await ctx.router.set(service, await _as_far_as_can_be(ctx, wanted, routes))
-    return [endpoint for route in routes for endpoint in route.endpoints]
+    return seen
 
 
 async def _as_far_as_can_be(ctx: Context, wanted: Wanted, routes: Sequence[Route]) -> Sequence[Route]:

@@ -75,6 +75,7 @@ async def discard(ctx: Context, claim: Claim) -> None:
     ctx.watch.forget(service)
     async with ctx.routing[service]:
         await ctx.router.forget(service)
+    ctx.routing.looked.pop(service, None)
     await ctx.point("about to discard")
     await ctx.engine.discard(service)
     await ctx.point("discarded")

@@ -97,6 +97,7 @@ class Watcher:
                     wanted.service, generation=wanted.generation, indexes=[one.index], grace=wanted.grace
                 )
                 await ctx.engine.run(wanted, one.index)
+                await refresh(ctx, wanted.service)
 
     async def _ready(self, ctx: Context, wanted: Wanted, one: Instance, pulses: dict[str, Pulse]) -> bool:
         """Whether it began or ceased to be ready."""

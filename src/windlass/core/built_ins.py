@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -32,7 +33,9 @@ class BuiltIn(Struct, frozen=True, kw_only=True):
         return identity(self.owner, self.key)
 
 
+@lru_cache(4096)
 def identity(owner: str, key: str) -> str:
+    """Everything that runs in an environment asks for those of all its neighbours."""
     return str(uuid.uuid5(_IDS, f"{owner}/{key}"))
 
 

@@ -22,7 +22,8 @@ class EngineAway(EngineError):
 
 
 Notice = Callable[[str], None]
-"""Called with the id of a service of which an instance began, ended or was started anew."""
+"""Called with the id of a service of which an instance ended, was started anew, or was begun by another
+Windlass. Who asks an engine to begin one knows that it began."""
 Sink = Callable[[str, Sequence[Said]], None]
 """Called with the id of a service and what its instances wrote."""
 

@@ -168,7 +168,7 @@ class DockerEngine:
             case _:
                 # Whoever made it may have been killed before its files were in it.
                 await self._filled(container, wanted)
-                await self._started(container, wanted)
+                await self._started(container)
         self._watch.listen(container, words.labels(self._installation, wanted, index))
         return said if said and said["State"]["Status"] == "running" else None
 
@@ -195,10 +195,10 @@ class DockerEngine:
             path = f"/containers/{container}/archive"
             await self._docker.raw("PUT", path, params={"path": "/"}, data=packed(wanted.files))
 
-    async def _started(self, container: str, wanted: Wanted) -> None:
+    async def _started(self, container: str) -> None:
+        self._watch.begins(container)
         try:
             await self._docker.raw("POST", f"/containers/{container}/start")
-            self._watch.notify(wanted.service)
         except Refused:
             # What cannot start is not left lying about; what could, is made anew.
             await self._gone(container)

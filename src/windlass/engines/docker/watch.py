@@ -38,6 +38,7 @@ class Watch:
         """Of containers that are gone: they have yet to find that out."""
         self._ends: dict[str, End] = {}
         self._short_of_memory: set[str] = set()
+        self._begun_here: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
         self._notice: Notice = _nobody
@@ -64,8 +65,9 @@ class Watch:
         await asyncio.gather(*(follower.end() for follower in followers))
         self._turn.give_back()
 
-    def notify(self, service: str) -> None:
-        self._notice(service)
+    def begins(self, container: str) -> None:
+        """It is begun here and now: nobody has to be told, unless it ends and begins once more."""
+        self._begun_here.add(container)
 
     def last_end(self, container: str) -> End | None:
         """How it ended before it was started anew, as far as anybody saw."""
@@ -126,6 +128,7 @@ class Watch:
         """Listen to what is there, and have everybody look who has something there: events may be lost."""
         filters = words.instances(installation=self._installation)
         there = await self._docker.json("GET", "/containers/json", params={"all": True, "filters": filters})
+        self._begun_here.clear()
         for container in there:
             self.listen(container["Id"], container["Labels"])
         if self._turn.ours:
@@ -140,9 +143,13 @@ class Watch:
         match event["Action"]:
             case "start":
                 self.listen(container, labels)
+                if container in self._begun_here:
+                    self._begun_here.discard(container)
+                    return
             case "oom":
                 self._short_of_memory.add(container)
             case "die":
+                self._begun_here.discard(container)
                 self._ends[container] = End(int(labels["exitCode"]), container in self._short_of_memory)
                 self._short_of_memory.discard(container)
             case "destroy":

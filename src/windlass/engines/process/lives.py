@@ -173,7 +173,9 @@ class Lives:
     async def _again(self, key: Key, wanted: Wanted, record: Record) -> Record:
         """What fails now may work later: it is tried with growing pauses, like a program that ends."""
         try:
-            return await self._begin(key, wanted, record)
+            begun = await self._begin(key, wanted, record)
+            self.notice(key.service)
+            return begun
         except (EngineError, OSError) as error:
             now, reason = self._clock.now(), str(_for_people(error))
             record = structs.replace(self._shelf.read(key) or record, started_at=now)
@@ -200,7 +202,6 @@ class Lives:
         self._keeper.follow(key, record)
         self._watch(key, record.process)
         self._shelf.ring()
-        self.notice(key.service)
         return record
 
     async def _born(self, key: Key, wanted: Wanted, what: Birth, record: Record) -> Record:
