@@ -232,7 +232,7 @@ def _await(server: Windlass, apps: Sequence[str], state: str) -> None:
                 break
             if b'"state":"ERROR"' in text or time.monotonic() > until:
                 raise RuntimeError(text.decode())
-            time.sleep(0.005 if len(apps) == 1 else 0.02)
+            time.sleep(0.005 if len(apps) == 1 else 0.05)
     connection.close()
 
 

@@ -1,8 +1,8 @@
 """Calls to the Docker Engine API, straight over its socket, in a version that both sides know.
 
 Two things can go wrong, and they are told apart: the engine is away, and the same call may succeed later; or
-it refuses, and says why. Every call opens a connection of its own, because one that was kept may be of an
-engine that has been started anew since.
+it refuses, and says why. Connections are kept for the next call. One whose engine was started anew since is
+replaced where a call may simply be repeated; where it may not, the engine was away.
 """
 
 from __future__ import annotations
@@ -170,10 +170,10 @@ class Docker:
         connector: aiohttp.BaseConnector
         match parts.scheme:
             case "unix":
-                connector = aiohttp.UnixConnector(path=parts.path, limit=0, force_close=True)
+                connector = aiohttp.UnixConnector(path=parts.path, limit=0)
                 base = "http://docker"
             case "tcp" | "http" | "https" if parts.hostname:
-                connector = aiohttp.TCPConnector(limit=0, force_close=True)
+                connector = aiohttp.TCPConnector(limit=0)
                 base = f"{'https' if parts.scheme == 'https' else 'http'}://{parts.netloc}"
             case _:
                 raise Away(
