@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from typing import Any
 
@@ -518,6 +519,20 @@ async def test_an_engine_that_is_away_for_a_while_only_delays(world: World):
     world.engine.away = False
     await world.settle()
     assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def test_an_engine_that_is_away_is_waited_for_and_nothing_is_said_to_have_failed(world: World, caplog):
+    app = await deployed(world)
+    world.engine.ends(app, "exited with code 3")
+    world.engine.away = True
+    await noticed(world)
+    assert "work waits" in caplog.text
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    world.engine.away = False
+    world.clock.turn(2)
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "ERROR"
 
 
 # Addresses

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
+from windlass.builders.builder import BuilderAway
 from windlass.control import upkeep
 from windlass.control.context import Context
 from windlass.control.couriers import deliver
@@ -18,6 +19,7 @@ from windlass.control.deployments import RECONCILE
 from windlass.control.reconcile import LostClaim, reconcile
 from windlass.control.resources import DISCARD
 from windlass.control.webhooks import DELIVER
+from windlass.engines.engine import EngineAway
 from windlass.store.store import Claim, Tx
 
 LEASE = 15 * SECOND
@@ -167,6 +169,9 @@ class Worker:
             if keeper.done():  # It was the keeper who ended it: the claim is lost.
                 await self._look_again(claim)
             raise
+        except (EngineAway, BuilderAway, Unavailable) as error:
+            _log.warning("work waits", extra={"work": claim.id, "kind": claim.kind, "why": str(error)})
+            await self._later(claim)
         except Exception:  # noqa: BLE001 (whatever goes wrong with one piece of work, the others go on)
             _log.exception(
                 "work failed and will be tried again", extra={"work": claim.id, "kind": claim.kind}
