@@ -113,9 +113,10 @@ class Courier:
         self._fixed = {"Content-Type": "application/json"}
         self._keys = []
         if self._document["kind"] != "SLACK":
-            self._keys = keys_of(self._ctx, row, self._ctx.clock.now())
-            if self._document["send_secret"] and row.sealed is not None:
-                self._fixed["Qovery-Signature"] = open_hidden(self._ctx, row)[SECRET]
+            hidden = open_hidden(self._ctx, row)
+            self._keys = keys_of(hidden, self._ctx.clock.now())
+            if self._document["send_secret"] and SECRET in hidden:
+                self._fixed["Qovery-Signature"] = hidden[SECRET]
         return bool(self._document["enabled"])
 
     async def _due(self) -> list[DeliveryRow]:

@@ -237,9 +237,8 @@ def resealed(ctx: Context, row: Row, document: Document, hidden: Mapping[str, st
     return replace(row, tag=tag, body=encode(document), sealed=seal_hidden(ctx, row.org, row.id, tag, hidden))
 
 
-def keys_of(ctx: Context, row: Row, now: int) -> list[bytes]:
+def keys_of(hidden: Mapping[str, str], now: int) -> list[bytes]:
     """Those that deliveries are signed with: the newest, and during a rotation the one before."""
-    hidden = open_hidden(ctx, row)
     secrets = [hidden.get(SECRET)]
     if now < int(hidden.get(PREVIOUS_UNTIL, 0)):
         secrets.append(hidden[PREVIOUS])
