@@ -17,7 +17,7 @@ from bench.servers import Windlass, windlass
 
 AT_ONCE = 4
 _PATIENCE = 300.0
-_SETTLING = 15.0
+_SETTLING, _RESTS = 15.0, 3
 _DOCKER = "/var/run/docker.sock"
 _PROGRAM = """
 import http.server, os
@@ -70,9 +70,7 @@ def _engine(bench: Bench, engine: str, most: float) -> list[Line]:
             idle = _idle(server, bench.effort.idle)
         finally:
             bare.stop()
-            for app in apps:
-                server.raw("DELETE", f"/application/{app}")
-            time.sleep(5)
+            _delete(server, apps)
     return [
         Line(
             what=f"{engine}: POST to RUNNING of a prebuilt commit, against its bare effects",
@@ -234,6 +232,16 @@ def _await(server: Windlass, apps: Sequence[str], state: str) -> None:
                 raise RuntimeError(text.decode())
             time.sleep(0.005 if len(apps) == 1 else 0.05)
     connection.close()
+
+
+def _delete(server: Windlass, apps: Sequence[str]) -> None:
+    """Comes back when nothing of them is left, which takes longer than the answer."""
+    for app in apps:
+        server.raw("DELETE", f"/application/{app}")
+    rested = 0
+    while rested < _RESTS:
+        time.sleep(1)
+        rested = 0 if b"windlass_work_running 0" not in server.raw("GET", "/metrics") else rested + 1
 
 
 def _image(server: Windlass, app: str) -> str:
