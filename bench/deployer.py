@@ -40,9 +40,10 @@ def main() -> None:
         began = time.perf_counter()
         with ThreadPoolExecutor(at_once) as pool:
             endings = list(pool.map(lambda _: effects[engine](), range(count)))  # noqa: B023
-        print(time.perf_counter() - began, flush=True)
+        took = time.perf_counter() - began
         for end in endings:
             end()
+        print(took, flush=True)
     if image != "-":
         _docker("DELETE", f"/networks/{NETWORK}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import shutil
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from bench.servers import Windlass, windlass
 
 AT_ONCE = 4
 _PATIENCE = 300.0
-_SETTLING, _RESTS = 15.0, 3
+_SETTLING, _RESTS, _REST = 15.0, 3, 1.0
 _DOCKER = "/var/run/docker.sock"
 _PROGRAM = """
 import http.server, os
@@ -50,23 +51,25 @@ def _engine(bench: Bench, engine: str, most: float) -> list[Line]:
         apps = [
             _application(server, environment, repository, number) for number in range(bench.effort.services)
         ]
-        first = apps[0]
-        _deploy(server, first, commit)
-        image = _image(server, first) if engine == "docker" else "-"
+        first, ears = apps[:1], _Ears(server)
+        _from_rest(server, ears, apps, commit)  # Builds: from now on every commit is a prebuilt one.
+        image = _image(first[0]) if engine == "docker" else "-"
         bare = _Bare(folder, repository, commit, image)
         try:
             one = bench.timed(
-                {"ours": lambda: _again(server, first, commit), "limit": lambda: bare.one(engine)}
+                {
+                    "ours": lambda: _from_rest(server, ears, first, commit),
+                    "limit": lambda: bare.one(engine),
+                }
             )
-            _act(server, first, "stop")
-            _all_once(server, apps, commit)  # Builds: from now on every commit is a prebuilt one.
             many = bench.timed(
                 {
-                    "ours": lambda: _all_from_rest(server, apps, commit),
+                    "ours": lambda: _from_rest(server, ears, apps, commit),
                     "limit": lambda: bare.many(engine, len(apps), AT_ONCE),
                 },
-                rounds=2,
+                rounds=3,
             )
+            _all_once(server, ears, apps, commit)
             idle = _idle(server, bench.effort.idle)
         finally:
             bare.stop()
@@ -154,11 +157,14 @@ class _Bare:
         return self._ask(f"many {engine} {count} {at_once}")
 
     def _ask(self, line: str) -> float:
+        """Nothing of it is left when it answers."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
-        return float(self._process.stdout.readline())
+        took = float(self._process.stdout.readline())
+        time.sleep(_REST)
+        return took
 
     def stop(self) -> None:
         self._process.communicate()
@@ -179,59 +185,47 @@ def _application(server: Windlass, environment: str, repository: str, number: in
     return str(server.ask("POST", f"/environment/{environment}/application", body)["id"])
 
 
-def _again(server: Windlass, app: str, commit: str) -> float:
-    """From a standstill, as the bare one."""
-    _act(server, app, "stop")
-    time.sleep(0.2)
-    return _deploy(server, app, commit)
-
-
-def _deploy(server: Windlass, app: str, commit: str) -> float:
-    began = time.perf_counter()
-    server.ask("POST", f"/application/{app}/deploy", {"git_commit_id": commit})
-    _await(server, [app], "RUNNING")
-    return time.perf_counter() - began
-
-
-def _all_once(server: Windlass, apps: Sequence[str], commit: str) -> float:
+def _all_once(server: Windlass, ears: _Ears, apps: Sequence[str], commit: str) -> float:
     began = time.perf_counter()
     for app in apps:
         server.ask("POST", f"/application/{app}/deploy", {"git_commit_id": commit})
-    _await(server, apps, "RUNNING")
+    ears.hear("DEPLOYED", apps)
     return time.perf_counter() - began
 
 
-def _all_from_rest(server: Windlass, apps: Sequence[str], commit: str) -> float:
-    _act_all(server, apps, "stop")
-    return _all_once(server, apps, commit)
-
-
-def _act(server: Windlass, app: str, action: str) -> None:
-    _act_all(server, [app], action)
-
-
-def _act_all(server: Windlass, apps: Sequence[str], action: str) -> None:
+def _from_rest(server: Windlass, ears: _Ears, apps: Sequence[str], commit: str) -> float:
+    """As the bare ones: before and afterwards nothing runs, and the machine has come to rest, which takes
+    what containers leave behind a moment longer than the answer that they are gone."""
+    took = _all_once(server, ears, apps, commit)
     for app in apps:
-        server.ask("POST", f"/application/{app}/{action}")
-    _await(server, apps, "STOPPED")
+        server.ask("POST", f"/application/{app}/stop")
+    ears.hear("STOPPED", apps)
+    time.sleep(_REST)
+    return took
 
 
-def _await(server: Windlass, apps: Sequence[str], state: str) -> None:
-    """Looks often at one that is awaited, and seldom enough not to be in the way: each look costs time of the
-    very core that is measured, and of the other one, on which the engine works too."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port)
-    headers = {"Authorization": f"Token {server.token}"}
-    until = time.monotonic() + _PATIENCE
-    for app in reversed(apps):
-        while True:
-            connection.request("GET", f"/application/{app}/status", headers=headers)
-            text = connection.getresponse().read()
-            if f'"state":"{state}"'.encode() in text:
-                break
-            if b'"state":"ERROR"' in text or time.monotonic() > until:
-                raise RuntimeError(text.decode())
-            time.sleep(0.005 if len(apps) == 1 else 0.05)
-    connection.close()
+class _Ears:
+    """Hears of what happens when it does: looking again and again would be in the way of what is measured."""
+
+    def __init__(self, server: Windlass) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=_PATIENCE)
+        headers = {"Authorization": f"Token {server.token}"}
+        connection.request("GET", f"/organization/{server.org}/events/stream", headers=headers)
+        self._stream = connection.getresponse()
+
+    def hear(self, word: str, apps: Sequence[str]) -> None:
+        """Comes back when this has been said of each."""
+        missing = set(apps)
+        while missing:
+            line = self._stream.readline()
+            if not line:
+                raise RuntimeError("the stream of events ended")
+            if line.startswith(b"data:"):
+                event = json.loads(line.removeprefix(b"data:"))
+                if "FAILED" in event["event_type"]:
+                    raise RuntimeError(line.decode())
+                if event["event_type"] == word:
+                    missing.discard(event["target_id"])
 
 
 def _delete(server: Windlass, apps: Sequence[str]) -> None:
@@ -244,7 +238,7 @@ def _delete(server: Windlass, apps: Sequence[str]) -> None:
         rested = 0 if b"windlass_work_running 0" not in server.raw("GET", "/metrics") else rested + 1
 
 
-def _image(server: Windlass, app: str) -> str:
+def _image(app: str) -> str:
     found = subprocess.run(
         ["docker", "images", "--format", "{{.Repository}}:{{.Tag}}"],
         check=True,
