@@ -13,7 +13,7 @@ import pytest
 
 from tests.certificates import authority, serves
 from tests.forbidden_urls import NO_URL, NOT_PUBLIC
-from tests.receivers import OK, Receiver, receiver
+from tests.loopback import OK, Receiver, receiver
 from tests.world import make_world
 from windlass import __version__
 from windlass.base.http_out import MOST_READ, Outgoing, Refused, Unreachable
