@@ -92,15 +92,21 @@ class Whereabouts:
         self._file = folder / "whereabouts.json"
         self._lock = folder / "whereabouts.lock"
         self._decoder = msgspec.json.Decoder(Places)
+        self._known: Places = {}
+        """What was read once: it holds until the service is gone."""
 
     def of(self, service: str, internal: int) -> int:
-        known = self._read().get(safe(service), {}).get(internal)
-        return known or self._choose(service, internal)
+        known = self._known.get(service, {}).get(internal)
+        if known is None:
+            known = self._read().get(safe(service), {}).get(internal) or self._choose(service, internal)
+            self._known.setdefault(service, {})[internal] = known
+        return known
 
     def services(self) -> set[str]:
         return set(self._read())
 
     def forget(self, service: str) -> None:
+        self._known.pop(service, None)
         if service in self._read():
             with self._changing() as places:
                 places.pop(service, None)
