@@ -280,10 +280,11 @@ async def test_a_receiver_is_waited_for_no_longer_than_an_hour_at_its_word(
     assert len(receivers.tried[URL]) == 2
 
 
-async def test_a_receiver_says_how_long_to_wait(world: World, receivers: Receivers):
+@pytest.mark.parametrize("wanted", ["600", "0" * 20 + "600"])
+async def test_a_receiver_says_how_long_to_wait(world: World, receivers: Receivers, wanted: str):
     await webhook(world, events=["DEPLOYMENT_STARTED"])
     receivers.answers[URL] = lambda sent: Answered(
-        status=429, headers={"retry-after": "600"}, body=b"", cut=False, milliseconds=1
+        status=429, headers={"retry-after": wanted}, body=b"", cut=False, milliseconds=1
     )
     await deploy(world, await world.application())
     await pass_by(world, 590, 10)

@@ -316,7 +316,8 @@ def _asked_to_wait(answer: Answered) -> int | None:
     text = answer.headers.get("retry-after", "").strip()
     if not (text.isdecimal() and text.isascii()):
         return None
-    return min(max(int(text[:_DIGITS]), 1) * SECOND, LONGEST_WAIT)
+    seconds = int(text.lstrip("0")[:_DIGITS] or 1)
+    return min(seconds * SECOND, LONGEST_WAIT)
 
 
 def _why(attempt: Attempt) -> str:
