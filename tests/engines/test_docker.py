@@ -454,6 +454,15 @@ async def test_an_instance_is_asked_to_end_before_it_is_ended(engine, watched):
     assert watched.said() == ["up", "bye"]
 
 
+async def test_nobody_is_told_of_the_beginning_of_what_was_asked_for(watched, raw):
+    it = wanted(FOREVER)
+    made = await watched.engine.run(it, 0)
+    # Events come in order: once this one is heard, that of the start has been.
+    await raw.raw("POST", f"/containers/{made.id}/pause")
+    await until(lambda: bool(watched.noticed))
+    assert watched.noticed == [it.service]
+
+
 async def test_nothing_of_it_goes_on_once_it_stopped_not_even_listening_to_what_was_just_removed(watched):
     it = wanted("echo up; " + FOREVER)
     await watched.engine.run(it, 0)

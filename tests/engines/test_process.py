@@ -25,6 +25,7 @@ from windlass.core.runtime import Artifact, Phase, Volume
 from windlass.engines.engine import Engine, EngineAway, EngineError
 from windlass.engines.process import Pauses, cgroups, kernel
 from windlass.engines.process.birth import Birth, start
+from windlass.engines.process.census import Census, Member, count
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import Tail, last_words, prepare
 from windlass.engines.process.shelf import Key, Record, Shelf
@@ -634,3 +635,12 @@ def test_the_manual_names_every_verb_and_every_capability():
     page = (Path(__file__).parents[2] / "docs" / "adding-an-engine.md").read_text()
     verbs = [name for name, _ in inspect.getmembers(Engine, inspect.isfunction) if not name.startswith("_")]
     assert [name for name in (*verbs, *CAPABILITIES) if f"`{name}`" not in page] == []
+
+
+def test_a_census_remembers_who_was_ours_and_takes_nobody_else_for_him(tmp_path: Path):
+    me = kernel.stat(os.getpid())
+    assert me is not None
+    known = Member(me, str(tmp_path / "home"), "")
+    assert count(tmp_path, Census([known])).by_pid[me.pid].home == known.home
+    another = structs.replace(known, stat=structs.replace(me, start=me.start - 1))
+    assert count(tmp_path, Census([another])).by_pid[me.pid].home == ""

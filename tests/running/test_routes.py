@@ -59,12 +59,18 @@ async def deploy(world: World, app: str) -> None:
     await world.settle()
 
 
-async def test_who_looked_before_a_release_does_not_bring_back_what_it_replaced(world, engine):
-    app = await world.application(ports=[PORT])
+async def begun_to_look(world: World, engine: Pensive, app: str) -> asyncio.Task[list[Instance]]:
+    """It has seen what was deployed, and goes on when the test says so."""
     await deploy(world, app)
     engine.go_on.clear()
     slow = asyncio.create_task(refresh(world.installation.ctx, app))
     await engine.asked.wait()
+    return slow
+
+
+async def test_who_looked_before_a_release_does_not_bring_back_what_it_replaced(world, engine):
+    app = await world.application(ports=[PORT])
+    slow = await begun_to_look(world, engine, app)
     releasing = asyncio.create_task(deploy(world, app))
     await asyncio.wait([releasing], timeout=0.7)  # it may have to wait, and must not have gone by
     engine.go_on.set()
@@ -76,10 +82,7 @@ async def test_who_looked_before_a_release_does_not_bring_back_what_it_replaced(
 
 async def test_who_looked_before_a_deletion_does_not_bring_back_its_routes(world, engine):
     app = await world.application(ports=[PORT])
-    await deploy(world, app)
-    engine.go_on.clear()
-    slow = asyncio.create_task(refresh(world.installation.ctx, app))
-    await engine.asked.wait()
+    slow = await begun_to_look(world, engine, app)
     await world.delete(f"/application/{app}")
     settling = asyncio.create_task(world.settle())
     await asyncio.sleep(0.1)
