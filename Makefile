@@ -17,11 +17,11 @@ unexport PIP_REQUIRE_HASHES PIP_NO_BUILD_ISOLATION PIP_DRY_RUN PIP_PYTHON PYTHON
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-input --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test check format bench lock clean
+.PHONY: help setup dev run test test-hostile check format bench lock clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(VENV)/.setup  ## install Windlass into .venv, so that .venv/bin/windlass works
 
@@ -32,6 +32,9 @@ run: setup  ## start the server; options in ARGS="--port 8080"
 
 test: dev  ## run the tests; choose with TESTS="tests/test_x.py -k name", WORKERS=0 for one process
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
+
+test-hostile: dev  ## run every attack in full size, which takes many minutes
+	WINDLASS_TEST_HOSTILE=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -m hostile $(TESTS) $(ARGS)
 
 check: dev  ## formatting, lint, types and layering
 	$(BIN)/ruff format --check .

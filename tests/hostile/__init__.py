@@ -1,0 +1,1 @@
+"""What an attacker tries. Attempts marked `hostile` run in `make test-hostile` only."""
