@@ -333,7 +333,7 @@ def creations() -> Iterator[Operation]:
         yield found
 
 
-@operations(lambda one: one.family and one.body is one.family.edit)
+@operations(lambda one: one.family and one.body in {one.family.edit, one.family.patch})
 def test_the_example_of_an_edit_leaves_alone_what_is_chosen_for_good(operation: Operation) -> None:
     assert operation.family
     assert not operation.family.fixed & body(operation)["example"].keys()

@@ -18,16 +18,17 @@ from windlass.api.schemas import translate
 from windlass.core.access import Scope
 from windlass.core.fields import Maybe, absent
 from windlass.core.registry import Endpoint, Operation, Registry
-from windlass.core.resource import Action, Family, Shown, Spec
+from windlass.core.resource import Action, Family, Shown, Spec, Verb
 from windlass.families import registry
 
 # Its schemas
 
 
-@operations(lambda one: one.family and one.body in {one.family.spec, one.family.edit})
+@operations(lambda one: one.family and one.body in {one.family.spec, one.family.edit, one.family.patch})
 def test_a_body_is_named_after_its_family(operation: Operation) -> None:
     assert operation.family
-    word = "Request" if operation.body is operation.family.spec else "EditRequest"
+    words = {Verb.CREATE: "Request", Verb.UPDATE: "EditRequest", Verb.PATCH: "PatchRequest"}
+    word = words[Verb(operation.handler.partition(".")[2])]
     assert body(operation)["schema"] == {"$ref": f"#/components/schemas/{operation.family.title}{word}"}
 
 
@@ -61,7 +62,7 @@ def test_what_the_server_sets_is_answered_and_what_is_hidden_is_not(family: Fami
     assert not family.hidden & answer
 
 
-@operations(lambda one: one.family and one.body in {one.family.spec, one.family.edit})
+@operations(lambda one: one.family and one.body in {one.family.spec, one.family.edit, one.family.patch})
 def test_a_body_has_the_fields_of_its_family_and_no_others(operation: Operation) -> None:
     assert operation.family
     fields = resolved(body(operation)["schema"])["properties"]

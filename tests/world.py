@@ -160,6 +160,9 @@ class World:
     async def put(self, path: str, body: Any = msgspec.UNSET, **options: Any) -> Answer:
         return await self.call("PUT", path, body, **options)
 
+    async def patch(self, path: str, body: Any = msgspec.UNSET, **options: Any) -> Answer:
+        return await self.call("PATCH", path, body, **options)
+
     async def delete(self, path: str, body: Any = msgspec.UNSET, **options: Any) -> Answer:
         return await self.call("DELETE", path, body, **options)
 

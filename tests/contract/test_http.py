@@ -95,7 +95,7 @@ async def test_a_page_of_a_configured_origin_may_call(shared) -> None:
     answer = await shared.call("OPTIONS", "/project/{project_id}", token=None, headers=asked)
     assert answer.status == 204
     assert answer.headers["access-control-allow-origin"] == CONSOLE
-    assert listed(answer, "allow-methods") == {"DELETE", "GET", "HEAD", "OPTIONS", "PUT"}
+    assert listed(answer, "allow-methods") == {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "PUT"}
     needed = {"authorization", "content-type", "idempotency-key", "if-match", "x-request-id"}
     assert needed <= listed(answer, "allow-headers")
     assert answer.headers["vary"] == "origin"

@@ -28,7 +28,9 @@ def named(operation: Operation) -> bool:
 
 every_post = parametrized(lambda operation: operation.method == "POST")
 every_naming = parametrized(lambda operation: does(operation, Verb.CREATE) and named(operation))
-every_renaming = parametrized(lambda operation: does(operation, Verb.UPDATE) and named(operation))
+every_renaming = parametrized(
+    lambda operation: (does(operation, Verb.UPDATE) or does(operation, Verb.PATCH)) and named(operation)
+)
 every_conditional = parametrized(lambda operation: operation.conditional)
 
 

@@ -214,7 +214,9 @@ class Telling(Mending):
 
     def _refer(self, case: Case, body: Body, choice: int) -> None:
         super()._refer(case, body, choice)
-        if _operation(case).handler in {"environmentVariable.update", "secret.update"}:
+        if _operation(case).handler in {
+            f"{one}.{verb}" for one in ("environmentVariable", "secret") for verb in ("update", "patch")
+        }:
             body.pop("value", None)  # it may be an alias: that has the value of what it stands for
 
 

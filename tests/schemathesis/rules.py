@@ -24,7 +24,7 @@ def rule(one: Rule) -> Rule:
 @rule
 def what_is_fixed_stays(operation: Operation, body: Body) -> None:
     """A PUT may name what was chosen for good, but only to repeat it."""
-    if operation.family and operation.body is operation.family.edit:
+    if operation.family and operation.body in {operation.family.edit, operation.family.patch}:
         for field in operation.family.fixed:
             body.pop(field, None)
 

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from windlass.api import sockets
-from windlass.api.body import MOST, Nothing, parsed, queried
+from windlass.api.body import MOST, PATCHES, Nothing, parsed, queried
 from windlass.api.dialect import based
 from windlass.api.limits import Budgets, Window, stranger_at
 from windlass.api.metrics import Metrics
@@ -273,7 +273,8 @@ class App:
         request.scope["windlass.body"] = raw
         if operation.body is None and operation.method == "DELETE":
             return None
-        return parsed(raw, request.headers.get(b"content-type"), operation.body or Nothing)
+        kinds = PATCHES if operation.method == "PATCH" else ()
+        return parsed(raw, request.headers.get(b"content-type"), operation.body or Nothing, kinds)
 
     async def _written(self, request: Request, call: Call) -> Answer:
         repeatable = _repeatable(request) if request.method == "POST" else None

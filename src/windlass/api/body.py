@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
 from urllib.parse import unquote_plus
 
@@ -12,20 +12,24 @@ from msgspec.structs import fields
 
 from windlass.base.errors import Invalid
 from windlass.core.resource import Spec
+from windlass.core.validation import explain
 
 MOST = 1024 * 1024
+MERGE_PATCH = "application/merge-patch+json"
+PATCHES = ("application/json", MERGE_PATCH)
+"""What a PATCH may be sent as. A patch of another kind, such as a JSON Patch, is refused."""
 
 
 class Nothing(Spec):
     """The body of an operation that takes none."""
 
 
-def parsed(raw: bytes, content_type: bytes | None, wanted: type[Spec]) -> Spec:
-    """No body, `null` and `{}` are the same."""
+def parsed(raw: bytes, content_type: bytes | None, wanted: type[Spec], kinds: Collection[str] = ()) -> Spec:
+    """No body, `null` and `{}` are the same. `kinds`: the types of content, if not any JSON."""
     if not raw or raw.isspace():
         raw = b"{}"
     elif content_type is not None and content_type != b"application/json":
-        _check_type(content_type)
+        _check_type(content_type, kinds)
     if raw.strip() == b"null":
         raw = b"{}"
     try:
@@ -93,48 +97,13 @@ def _plain_number(name: str, value: str) -> str:
     return value
 
 
-def _check_type(content_type: bytes) -> None:
+def _check_type(content_type: bytes, kinds: Collection[str]) -> None:
     kind, *options = content_type.decode("latin-1").lower().replace(" ", "").split(";")
+    if kinds and kind not in kinds:
+        raise Invalid(f"Content-Type: must be {' or '.join(kinds)}")
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise Invalid("Content-Type: must be application/json")
     for option in options:
         name, _, value = option.partition("=")
         if name == "charset" and value.strip('"') not in {"utf-8", "utf8", "us-ascii"}:
             raise Invalid("Content-Type: the charset must be utf-8")
-
-
-_AT = re.compile(r" - at `(\$.*)`$")
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"^Object missing required field `(.+)`$"), "is required"),
-    (re.compile(r"^Object contains unknown field `(.+)`$"), "is not a field here"),
-    (re.compile(r"^Expected `(.+)`, got `(.+)`$"), "must be {0}, not {1}"),
-    (re.compile(r"^Expected `str` of length >= 1$"), "must not be empty"),
-    (re.compile(r"^Expected `(\w+)` of length ([<>]=) (\d+)$"), "must have a length {1} {2}"),
-    (re.compile(r"^Expected `(\w+)` ([<>]=?) (-?\d+)$"), "must be {1} {2}"),
-    (re.compile(r"^Expected `str` matching regex (.+)$"), "does not have the right form; it must match {0}"),
-    (re.compile(r"^Invalid enum value (.+)$"), "cannot be {0}"),
-    (re.compile(r"^(.+)$"), "{0}"),
-)
-_KINDS: Mapping[str, str] = {
-    "int": "an integer", "str": "a string", "bool": "true or false", "array": "a list", "object": "an object",
-    "float": "a number with a fraction", "null": "null",
-}  # fmt: skip
-
-
-def explain(error: Exception) -> str:
-    """`$.ports[0].internal_port` and msgspec's words, as a sentence that starts with the field."""
-    text = str(error)
-    at = _AT.search(text)
-    path = at[1].removeprefix("$").lstrip(".") if at else ""
-    text = text[: at.start()] if at else text
-    for pattern, form in _RULES:
-        match = pattern.match(text)
-        if match is None:
-            continue
-        if "field `" in text:
-            path = f"{path}.{match[1]}" if path else match[1]
-        words = [
-            " or ".join(_KINDS.get(word, word) for word in group.split(" | ")) for group in match.groups()
-        ]
-        return f"{path or 'The body'}: {form.format(*words)}".replace("\\\\Z", "$").replace("\\Z", "$")
-    return f"{path}: {text}"

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from windlass.api.body import MERGE_PATCH
 from windlass.api.samples import Place, Samples
 from windlass.api.schemas import Schema, Schemas, parameters
 from windlass.core.registry import Operation, Registry
@@ -200,9 +201,12 @@ class _Document:
         schema = self._schemas.body(operation.body)
         required = any(field.required for field in msgspec.structs.fields(operation.body))
         example = self._bodies.of(schema)
-        if operation.family and operation.body is operation.family.edit:
+        if operation.family and operation.body in {operation.family.edit, operation.family.patch}:
             example = {name: value for name, value in example.items() if name not in operation.family.fixed}
-        return {"required": required, "content": _content(schema, example)}
+        content = _content(schema, example)
+        if operation.method == "PATCH":
+            content |= {MERGE_PATCH: content["application/json"]}
+        return {"required": required, "content": content}
 
     def _success(self, operation: Operation) -> Schema:
         said = _empty(operation, operation.status)

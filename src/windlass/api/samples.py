@@ -294,4 +294,4 @@ def _id(place: Place) -> str:
 
 
 def _bare(name: str) -> str:
-    return re.sub(r"(Edit)?Request$|Created$", "", name)
+    return re.sub(r"(Edit|Patch)?Request$|Created$", "", name)

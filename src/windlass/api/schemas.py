@@ -112,6 +112,7 @@ def _bodies(registry: Registry) -> tuple[dict[type, str], dict[str, Schema]]:
     families = registry.families.values()
     chosen: dict[type, str] = {family.spec: family.title for family in families}
     chosen |= {family.edit: f"{family.title}Edit" for family in families}
+    chosen |= {family.patch: f"{family.title}Patch" for family in families}
     return _described((op.body for op in registry.operations if op.body), chosen, "Request")
 
 
@@ -183,6 +184,8 @@ def _nullable(schema: Schema) -> Schema:
     """The same or null. What stands beside a reference is ignored, and an enum lists all its values."""
     if "$ref" in schema:
         return {"allOf": [schema], "nullable": True}
+    if schema.get("nullable"):
+        return schema
     also_null = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
     return {**schema, **also_null, "nullable": True}
 

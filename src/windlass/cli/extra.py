@@ -27,7 +27,7 @@ _UNITS = {
     "w": timedelta(weeks=1),
     "y": timedelta(days=365),
 }
-_METHODS = ("GET", "POST", "PUT", "DELETE")
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def api_command() -> click.Command:

@@ -18,7 +18,7 @@ from windlass.base.errors import Conflict, Forbidden, Invalid, Missing, Stale
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.recording import record as record
 from windlass.core.access import Actor
-from windlass.core.document import Document, changes_of, hidden_of, merged, view_of
+from windlass.core.document import Document, changes_of, hidden_of, merge_patched, merged, view_of
 from windlass.core.events import Event
 from windlass.core.registry import Operation
 from windlass.core.resource import Family, Spec
@@ -73,6 +73,8 @@ class Behaviour:
 DISCARD = "discard"
 """The work of taking away what was made for a service that was deleted."""
 EVERYTHING = 2**31 - 1
+Laying = Callable[[Family, Document, Mapping[str, str], Mapping[str, Any]], Spec]
+"""From a document, what is sealed with it, and what a client sent, to the spec that is wanted now."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 BEHAVIOURS: dict[str, Behaviour] = {}
 _PLAIN = Behaviour()
@@ -242,17 +244,30 @@ async def _stored(ctx: Context, tx: Tx, draft: Draft) -> Row:
 async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     check_tag(call, row)
+    return await _changed(ctx, tx, call, row, changes_of(call.body), merged)
+
+
+@writes("*.patch")
+async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    check_tag(call, row)
     return await changed(ctx, tx, call, row, changes_of(call.body))
 
 
 async def changed(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, Any]) -> Reply:
     """Lays changes over a resource; what they do not name stays as it is."""
+    return await _changed(ctx, tx, call, row, changes, merge_patched)
+
+
+async def _changed(
+    ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, Any], lay: Laying
+) -> Reply:
     family = ctx.registry[row.family]
     before: Document = msgspec.json.decode(row.body)
     changes = changeable(family, before, changes)
     hidden = open_hidden(ctx, row)
     sent = {name: value for name, value in hidden.items() if name in family.hidden}
-    spec = merged(family, before, sent, changes)
+    spec = lay(family, before, sent, changes)
     links = await check_references(tx, family, spec, row.org, only=changes)
     family.settle(spec)
     extras: Document = {}
@@ -303,7 +318,7 @@ async def forgotten(tx: Tx, row: Row) -> None:
 
 def _server_side(family: Family, document: Document) -> Document:
     """The part of a document that no client sends."""
-    sent = {fact.name for fact in family.facts} - family.hidden
+    sent = {fact.name for fact in family.facts} - family.hidden | {*family.flags.values()}
     return {name: value for name, value in document.items() if name not in sent}
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
 from windlass.control import built_ins, resources
-from windlass.control.context import Call, Context, Reply, encode, reads, writes
+from windlass.control.context import Call, Context, Reply, Writing, encode, reads, writes
 from windlass.control.resources import (
     Behaviour,
     Draft,
@@ -78,25 +78,25 @@ async def read(ctx: Context, call: Call) -> Reply:
 
 @writes("environmentVariable.update", "secret.update")
 async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
-    try:
-        return await resources.update(ctx, tx, call)
-    except Missing:
-        if row := await _own_making(ctx, tx, call):
-            raise Invalid(
-                f"{row.name} is made by Windlass and cannot be changed: override it instead"
-            ) from None
-        raise
+    return await _unless_built_in(ctx, tx, call, resources.update, "changed: override it instead")
+
+
+@writes("environmentVariable.patch", "secret.patch")
+async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
+    return await _unless_built_in(ctx, tx, call, resources.patch, "changed: override it instead")
 
 
 @writes("environmentVariable.delete", "secret.delete")
 async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
+    return await _unless_built_in(ctx, tx, call, resources.delete, "deleted: it goes with its owner")
+
+
+async def _unless_built_in(ctx: Context, tx: Tx, call: Call, write: Writing, refusal: str) -> Reply:
     try:
-        return await resources.delete(ctx, tx, call)
+        return await write(ctx, tx, call)
     except Missing:
         if row := await _own_making(ctx, tx, call):
-            raise Invalid(
-                f"{row.name} is made by Windlass and cannot be deleted: it goes with its owner"
-            ) from None
+            raise Invalid(f"{row.name} is made by Windlass and cannot be {refusal}") from None
         raise
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.core.resource import Family, Spec
+from windlass.core.resource import Family, Spec, extra_of
+from windlass.core.validation import converted
 
 Document = dict[str, Any]
 
@@ -75,10 +76,50 @@ def changes_of(edit: Spec) -> Document:
     return dict(msgspec.to_builtins(edit))
 
 
+def patched(document: Mapping[str, Any], patch: Mapping[str, Any], spec: type[Struct]) -> Document:
+    """The document after a JSON merge patch (RFC 7396).
+
+    A value that the server has worked out of another one goes with it, unless the patch names it too."""
+    stale = {
+        name
+        for name, source in followed(spec).items()
+        if source in patch and patch[source] != document.get(source)
+    }
+    whole = {name: value for name, value in document.items() if name not in stale}
+    for name, value in patch.items():
+        if value is None:
+            whole.pop(name, None)
+        elif isinstance(value, dict):
+            below = whole.get(name)
+            whole[name] = patched(below if isinstance(below, dict) else {}, value, _inner(spec, name))
+        else:
+            whole[name] = value
+    return whole
+
+
+class _Free(Struct):
+    """An object of which nothing is declared."""
+
+
+@cache
+def _inner(spec: type[Struct], name: str) -> type[Struct]:
+    """The struct in a field of a struct."""
+    named = {field.encode_name: field for field in msgspec.structs.fields(spec)}
+    return (struct_of(named[name].type) if name in named else None) or _Free
+
+
 def merged(family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]) -> Spec:
     """The spec as it would have been sent whole: the stored one with the changes laid over it."""
     whole = {**narrowed(stored, family.spec), **hidden, **changes}
-    return msgspec.convert(whole, family.spec)
+    return converted(whole, family.spec)
+
+
+def merge_patched(
+    family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
+) -> Spec:
+    """The stored spec after a JSON merge patch."""
+    present = {**narrowed(stored, family.spec), **hidden}
+    return converted(patched(present, changes, family.spec), family.spec)
 
 
 def narrowed(document: Mapping[str, Any], spec: type[Struct]) -> Document:
@@ -101,6 +142,30 @@ def _narrow(value: Any, info: msgspec.inspect.Type) -> Any:
             return narrowed(value, cls)
         case _:
             return value
+
+
+@cache
+def followed(spec: type[Struct]) -> Mapping[str, str]:
+    """Field to the field that it is worked out of, where nobody said it."""
+    named = {field.encode_name: extra_of(field.type) for field in msgspec.structs.fields(spec)}
+    return {name: extra["follows"] for name, extra in named.items() if "follows" in extra}
+
+
+def struct_of(annotation: Any) -> type[Struct] | None:
+    """The struct that a field holds, if it holds one."""
+    return _struct_in(msgspec.inspect.type_info(annotation))
+
+
+def _struct_in(info: msgspec.inspect.Type) -> type[Struct] | None:
+    match info:
+        case msgspec.inspect.Metadata(type=inner):
+            return _struct_in(inner)
+        case msgspec.inspect.UnionType(types=types):
+            return next((found for one in types if (found := _struct_in(one))), None)
+        case msgspec.inspect.StructType(cls=cls):
+            return cls
+        case _:
+            return None
 
 
 def _holds_struct(info: msgspec.inspect.Type) -> bool:

@@ -89,3 +89,8 @@ def hidden(flag: str = "") -> Meta:
 def fixed() -> Meta:
     """Chosen at creation, for good."""
     return Meta(extra={"fixed": True})
+
+
+def follows(field: str) -> Meta:
+    """Worked out of another field where nobody says it: a change of that one changes it, too."""
+    return Meta(extra={"follows": field})

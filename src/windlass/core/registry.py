@@ -12,6 +12,10 @@ from windlass.core.access import Scope
 from windlass.core.resource import Action, Family, Spec, Trait, Verb, spaced
 
 PAGE, MOST_PER_PAGE = 100, 1000
+_MERGE_PATCH = (
+    "A JSON merge patch (RFC 7396): only the fields that are named change. An object is merged into the "
+    "present one, a list replaces the present one, and null removes a value or sets it to its default."
+)
 
 
 class Paging(Spec):
@@ -124,10 +128,11 @@ def _verbs(
         Verb.CREATE: ("create", "POST", collection, family.write_need, f"Create {_a(name)}", family.created),
         Verb.READ: ("get", "GET", item, Scope.READ, f"Read {_a(name)}", 200),
         Verb.UPDATE: ("edit", "PUT", item, family.write_need, f"Update {_a(name)}", 200),
+        Verb.PATCH: ("patch", "PATCH", item, family.write_need, f"Change some fields of {_a(name)}", 200),
         Verb.DELETE: ("delete", "DELETE", item, removal, f"Delete {_a(name)}", 204),
     }
     for verb, (word, method, path, need, summary, status) in table.items():
-        if verb not in family.verbs:
+        if (Verb.UPDATE if verb is Verb.PATCH else verb) not in family.verbs:
             continue
         yield Operation(
             id=word + (plural if verb is Verb.LIST else title),
@@ -140,14 +145,14 @@ def _verbs(
             status=status,
             family=family,
             parent=parent,
-            body={Verb.CREATE: family.spec, Verb.UPDATE: family.edit}.get(verb),
+            body={Verb.CREATE: family.spec, Verb.UPDATE: family.edit, Verb.PATCH: family.patch}.get(verb),
             query=Paging if verb is Verb.LIST and family.paged else None,
             answer={Verb.CREATE: family.fresh, Verb.DELETE: None}.get(verb, family.view),
             listing=verb is Verb.LIST,
             paged=verb is Verb.LIST and family.paged,
-            tagged=verb in {Verb.CREATE, Verb.READ, Verb.UPDATE},
-            conditional=verb in {Verb.UPDATE, Verb.DELETE},
-            description=family.about if verb is Verb.CREATE else "",
+            tagged=verb in {Verb.CREATE, Verb.READ, Verb.UPDATE, Verb.PATCH},
+            conditional=verb in {Verb.UPDATE, Verb.PATCH, Verb.DELETE},
+            description={Verb.CREATE: family.about, Verb.PATCH: _MERGE_PATCH}.get(verb, ""),
         )
 
 

@@ -8,8 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform
+from functools import cache, cached_property
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
 import msgspec
 from msgspec import UNSET, Struct, StructMeta, UnsetType
@@ -56,6 +68,8 @@ class Verb(StrEnum):
     LIST = "list"
     READ = "read"
     UPDATE = "update"
+    PATCH = "patch"
+    """Comes with `UPDATE`: no family declares it."""
     DELETE = "delete"
 
 
@@ -183,7 +197,7 @@ class Family:
 
     @cached_property
     def facts(self) -> tuple[Facts, ...]:
-        return tuple(Facts(info, _extra(info.type)) for info in fields(self.spec))
+        return tuple(Facts(info, extra_of(info.type)) for info in fields(self.spec))
 
     @cached_property
     def hidden(self) -> frozenset[str]:
@@ -239,12 +253,36 @@ class Family:
         declared = [(fact.name, fact.info.type | UnsetType, UNSET) for fact in self.facts]
         return _struct(f"{self.title}Edit", declared, Spec)
 
+    @cached_property
+    def patch(self) -> type[Spec]:
+        """What a PATCH may send: any part of the spec, at every depth; null takes a value away."""
+        return _partial_struct(self.spec, f"{self.title}Patch")
+
     def key_of(self, document: Mapping[str, Any]) -> str | None:
         """The name by which siblings are told apart."""
         if self.names is None:
             return None
         name = str(document[self.names])
         return name if self.exact_names else name.casefold()
+
+
+@cache
+def _partial_struct(spec: type[Spec], name: str) -> type[Spec]:
+    declared = [(field.encode_name, _partial(field.type) | UnsetType | None, UNSET) for field in fields(spec)]
+    return _struct(name, declared, Spec)
+
+
+def _partial(annotation: Any) -> Any:
+    """The same type, with objects that may be sent in part. Items of lists are sent whole."""
+    if isinstance(annotation, type) and issubclass(annotation, Spec):
+        return _partial_struct(annotation, f"{annotation.__name__.removesuffix('Request')}Patch")
+    match get_origin(annotation), get_args(annotation):
+        case origin, args if origin in {Union, UnionType}:
+            return Union[tuple(_partial(one) for one in args)]  # noqa: UP007 (made at run time)
+        case origin, (inner, *said) if origin is Annotated:
+            return Annotated[(_partial(inner), *said)]
+        case _:
+            return annotation
 
 
 def _struct(name: str, declared: Iterable[tuple[Any, ...]], base: type[T]) -> type[T]:
@@ -266,8 +304,8 @@ def _declaration(field: FieldInfo) -> tuple[Any, ...]:
     return (field.name, field.type)
 
 
-def _extra(annotation: Any) -> Mapping[str, Any]:
-    """What `refers`, `hidden` and `fixed` left on an annotation, also inside a union."""
+def extra_of(annotation: Any) -> Mapping[str, Any]:
+    """What `refers`, `hidden`, `fixed` and `follows` left on an annotation, also inside a union."""
     return _extra_of(msgspec.inspect.type_info(annotation))
 
 

@@ -21,6 +21,7 @@ from windlass.core.fields import (
     Positive,
     Timestamp,
     absent,
+    follows,
 )
 from windlass.core.resource import Shown, Spec, clash
 
@@ -138,9 +139,9 @@ class GitRepositoryRequest(Spec):
     branch: Maybe[Branch] = absent
     root_path: RelativePath = "/"
     git_token_id: Maybe[Id] = absent
-    provider: Maybe[GitProvider] = absent
-    owner: Maybe[Line] = absent
-    name: Maybe[Line] = absent
+    provider: Maybe[Annotated[GitProvider, follows("url")]] = absent
+    owner: Maybe[Annotated[Line, follows("url")]] = absent
+    name: Maybe[Annotated[Line, follows("url")]] = absent
 
 
 class GitRepository(Shown):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.fields import Description, Line, Maybe, Name, Timestamp, absent, hidden
+from windlass.core.fields import Description, Line, Maybe, Name, Timestamp, absent, follows, hidden
 from windlass.core.resource import Family, Shown, Spec, clash
 from windlass.families.organization import organization
 
@@ -24,7 +24,7 @@ class GitToken(Spec):
     type: Annotated[Literal["GITHUB", "GITLAB", "BITBUCKET"], Meta(examples=["GITHUB"])]
     token: Secret
     workspace: Maybe[Line] = absent
-    git_api_url: Maybe[Address] = absent
+    git_api_url: Maybe[Annotated[Address, follows("type")]] = absent
 
 
 class GitTokenShown(Shown):

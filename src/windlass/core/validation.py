@@ -1,0 +1,58 @@
+"""What msgspec says of a wrong value, as a message that names the field and says what it should be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from windlass.base.errors import Invalid
+
+T = TypeVar("T")
+
+
+def converted(value: Any, wanted: type[T]) -> T:
+    """The value as the wanted type; Invalid names the first field that does not fit."""
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise Invalid(explain(error)) from error
+
+
+_AT = re.compile(r" - at `(\$.*)`$")
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"^Object missing required field `(.+)`$"), "is required"),
+    (re.compile(r"^Object contains unknown field `(.+)`$"), "is not a field here"),
+    (re.compile(r"^Expected `(.+)`, got `(.+)`$"), "must be {0}, not {1}"),
+    (re.compile(r"^Expected `str` of length >= 1$"), "must not be empty"),
+    (re.compile(r"^Expected `(\w+)` of length ([<>]=) (\d+)$"), "must have a length {1} {2}"),
+    (re.compile(r"^Expected `(\w+)` ([<>]=?) (-?\d+)$"), "must be {1} {2}"),
+    (re.compile(r"^Expected `str` matching regex (.+)$"), "does not have the right form; it must match {0}"),
+    (re.compile(r"^Invalid enum value (.+)$"), "cannot be {0}"),
+    (re.compile(r"^(.+)$"), "{0}"),
+)
+_KINDS: Mapping[str, str] = {
+    "int": "an integer", "str": "a string", "bool": "true or false", "array": "a list", "object": "an object",
+    "float": "a number with a fraction", "null": "null",
+}  # fmt: skip
+
+
+def explain(error: Exception) -> str:
+    """`$.ports[0].internal_port` and msgspec's words, as a sentence that starts with the field."""
+    text = str(error)
+    at = _AT.search(text)
+    path = at[1].removeprefix("$").lstrip(".") if at else ""
+    text = text[: at.start()] if at else text
+    for pattern, form in _RULES:
+        match = pattern.match(text)
+        if match is None:
+            continue
+        if "field `" in text:
+            path = f"{path}.{match[1]}" if path else match[1]
+        words = [
+            " or ".join(_KINDS.get(word, word) for word in group.split(" | ")) for group in match.groups()
+        ]
+        return f"{path or 'The body'}: {form.format(*words)}".replace("\\\\Z", "$").replace("\\Z", "$")
+    return f"{path}: {text}"
