@@ -187,6 +187,15 @@ def strangers(environment: Mapping[str, str] | None = None) -> list[str]:
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
 
+def take_secrets() -> list[str]:
+    """Removes secrets from the environment, for who has read them. Answers their names."""
+    secret = {one.variable for one in describe(Settings(), {}) if one.secret} | {PREFIX + "TOKEN"}
+    found = sorted(secret & os.environ.keys())
+    for name in found:
+        del os.environ[name]
+    return found
+
+
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[Described]:
     """Every setting; what is secret is only said to be set."""
     found: list[Described] = []

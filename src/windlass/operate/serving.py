@@ -11,7 +11,8 @@ import uvloop
 
 from windlass import __version__
 from windlass.base.log import start_logging
-from windlass.config import Settings
+from windlass.base.secrecy import refuse_dumps, wipe_variables
+from windlass.config import Settings, take_secrets
 from windlass.installation import install
 from windlass.operate.explain import cannot_listen
 from windlass.operate.refused import Refused
@@ -23,7 +24,14 @@ USUAL = "http://127.0.0.1:8080"
 
 def run(settings: Settings) -> None:
     start_logging(settings.log_level, settings.log_format)
+    keep_secrets()
     uvloop.run(_serve(settings))
+
+
+def keep_secrets() -> None:
+    """What the settings were read from shows them to nobody from now on, and neither does the memory."""
+    wipe_variables(take_secrets())
+    refuse_dumps()
 
 
 async def _serve(settings: Settings) -> None:

@@ -1,0 +1,46 @@
+"""Keeps what this process was given from other programs of the same machine."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+_PR_SET_DUMPABLE: Final = 4
+_ENV_START, _ENV_END = 49, 50
+"""Fields of /proc/self/stat, counted from 0."""
+
+libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def refuse_dumps() -> None:
+    """From now on, other processes of the same user read neither memory nor environment of this one, and a crash
+    leaves no core file."""
+    if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def wipe_variables(names: Collection[str]) -> None:
+    """Overwrites these variables where the kernel shows them as /proc/<pid>/environ.
+
+    To remove them from `os.environ` does not change that memory. Afterwards nothing may refer to it, so they
+    have to be removed from `os.environ` before.
+    """
+    start, end = _block()
+    wanted = {os.fsencode(name) for name in names}
+    at = start
+    for word in ctypes.string_at(start, end - start).split(b"\0"):
+        if word.partition(b"=")[0] in wanted:
+            ctypes.memset(at, 0, len(word))
+        at += len(word) + 1
+
+
+def _block() -> tuple[int, int]:
+    """Where the environment lies that this process was started with."""
+    line = Path("/proc/self/stat").read_bytes()
+    # The name of the program comes second, and may hold blanks and parentheses.
+    words = [b"", b"", *line[line.rindex(b")") + 2 :].split()]
+    return int(words[_ENV_START]), int(words[_ENV_END])
