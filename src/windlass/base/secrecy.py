@@ -16,8 +16,10 @@ libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def refuse_dumps() -> None:
-    """From now on, other processes of the same user read neither memory nor environment of this one, and a crash
-    leaves no core file."""
+    """From now on, other processes of the same user read neither memory nor environment of this one.
+
+    A crash leaves no core file, either.
+    """
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
