@@ -200,6 +200,10 @@ NOT_THESE = {
     "continueToken": ("x", "-1", "1.0", "1" * 19),
     "stepBackToken": ("x", "-1", "1.0", "1" * 19),
     "triggeredBy": ("x" * 1025,),
+    "family": ("", "MARS", "x" * 65),
+    "path": ("a/b", "x" * 2049),
+    "below": ("x" * 65,),
+    **dict.fromkeys(("project_id", "environment_id", "cluster_id"), ("", "7", "x" * 36)),
     **dict.fromkeys(
         ("eventType", "targetType", "subTargetType", "origin", "targetLevelToFetch"),
         ("", "MARS", "create", "null"),

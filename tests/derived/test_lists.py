@@ -19,6 +19,7 @@ from windlass.core.registry import MOST_PER_PAGE, PAGE, Operation
 from windlass.core.resource import Verb
 from windlass.core.traits import has_variables
 from windlass.families import registry
+from windlass.families.organization import ServiceInBrief
 from windlass.store.sqlite import SqliteStore
 from windlass.store.store import Reads, Row, Tx
 
@@ -326,6 +327,8 @@ async def populated(stage: Stage, operation: Operation) -> Subject:
             assert service is not None
             await plot.deployed(await plot.standing(service))
             stage.world.clock.turn(0.001)
+        elif operation.answer is ServiceInBrief:
+            await plot.fresh(registry()["application"])
         elif family is not None and family.parent is not None:
             await plot.fresh(family, operation.parent)
     return await plot.subject(operation)

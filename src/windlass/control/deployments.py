@@ -210,6 +210,7 @@ def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) ->
         "execution_id": status.deployment or "",
         "deployment_request_id": status.deployment,
         "deployment_requests_count": status.deployments,
+        "instances": status.instances,
     }
     if status.deployed_at is not None:
         document["last_deployment_date"] = stamp(status.deployed_at)

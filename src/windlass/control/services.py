@@ -321,6 +321,12 @@ async def _seen_service(source: Reads, call: Call) -> tuple[Row, StatusRow, str]
     return service, status, await freshness(source, service, status)
 
 
+async def seen_deployment(source: Reads, call: Call) -> tuple[Row, DeploymentRow]:
+    """The deployment that the path names, and its service."""
+    service, _, _ = await _seen_service(source, call)
+    return service, await _deployment(source, call, service)
+
+
 async def _deployment(source: Reads, call: Call, service: Row) -> DeploymentRow:
     row = await source.deployment(call.id)
     if row is None or row.service != service.id:

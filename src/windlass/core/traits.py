@@ -31,6 +31,7 @@ class Status(Shown):
     execution_id: str = ""
     deployment_request_id: Id | None = None
     deployment_requests_count: int = 0
+    instances: Annotated[int, Meta(description="How many instances are meant to run")] = 0
 
 
 class Commit(Shown):
@@ -79,6 +80,7 @@ class Deployment(Shown):
     execution_id: str
     deployment_request_id: Id
     deployment_requests_count: int
+    instances: Annotated[int, Meta(description="How many instances of the service are meant to run")] = 0
 
 
 class Link(Shown):

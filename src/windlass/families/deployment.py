@@ -2,7 +2,7 @@
 
 from windlass.core.access import Scope
 from windlass.core.resource import Action, Family, Spec, Verb
-from windlass.core.traits import CancelRequest, LogLine, Tail, has_deployments
+from windlass.core.traits import CancelRequest, LogLine, Onward, Tail, has_deployments
 from windlass.core.traits import Deployment as Shown
 
 
@@ -33,6 +33,21 @@ deployment = Family(
             listing=True,
             paged=False,
             description="What was done, line by line, oldest first; `follow=true` goes on while it is built.",
+        ),
+        Action(
+            name="follow",
+            method="GET",
+            suffix="/stream",
+            need=Scope.READ,
+            summary="Follow to its end",
+            query=Onward,
+            answer=Shown,
+            streams=True,
+            description=(
+                "A stream of server-sent events: the deployment as it is now, and again whenever it has "
+                "changed. `end` comes after the last, in which it has ended. Also with a `Last-Event-ID` it "
+                "begins with the deployment as it is now."
+            ),
         ),
         Action(
             name="cancel",

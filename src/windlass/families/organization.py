@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.fields import Description, Id, Line, Maybe, Name, absent
+from windlass.core.fields import Description, Id, Line, Maybe, Name, Timestamp, absent
+from windlass.core.registry import Paging
 from windlass.core.resource import Action, Family, Shown, Spec
 from windlass.core.trail import OrganizationEvent, events, targets
 from windlass.core.traits import Onward
@@ -77,6 +78,44 @@ events_stream = Action(
     ),
 )
 
+
+class OfServices(Paging):
+    project_id: Maybe[Annotated[Id, Meta(description="Only of this project")]] = absent
+    environment_id: Maybe[Annotated[Id, Meta(description="Only of this environment")]] = absent
+    cluster_id: Maybe[Annotated[Id, Meta(description="Only on this cluster")]] = absent
+
+
+class ServiceInBrief(Shown):
+    """A service of any kind: what it is, where, and how."""
+
+    id: Id
+    name: str
+    state: Annotated[str, Meta(description="As in its status")]
+    url: Annotated[str, Meta(description="Its first public address, once it was deployed; else empty")] = ""
+    message: Annotated[str, Meta(description="Why it is in this state, where there is something to say")] = ""
+    service_type: str
+    description: str = ""
+    icon_uri: str = ""
+    project_id: Id
+    project_name: str
+    environment_id: Id
+    environment_name: str
+    cluster_id: Id
+    last_deployment_date: Maybe[Timestamp] = absent
+
+
+services = Action(
+    name="services",
+    id="listOrganizationServices",
+    method="GET",
+    suffix="/services",
+    need=Scope.READ,
+    summary="List all services, with state and address",
+    query=OfServices,
+    answer=ServiceInBrief,
+    listing=True,
+)
+
 organization = Family(
     "organization",
     Organization,
@@ -87,6 +126,6 @@ organization = Family(
     group="Organizations",
     param="org_id",
     write_need=Scope.ADMIN,
-    actions=(available_role, events, targets, events_stream),
+    actions=(available_role, services, events, targets, events_stream),
     about="The answer carries `admin_token`, an Admin token of the new organization, shown this once.",
 )

@@ -25,6 +25,24 @@ WITH RECURSIVE above (id, parent, depth) AS (
 )
 SELECT {", ".join(f"resource.{column}" for column in _ROW.split(", "))}
 FROM above JOIN resource ON resource.id = above.id ORDER BY above.depth"""
+# Up to three levels above a resource. An empty text stands for any name. Ids of what is not there are null.
+ON_PATH: Final = """
+SELECT a.id, b.id, c.id, d.id FROM resource AS a
+LEFT JOIN resource AS b ON b.id = a.parent
+LEFT JOIN resource AS c ON c.id = b.parent
+LEFT JOIN resource AS d ON d.id = c.parent
+WHERE a.org = $1 AND a.family = $2
+    AND ($3 = '' OR a.id = $3 OR a.name = $3)
+    AND ($4 = '' OR b.id = $4 OR b.name = $4)
+    AND ($5 = '' OR c.id = $5 OR c.name = $5)
+ORDER BY a.created, a.id"""
+SERVICES_OF_ORG: Final = """
+SELECT service.id, service.family, environment.id, project.id FROM resource AS service
+JOIN resource AS environment ON environment.id = service.parent
+JOIN resource AS project ON project.id = environment.parent
+WHERE service.org = $1 AND service.family = $2
+    AND ($3 = '' OR project.id = $3) AND ($4 = '' OR environment.id = $4)
+ORDER BY service.created, service.id"""
 MARKS: Final = """
 WITH RECURSIVE above (id, parent) AS (
     SELECT id, parent FROM resource WHERE id = $1

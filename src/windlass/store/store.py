@@ -247,6 +247,21 @@ class Reads:
         """The resource itself, its parent, and so on to the organization."""
         return [Row(*row) for row in await self._all(sql.ABOVE, id)]
 
+    async def on_path(self, org: str, family: str, path: Sequence[str]) -> list[list[str]]:
+        """Ids of resources with this name or id below others with these, nearest first, and of all that they
+        are in. An empty text stands for any."""
+        keys = (*path, "", "")[:3]
+        return [
+            [id for id in row if id is not None] for row in await self._all(sql.ON_PATH, org, family, *keys)
+        ]
+
+    async def services_of(
+        self, org: str, family: str, project: str, environment: str
+    ) -> list[tuple[str, str, str, str]]:
+        """Id and family of services, with the ids of environment and project; an empty text is any."""
+        found = await self._all(sql.SERVICES_OF_ORG, org, family, project, environment)
+        return [(row[0], row[1], row[2], row[3]) for row in found]
+
     async def marks(self, id: str) -> list[tuple[str, str, str, str | None]]:
         """Id, family, tag and name of all variables, secrets and databases at the levels from `id` up."""
         return [(row[0], row[1], row[2], row[3]) for row in await self._all(sql.MARKS, id)]

@@ -1,0 +1,183 @@
+"""Finds resources by path of names, as one request: `shop/production/web`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.errors import Invalid, Missing
+from windlass.control.context import READING, Call, Context, Reply, encode, reads, results
+from windlass.control.resources import EVERYTHING, forbidden, paging
+from windlass.core.registry import Operation, Paging, Registry
+from windlass.core.resource import Family, Verb
+from windlass.families.organization import organization
+from windlass.families.resource_name import Naming
+
+
+class Step(Struct, frozen=True):
+    """One part of a path. Without a text it may be anything of the family."""
+
+    family: Family
+    text: str
+
+    @property
+    def key(self) -> str:
+        """The text as names are compared."""
+        return self.family.key_of({str(self.family.names): self.text}) or ""
+
+
+class Match(Struct, frozen=True):
+    ids: tuple[str, ...]
+    """Its own, that of what it is in, and so on to the organization."""
+    name: str = ""
+    """Only of what is no row of its own: all others are read when they are shown."""
+
+    @property
+    def org(self) -> str:
+        return self.ids[-1]
+
+
+@reads("findResources")
+async def find(ctx: Context, call: Call) -> Reply:
+    steps = steps_of(ctx.registry, call.query)
+    search = Search(ctx, call)
+    matches = await search.matches(steps)
+    if not matches:
+        await search.refuse_what_is_missing(steps)
+    page, size = paging(call)
+    wanted = matches[(page - 1) * size : page * size]
+    bodies = [await search.shown(steps[-1].family, match) for match in wanted]
+    return Reply(results(bodies, page, size, len(matches)))
+
+
+def steps_of(registry: Registry, query: Naming) -> list[Step]:
+    """The path, from the organization down."""
+    family = registry.families.get(query.family)
+    if family is None or not _has_names(family):
+        known = sorted(one.name for one in registry.families.values() if _has_names(one))
+        raise Invalid(f"family: must be one of {', '.join(known)}")
+    line = _line(registry, family, query.below)
+    words = query.path.split("/") if query.path else []
+    if len(words) > len(line):
+        longest = "/".join(one.name for one in line)
+        raise Invalid(f"path: must have {len(line)} parts at most: {longest}")
+    texts = [""] * (len(line) - len(words)) + words
+    return [Step(one, text) for one, text in zip(line, texts, strict=True)]
+
+
+def _has_names(family: Family) -> bool:
+    return family.names is not None and Verb.LIST in family.verbs
+
+
+def _line(registry: Registry, family: Family, below: str) -> list[Family]:
+    """The families on the way to this one, from the organization down."""
+    line = [family]
+    while parents := [parent for parent in registry.parents(line[0]) if parent is not None]:
+        if len(parents) > 1:
+            parents = [parent for parent in parents if parent.name == below]
+        if not parents:
+            names = ", ".join(sorted(parent.name for parent in registry.parents(family) if parent))
+            raise Invalid(f"below: must be one of {names}")
+        line.insert(0, parents[0])
+    return line
+
+
+class Search:
+    """For one caller."""
+
+    def __init__(self, ctx: Context, call: Call) -> None:
+        self._ctx = ctx
+        self._call = call
+        self._source = ctx.store.reads
+        self._names: dict[str, str] = {}
+
+    async def matches(self, steps: Sequence[Step]) -> list[Match]:
+        orgs = await self._organizations(steps[0])
+        if len(steps) == 1:
+            return [Match((org,)) for org in orgs]
+        listing = self._listing(steps)
+        if any(not self._call.actor.grants[org].allows(listing.need) for org in orgs):
+            raise forbidden(listing)
+        if self._is_more_than_rows(listing):
+            above = await self.matches(steps[:-1])
+            return [match for one in above for match in await self._listed(steps[-1], listing, one)]
+        found = []
+        for org in orgs:
+            path = [step.key for step in reversed(steps[1:])]
+            rows = await self._source.on_path(org, steps[-1].family.name, path)
+            found += [Match(tuple(ids[: len(steps)])) for ids in rows]
+        return [match for match in found if self._may_see(match, steps)]
+
+    async def refuse_what_is_missing(self, steps: Sequence[Step]) -> None:
+        """Names the first part of the path that does not exist. If all do, there is merely nothing there."""
+        for length, step in enumerate(steps, 1):
+            if step.text and not await self.matches(steps[:length]):
+                raise Missing(f"There is no {step.family.noun} {step.text!r} here")
+
+    async def shown(self, family: Family, match: Match) -> bytes:
+        name = match.name or await self._name(match.ids[0])
+        above = [await self._name(id) for id in self._seen(match)[1:] if id != match.org]
+        told = {
+            "id": match.ids[0],
+            "family": family.name,
+            "name": name,
+            "path": "/".join([*reversed(above), name]),
+            "organization_id": match.org,
+        }
+        return encode(told)
+
+    async def _organizations(self, step: Step) -> list[str]:
+        actor = self._call.actor
+        if not step.text:
+            return [actor.home] if step.family is organization else []
+        named = [row for org in actor.grants if (row := await self._source.find(organization.name, org))]
+        return [row.id for row in named if step.key in {row.id, row.name}]
+
+    def _listing(self, steps: Sequence[Step]) -> Operation:
+        """The operation that lists the family below its parent."""
+        handler, parent = f"{steps[-1].family.name}.{Verb.LIST}", steps[-2].family
+        known = self._ctx.registry.operations
+        return next(one for one in known if one.handler == handler and one.parent is parent)
+
+    def _is_more_than_rows(self, listing: Operation) -> bool:
+        """Whether the list has a handler of its own: variables are inherited, for example."""
+        return listing.handler in READING
+
+    async def _listed(self, step: Step, listing: Operation, above: Match) -> list[Match]:
+        """Those of a list, such as variables, which are inherited, with the name that is looked for."""
+        everything = Paging(page=1, page_size=EVERYTHING)
+        call = msgspec.structs.replace(
+            self._call, operation=listing, ids=(above.ids[0],), query=everything, paging_asked=True
+        )
+        reply = await READING[listing.handler](self._ctx, call)
+        family = step.family
+        return [
+            Match((str(one["id"]), *above.ids), str(one[family.names]))
+            for one in msgspec.json.decode(reply.body)["results"]
+            if not step.text or step.text == one["id"] or step.key == family.key_of(one)
+        ]
+
+    def _may_see(self, match: Match, steps: Sequence[Step]) -> bool:
+        """Whether the caller may see it, and all whose names it has used."""
+        seen = len(self._seen(match))
+        named = max((place for place, step in enumerate(reversed(steps[1:])) if step.text), default=0)
+        return seen > named
+
+    def _seen(self, match: Match) -> tuple[str, ...]:
+        """The part of the path that the caller may see: all, or what it was given and all below that."""
+        within = self._call.actor.within
+        if within is None:
+            return match.ids
+        given = [place for place, id in enumerate(match.ids) if id in within]
+        return match.ids[: given[-1] + 1] if given else ()
+
+    async def _name(self, id: str) -> str:
+        """As people wrote it, and not as names are compared."""
+        if id not in self._names:
+            row = await self._source.get(id)
+            assert row is not None
+            family = self._ctx.registry[row.family]
+            self._names[id] = str(msgspec.json.decode(row.body)[family.names])
+        return self._names[id]

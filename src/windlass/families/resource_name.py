@@ -1,0 +1,62 @@
+"""Names of resources: from a path of names to ids."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from windlass.core.access import Scope
+from windlass.core.fields import Id
+from windlass.core.registry import Endpoint, Paging
+from windlass.core.resource import Action, Shown
+
+
+class Naming(Paging):
+    family: Annotated[
+        str, Meta(max_length=64, description="The kind of resource, as in paths: `application`")
+    ] = "organization"
+    path: Annotated[
+        str,
+        Meta(
+            max_length=2048,
+            description=(
+                "Its name or id, after those of what it is in: `shop/production/web`. Missing or empty parts "
+                "may be anything: `web`, `shop//web`"
+            ),
+        ),
+    ] = ""
+    below: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="For a kind that several others have, such as `secret`: which of them, as in paths",
+        ),
+    ] = ""
+
+
+class ResourceName(Shown):
+    id: Id
+    family: str
+    name: str
+    path: Annotated[str, Meta(description="Its name, after the names of what it is in")]
+    organization_id: Id
+
+
+find = Endpoint(
+    path="/resource",
+    group="Names",
+    action=Action(
+        name="findResources",
+        method="GET",
+        suffix="",
+        need=Scope.READ,
+        summary="Find resources by name",
+        query=Naming,
+        answer=ResourceName,
+        listing=True,
+        description=(
+            "All that have this name, in the token's own organization unless the path begins with another. "
+            "404 names the part of the path that does not exist. Names are compared as they are when "
+            "something is created. A token that is limited finds what it may see, by names it may see."
+        ),
+    ),
+)
