@@ -29,7 +29,7 @@ from windlass.core.runtime import Instance, Probe
 from windlass.engines.engine import Engine
 from windlass.engines.fake import FakeEngine
 from windlass.installation import Installation, install
-from windlass.parts import Parts
+from windlass.parts import Gateway, Parts
 from windlass.routers.fake import FakeRouter
 
 ADMIN = "admin-token-of-the-tests-0123456789abcdef"
@@ -227,11 +227,11 @@ class World:
         return [row for row in rows if kind is None or row.kind == kind]
 
 
-def fake_parts(engine: FakeEngine) -> Parts:
+def fake_parts(engine: FakeEngine, router: Gateway | None = None) -> Parts:
     return Parts(
         engine=engine,
         builder=FakeBuilder(engine.takes),
-        router=FakeRouter(),
+        router=router or FakeRouter(),
         git=FakeRepositories(),
         servers=FakeServers(),
         probe=FakeProbes(),
@@ -248,6 +248,7 @@ async def make_world(
     fetcher: Callable[[str], Awaitable[bytes]] | None = None,
     families: Registry | None = None,
     out: WayOut | None = NO_WAY_OUT,
+    router: Gateway | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A Windlass that lives as long as the `async with`; `folder` lets it be opened again. With `out=None` it
@@ -265,7 +266,7 @@ async def make_world(
         installation = await install(
             chosen,
             clock=clock,
-            parts=fake_parts(engine),
+            parts=fake_parts(engine, router),
             fetcher=fetcher,
             families=families,
             out=out,

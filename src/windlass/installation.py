@@ -28,9 +28,10 @@ from windlass.control.context import Context, Routing, WayOut
 from windlass.control.deployments import RECONCILE
 from windlass.control.identity import Gate, signer_of
 from windlass.control.logs import Logs
+from windlass.control.names import reserve_all
 from windlass.control.organizations import NOBODY, SYSTEM, found
 from windlass.control.readers import Readers
-from windlass.control.routes import ROUTE, catch_up
+from windlass.control.routes import catch_up
 from windlass.control.upkeep import SCALE, SCALE_EVERY, SWEEP, TIDY
 from windlass.control.watch import Watcher
 from windlass.control.worker import LEASE, Worker
@@ -40,7 +41,7 @@ from windlass.families import registry
 from windlass.families.organization import Organization
 from windlass.key import FACT, check_key, found_seal
 from windlass.parts import Parts, real_parts
-from windlass.store.store import Store, Tx
+from windlass.store.store import ROUTE, Store, Tx
 
 _log = log("main")
 _STORM = 0.05
@@ -249,6 +250,7 @@ async def install(
         )
         installation = Installation(ctx, fetcher or out.fetch, watcher, lease)
         installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
+        await reserve_all(ctx)
     except BaseException:
         await store.close()
         raise

@@ -197,7 +197,7 @@ async def everything_there_is(tx: Tx) -> Row:
     await tx.link(row.id, "field", ORG)
     await tx.add_status(row.id, ORG, "READY")
     await tx.add_deployment(DeploymentRow(row.id, ORG, row.id, 1, "QUEUED", tx.now, tx.now, b"{}"))
-    assert await tx.take_host("all", row.id)
+    assert await tx.take_name("all", row.id)
     await tx.ask("reconcile", row.id)
     await tx.add_token("digest", row.id)
     await tx.add_identity("issuer", "subject", ORG, row.id)

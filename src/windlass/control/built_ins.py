@@ -14,6 +14,7 @@ import msgspec
 from windlass.base.clock import stamp
 from windlass.control.context import Context, encode
 from windlass.control.credentials import credentials_of
+from windlass.control.held import newest
 from windlass.core import databases, hosts
 from windlass.core.access import Actor
 from windlass.core.built_ins import (
@@ -27,7 +28,6 @@ from windlass.core.built_ins import (
 )
 from windlass.core.document import Document
 from windlass.core.resource import Family
-from windlass.core.shapes import Protocol
 from windlass.core.variables import Entry
 from windlass.families.application import application
 from windlass.families.database import database
@@ -37,8 +37,6 @@ from windlass.store.store import Reads, Row, Tx
 
 Whereabouts = Callable[[str, str, int], Awaitable[tuple[str, int]]]
 """Of a service, its name and a port inside: host and port at which its neighbours find it."""
-
-_BY_NAME: frozenset[Protocol] = frozenset({"HTTP", "GRPC"})
 
 
 class Owned(NamedTuple):
@@ -82,7 +80,7 @@ async def _shown(ctx: Context, source: Reads, env: Row, service: Service) -> lis
         row.id,
         nominal_host(row.family, row.id),
         port["internal_port"] if port else None,
-        await _outside(ctx, source, env, service),
+        await _outside(ctx, source, service),
     )
     return [Owned(row, one) for one in ones]
 
@@ -103,16 +101,15 @@ def _main_port(document: Document) -> Document | None:
     return next((port for port in ports if port.get("is_default")), ports[0] if ports else None)
 
 
-async def _outside(ctx: Context, source: Reads, env: Row, service: Service) -> str | None:
+async def _outside(ctx: Context, source: Reads, service: Service) -> str | None:
     """The host at which it is reached from outside, if it has a public port."""
     port = _main_port(service.document)
     if port is None or not port["publicly_accessible"]:
         return None
-    if port["protocol"] not in _BY_NAME:
+    if port["protocol"] not in hosts.BY_NAME:
         return ctx.settings.gateway_host
-    given = await source.hosts(service.row.id)
-    first = hosts.names(service.document["name"], msgspec.json.decode(env.body)["name"], service.row.id)
-    return f"{given[0] if given else next(first)}.{ctx.settings.gateway_domain}".lower()
+    held = newest("" if port.get("is_default") else port["name"], await source.names(service.row.id))
+    return f"{held.name}.{ctx.settings.gateway_domain}".lower() if held else None
 
 
 def within(actor: Actor, owned: Iterable[Owned], levels: Sequence[Row]) -> list[Owned]:
@@ -189,7 +186,7 @@ async def _neighbour(
     if port is None:
         return []  # It listens nowhere, so that there is nothing to be found.
     host, number = await whereabouts(row.id, document["name"], port["internal_port"])
-    outside = await _outside(ctx, source, env, service)
+    outside = await _outside(ctx, source, service)
     return [_entry(one) for one in with_twins(of_service(row.family, row.id, host, number, outside))]
 
 

@@ -17,12 +17,12 @@ async def public_port(ctx: Context, service: Row) -> int:
     first = int(service.id[:8], 16) % len(PUBLIC)
 
     async def change(tx: Tx) -> int:
-        for held in await tx.hosts(service.id):
-            if held.startswith(PORT):
-                return int(held.removeprefix(PORT))
+        for row in await tx.names(service.id):
+            if row.name.startswith(PORT) and not row.port:
+                return int(row.name.removeprefix(PORT))
         for step in range(len(PUBLIC)):
             port = PUBLIC[(first + step) % len(PUBLIC)]
-            if await tx.take_host(f"{PORT}{port}", service.id):
+            if await tx.take_name(f"{PORT}{port}", service.id):
                 return port
         raise EngineError("All ports for public databases are taken")
 

@@ -32,9 +32,10 @@ from windlass.control.deployments import (
     status_of,
 )
 from windlass.control.inputs import Inputs, digest_of, inputs_of
+from windlass.control.names import reserve_declared, reserve_wanted
 from windlass.control.release import Failed
 from windlass.control.resources import DISCARD
-from windlass.control.routes import ROUTE, all_endpoints, named, refresh, reserve
+from windlass.control.routes import all_endpoints, refresh, reserve
 from windlass.control.wanted import open_wanted, seal_wanted, wanted_of
 from windlass.core.deployment import Made
 from windlass.core.document import Document
@@ -45,7 +46,7 @@ from windlass.core.states import WORDS, Do, Progress, State
 from windlass.core.variables import Unusable
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.routers.router import RouteError
-from windlass.store.store import Claim, DeploymentRow, Reads, Row, StatusRow, Tx
+from windlass.store.store import Claim, DeploymentRow, Reads, Row, StatusRow, Tx, route_word
 
 LOOK = 5.0
 """Seconds after which somebody who waits looks for himself whether he was called."""
@@ -209,8 +210,8 @@ async def _build(ctx: Context, task: Task) -> None:
         current = await _current(tx, task)
         story = particulars(current)
         story.made, story.commit, story.branch, story.digest = made, commit, branch, inputs.digest
-        await named(tx, service, wanted)
-        await move(tx, current, Progress.DEPLOYING, story, seal_wanted(ctx, wanted))
+        sealed = seal_wanted(ctx, await reserve_wanted(ctx, tx, wanted))
+        await move(tx, current, Progress.DEPLOYING, story, sealed)
         await tx.change_status(
             replace(await status_of(tx, service), state=WORDS[Do(current.action)].under_way)
         )
@@ -331,16 +332,17 @@ async def _frozen(ctx: Context, task: Task) -> Wanted:
             ctx, task.service, deployment, made.artifact, await _inputs(ctx, task.service)
         )
 
-    async def change(tx: Tx) -> None:
+    async def change(tx: Tx) -> Wanted:
         current = await _current(tx, task)
         story = particulars(current)
         story.digest, story.made, story.commit = digest, made, commit
-        await named(tx, task.service, wanted)
-        await move(tx, current, Progress.DEPLOYING, story, seal_wanted(ctx, wanted))
+        named = await reserve_wanted(ctx, tx, wanted)
+        await move(tx, current, Progress.DEPLOYING, story, seal_wanted(ctx, named))
+        return named
 
-    await ctx.store.write(change)
+    named = await ctx.store.write(change)
     await ctx.point("frozen")
-    return wanted
+    return named
 
 
 async def _switch(ctx: Context, task: Task, new: Wanted, count: int) -> bool:
@@ -356,7 +358,7 @@ async def _switch(ctx: Context, task: Task, new: Wanted, count: int) -> bool:
         await tx.change_status(
             replace(status, serving=current.id, digest=digest, instances=count, deployed_at=tx.now)
         )
-        tx.nudge(ROUTE + task.service.id)
+        tx.nudge(route_word(task.service.id))
         return True
 
     return await ctx.store.write(change)
@@ -367,7 +369,7 @@ async def _succeeded(ctx: Context, task: Task) -> None:
         current = await _current(tx, task)
         service = await _with_commit(tx, current)
         await finish(tx, service, current, Progress.SUCCEEDED)
-        await _settled(tx, service, WORDS[Do(current.action)].done, "")
+        await _settled(ctx, tx, service, WORDS[Do(current.action)].done, "")
 
     await ctx.store.write(change)
 
@@ -423,7 +425,7 @@ async def _end_all(ctx: Context, task: Task) -> None:
     async def change(tx: Tx) -> None:
         await _current(tx, task)
         await tx.change_status(replace(await status_of(tx, task.service), serving=None))
-        tx.nudge(ROUTE + task.service.id)
+        tx.nudge(route_word(task.service.id))
 
     wanted = await _wanted_of(ctx, ctx.store.reads, task.status.serving)
     await ctx.store.write(change)
@@ -450,7 +452,7 @@ async def _ended(ctx: Context, task: Task, state: State) -> None:
         if gone:
             status = replace(status, deployed_at=None, digest="", instances=0)
         await tx.change_status(status)
-        await _settled(tx, task.service, state, "")
+        await _settled(ctx, tx, task.service, state, "")
 
     await ctx.store.write(change)
 
@@ -468,7 +470,7 @@ async def _abandon(ctx: Context, task: Task) -> None:
         current = await _current(tx, task)
         message = particulars(current).message
         await finish(tx, task.service, current, Progress.CANCELED, message)
-        await _settled(tx, task.service, State.CANCELED, message)
+        await _settled(ctx, tx, task.service, State.CANCELED, message)
 
     await ctx.store.write(change)
 
@@ -570,7 +572,7 @@ async def _failed(ctx: Context, task: Task, state: State, message: str) -> None:
         await finish(tx, task.service, current, Progress.FAILED, message)
         status = await status_of(tx, task.service)
         await tx.change_status(replace(status, deployed_at=tx.now))
-        await _settled(tx, task.service, state, message)
+        await _settled(ctx, tx, task.service, state, message)
 
     await ctx.store.write(change)
     ctx.logs.write(
@@ -578,8 +580,9 @@ async def _failed(ctx: Context, task: Task, state: State, message: str) -> None:
     )
 
 
-async def _settled(tx: Tx, service: Row, state: State, message: str) -> None:
+async def _settled(ctx: Context, tx: Tx, service: Row, state: State, message: str) -> None:
     """The state after a deployment, unless another waits already: then its word is the one to say."""
+    await reserve_declared(ctx, tx, service.family, service.id)
     waiting = await tx.open_deployments(service.id)
     status = await status_of(tx, service)
     if waiting:

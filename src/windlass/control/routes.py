@@ -5,44 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from windlass.base.log import log
 from windlass.control.context import Context
 from windlass.control.deployments import status_of
-from windlass.control.ports import PORT
+from windlass.control.held import row_of
+from windlass.control.names import reserve_ports, reserve_served
 from windlass.control.wanted import open_wanted
 from windlass.core.document import Document
-from windlass.core.hosts import by_name, host, listens, names
+from windlass.core.hosts import by_name, listens
 from windlass.core.runtime import Instance, Phase, PortWanted, Wanted
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
-from windlass.store.store import Reads, Row, StatusRow, Tx
+from windlass.store.store import NameRow, Reads, Row, StatusRow
 
 _log = log("routes")
-
-ROUTE = "route:"
-"""Followed by the id of a service: its routes changed, on whichever replica."""
-
-
-async def named(tx: Tx, service: Row, wanted: Wanted) -> None:
-    """Gives the service a host name, if it needs one and has none yet, or was renamed."""
-    if not any(by_name(port) for port in wanted.ports):
-        return
-    environment = await tx.get(service.parent)
-    assert environment is not None
-    wishes = list(names(wanted.name, msgspec.json.decode(environment.body)["name"], service.id))
-    if set(await tx.hosts(service.id)) & set(wishes):
-        return
-    await tx.give_up_hosts(service.id)
-    for wish in wishes:
-        if await tx.take_host(wish, service.id):
-            return
 
 
 async def reserve(ctx: Context, *generations: Wanted | None) -> None:
     """Listens for all of these at once, or raises RouteError with nothing changed."""
     known = [wanted for wanted in generations if wanted]
+    for wanted in known:
+        await reserve_ports(ctx, wanted)
     found = {listen for wanted in known for listen in await _listening(ctx, wanted)}
     await ctx.router.reserve(known[0].service, sorted(found, key=lambda listen: listen.port))
 
@@ -100,7 +84,7 @@ async def _set(ctx: Context, service: str, status: StatusRow) -> list[Instance]:
         for one in seen
         if one.generation == wanted.generation and one.phase is Phase.RUNNING and one.id not in ctx.unwell
     ]
-    routes = await _routes(ctx, wanted, _names(await source.hosts(service)), well)
+    routes = await _routes(ctx, wanted, await _names_of(ctx, wanted), well)
     try:
         await ctx.router.set(service, routes)
     except RouteError:
@@ -127,26 +111,32 @@ async def _last(ctx: Context, service: str) -> Wanted | None:
     return None
 
 
-def _names(held: Sequence[str]) -> list[str]:
-    return [one for one in held if not one.startswith(PORT)]
+async def _names_of(ctx: Context, wanted: Wanted) -> list[NameRow]:
+    """The names that its service holds, those that it serves among them."""
+    rows = await ctx.store.reads.names(wanted.service)
+    if all(port.host or row_of(port, rows) for port in wanted.ports if by_name(port)):
+        return rows
+    await reserve_served(ctx, wanted.service)
+    return await ctx.store.reads.names(wanted.service)
 
 
 async def _routes(
-    ctx: Context, wanted: Wanted, hosts: Sequence[str], instances: Sequence[Instance]
+    ctx: Context, wanted: Wanted, names: Sequence[NameRow], instances: Sequence[Instance]
 ) -> list[Route]:
-    domain = ctx.settings.gateway_domain
     inside = await _inside(ctx, wanted)
     routes: list[Route] = []
     for port in wanted.ports:
         endpoints = endpoints_of(port, instances)
         if by_name(port):
+            held = row_of(port, names)
             routes.append(
                 Route(
                     service=wanted.service,
                     port=port.name,
                     title=wanted.name,
                     kind="http",
-                    hosts=tuple(host(port, name, domain) for name in hosts),
+                    hosts=(_host(ctx, held),) if held else (),
+                    held=held.number if held else 0,
                     path=port.path,
                     rewrite=port.rewrite,
                     external=listens(port),
@@ -158,6 +148,10 @@ async def _routes(
         if port.name in inside:
             routes.append(_tcp(wanted, port, inside[port.name], endpoints))
     return routes
+
+
+def _host(ctx: Context, held: NameRow) -> str:
+    return f"{held.name}.{ctx.settings.gateway_domain}".lower()
 
 
 def _tcp(wanted: Wanted, port: PortWanted, external: int, endpoints: tuple[Endpoint, ...]) -> Route:
@@ -190,7 +184,7 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
     wanted = open_wanted(ctx, deployment) if deployment else await _last(ctx, service.id)
     if wanted is None:
         return []
-    hosts = _names(await source.hosts(service.id))
+    names = await source.names(service.id)
     links: list[Document] = []
     for port in wanted.ports:
         if (external := listens(port)) is not None:
@@ -201,8 +195,8 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
             number = ctx.gateway()
             tail = "" if number == 80 else f":{number}"
             path = "" if port.path == "/" else port.path
-            for name in hosts:
-                url = f"http://{host(port, name, ctx.settings.gateway_domain)}{tail}{path}"
+            if held := row_of(port, names):
+                url = f"http://{_host(ctx, held)}{tail}{path}"
                 links.append(_link(service, port, url, number, default=port.default))
     return sorted(links, key=lambda link: not link["is_default"])
 

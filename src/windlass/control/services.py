@@ -25,6 +25,7 @@ from windlass.control.deployments import (
     status_of,
 )
 from windlass.control.inputs import digest_of
+from windlass.control.names import reserve_declared
 from windlass.control.reading_logs import log_reply
 from windlass.control.resources import Behaviour, Draft, behaves, forbidden, paging, seen, target
 from windlass.control.routes import links_of
@@ -49,6 +50,7 @@ class Services(Behaviour):
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         await tx.add_status(draft.id, draft.org, State.READY)
+        await reserve_declared(ctx, tx, draft.family.name, draft.id)
 
     async def updating(
         self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
@@ -63,6 +65,7 @@ class Services(Behaviour):
             await _refuse_unreadable_data(tx, row, before["version"], spec)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+        await reserve_declared(ctx, tx, row.family, row.id)
         await refresh_derived(ctx, tx, row)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:

@@ -1,42 +1,61 @@
-"""Names under which public ports are found, and how they are written. Pure."""
+"""Host names of public ports: what a service asks for, and what it gets instead when that is taken. Pure."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
 
+from windlass.core.document import Document
 from windlass.core.runtime import PortWanted
 
 LONGEST = 63
 _NOT_IN_LABELS = re.compile(r"[^a-z0-9]+")
 USUAL = {80, 443}
-"""Who wants HTTP on these means the gateway."""
+"""A port that asks for HTTP on one of these means the gateway."""
+BY_NAME = frozenset({"HTTP", "GRPC"})
+"""Protocols that are reached through the gateway."""
 
 
 def label(*words: str, longest: int = LONGEST) -> str:
-    """`Shop API`, `Production` → `shop-api-production`: a label of a host name."""
+    """`Shop API`, `Production` → `shop-api-production`: a label of a host name.
+
+    Different words may give the same label, so a label is nobody's before it is reserved."""
     plain = unicodedata.normalize("NFKD", "-".join(words)).encode("ascii", "ignore").decode().lower()
     return _NOT_IN_LABELS.sub("-", plain).strip("-")[:longest].strip("-") or "service"
 
 
-def names(service: str, environment: str, id: str) -> Iterator[str]:
-    """Names for a service, the nicest first; the last is nobody else's."""
-    yield label(service, environment)
-    short = id[:8]
-    yield f"{label(service, environment, longest=LONGEST - len(short) - 1)}-{short}"
-    yield f"{label(service, longest=LONGEST - len(id) - 1)}-{id}"
+def candidates(wish: str, id: str) -> Iterator[str]:
+    """The label that is wished for, then labels with the id of the service, without an end."""
+    yield wish
+    for number in itertools.count(-1):
+        tail = {-1: id[:8], 0: id}.get(number, f"{id}-{number}")
+        yield f"{label(wish, longest=LONGEST - len(tail) - 1)}-{tail}"
 
 
-def host(port: PortWanted, name: str, domain: str) -> str:
+def stands_for(name: str, wish: str, id: str) -> bool:
+    """Whether a label was given for this wish. Only for labels of which the wish was not kept."""
+    return name in itertools.islice(candidates(wish, id), 3) or name.endswith(f"-{id}")
+
+
+def keys(ports: list[Document]) -> list[str]:
+    """The public ports of a service document that need a host: the default port is the empty text."""
+    return [
+        "" if port.get("is_default") else port["name"]
+        for port in ports
+        if port["publicly_accessible"] and port["protocol"] in BY_NAME
+    ]
+
+
+def key_of(port: PortWanted) -> str:
     """The default port has the service's own name; others put theirs before it."""
-    whole = name if port.default else label(port.name, name)
-    return f"{whole}.{domain}".lower()
+    return "" if port.default else port.name
 
 
 def by_name(port: PortWanted) -> bool:
     """Whether it is reached through the gateway."""
-    return port.public and port.protocol in {"HTTP", "GRPC"}
+    return port.public and port.protocol in BY_NAME
 
 
 def listens(port: PortWanted) -> int | None:

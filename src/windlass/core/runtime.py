@@ -57,6 +57,8 @@ class PortWanted(Struct, frozen=True, kw_only=True):
     path: str = "/"
     rewrite: str | None = None
     default: bool = False
+    host: str = ""
+    """The label under which the gateway serves it, reserved before it is deployed."""
 
 
 class Volume(Struct, frozen=True, kw_only=True):

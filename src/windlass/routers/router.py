@@ -39,6 +39,8 @@ class Route(Struct, frozen=True, kw_only=True):
     """By host name on the gateway, or all that arrives at `external`."""
     hosts: tuple[str, ...] = ()
     """Lower case, without port. A name that begins with `*.` stands for every name one label longer."""
+    held: int = 0
+    """The number of the reservation of `hosts`. A host is the service's with the greatest, whole."""
     path: str = "/"
     """Only requests below this path; the longest path of a host wins."""
     rewrite: str | None = None

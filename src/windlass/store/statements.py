@@ -109,6 +109,9 @@ WHERE id = $10"""
 STATUS_REMOVE: Final = "DELETE FROM status WHERE id = $1 RETURNING id"
 STATUS_SERVING: Final = "SELECT id, org, serving FROM status WHERE serving IS NOT NULL ORDER BY id"
 STATUS_ALL: Final = "SELECT id FROM status ORDER BY id"
+STATUS_OLDEST: Final = """
+SELECT status.id FROM status JOIN resource ON resource.id = status.id
+ORDER BY CASE WHEN status.serving IS NULL THEN 1 ELSE 0 END, resource.created, status.id"""
 STATUS_BELOW: Final = f"""
 SELECT {", ".join(f"status.{column}" for column in _STATUS.split(", "))}
 FROM resource JOIN status ON status.id = resource.id WHERE resource.parent = $1
@@ -134,10 +137,12 @@ DEPLOYMENT_CHANGE: Final = (
 )
 DEPLOYMENTS_REMOVE: Final = "DELETE FROM deployment WHERE service = $1"
 
-HOST: Final = "SELECT service FROM host WHERE name = $1"
-HOST_ADD: Final = "INSERT INTO host (name, service) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING"
-HOSTS_OF: Final = "SELECT name FROM host WHERE service = $1 ORDER BY name"
-HOSTS_REMOVE: Final = "DELETE FROM host WHERE service = $1"
+_NAME = "name, service, port, wish, number"
+NAME_ADD: Final = f"""
+INSERT INTO host ({_NAME}) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING RETURNING name"""
+NAMES_OF: Final = f"SELECT {_NAME} FROM host WHERE service = $1 ORDER BY number, name"
+NAME_REMOVE: Final = "DELETE FROM host WHERE name = $1 AND service = $2"
+NAMES_REMOVE: Final = "DELETE FROM host WHERE service = $1 RETURNING name"
 
 COUNT_UP: Final = "UPDATE counter SET value = value + $1 WHERE name = $2 RETURNING value"
 _EVENT = (

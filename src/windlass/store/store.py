@@ -28,6 +28,8 @@ FAR = 2**62
 DEAF: Final = "deaf"
 """A nudge that is made here alone: others may have been missed."""
 
+ROUTE: Final = "route:"
+
 # Holes are counted in blocks of 64, 64², 64³ and 64⁴ places.
 _FANOUT, _LEVELS = 64, 4
 # Up to here, skipping rows is cheaper than looking for the place.
@@ -78,6 +80,19 @@ class DeploymentRow(Struct, frozen=True, gc=False):
     action: str = "DEPLOY"
     sealed: bytes | None = None
     """What it runs, in every detail."""
+
+
+class NameRow(Struct, frozen=True, gc=False):
+    """A name that a service holds: the label of a host, or a port of the machine."""
+
+    name: str
+    service: str
+    port: str = ""
+    """The port of the service that it is for, by name; empty for the service itself."""
+    wish: str = ""
+    """The name it stands for, which another service may hold."""
+    number: int = 0
+    """Of the reservation: of two that held one name, the later one has the greater number."""
 
 
 class EventRow(Struct, frozen=True, gc=False):
@@ -328,13 +343,13 @@ class Reads:
     async def services(self) -> list[str]:
         return [row[0] for row in await self._all(sql.STATUS_ALL)]
 
-    async def hosts(self, service: str) -> list[str]:
-        return [row[0] for row in await self._all(sql.HOSTS_OF, service)]
+    async def services_by_age(self) -> list[str]:
+        """Those that run first, each part with the oldest first."""
+        return [row[0] for row in await self._all(sql.STATUS_OLDEST)]
 
-    async def host(self, name: str) -> str | None:
-        """The service that has this name."""
-        row = await self._one(sql.HOST, name)
-        return row[0] if row else None
+    async def names(self, service: str) -> list[NameRow]:
+        """The names that this service holds, in the order in which it got them."""
+        return [NameRow(*row) for row in await self._all(sql.NAMES_OF, service)]
 
     async def events(self, org: str, after: int = 0, most: int = 1000) -> list[EventRow]:
         return [EventRow(*row) for row in await self._all(sql.EVENTS_AFTER, org, after, most)]
@@ -485,11 +500,12 @@ class Tx(Reads):
             sql.HOLE_FORGET,
             sql.UNLINK,
             sql.DEPLOYMENTS_REMOVE,
-            sql.HOSTS_REMOVE,
             sql.WORK_REMOVE,
             sql.IDENTITY_REMOVE,
         ):
             await self._all(statement, id)
+        if await self._all(sql.NAMES_REMOVE, id):
+            self.nudge(route_word(id))
         if await self._all(sql.TOKEN_REMOVE, id):
             self.nudge("tokens")
         return bool(await self._all(sql.STATUS_REMOVE, id))
@@ -585,13 +601,17 @@ class Tx(Reads):
         """Wakes whoever listens for it, on every replica, after the commit. A lost nudge is no loss."""
         self.nudges.append(word)
 
-    async def take_host(self, name: str, service: str) -> bool:
-        """Whether the service has this name now."""
-        await self._all(sql.HOST_ADD, name, service)
-        return await self.host(name) == service
+    async def take_name(self, name: str, service: str, port: str = "", wish: str = "") -> NameRow | None:
+        """Reserves a name for a service, or answers None if it is reserved already."""
+        counted = await self._one(sql.COUNT_UP, 1, "host")
+        assert counted is not None
+        row = NameRow(name, service, port, wish, counted[0])
+        added = await self._one(sql.NAME_ADD, *msgspec.structs.astuple(row))
+        return row if added else None
 
-    async def give_up_hosts(self, service: str) -> None:
-        await self._all(sql.HOSTS_REMOVE, service)
+    async def release_name(self, row: NameRow) -> None:
+        await self._all(sql.NAME_REMOVE, row.name, row.service)
+        self.nudge(route_word(row.service))
 
     async def ask(self, kind: str, id: str, due: int | None = None, org: str = "") -> None:
         """Asks for a piece of work. Asking twice is asking once."""
@@ -705,6 +725,11 @@ def inside_word(place: str) -> str:
 def status_word(id: str) -> str:
     """Nudged when the status of this service, or environment, may be another."""
     return f"status:{id}"
+
+
+def route_word(service: str) -> str:
+    """Nudged when the routes of this service may be others."""
+    return f"{ROUTE}{service}"
 
 
 class Store(Protocol):

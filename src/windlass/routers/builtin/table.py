@@ -1,11 +1,13 @@
 """Which service a request is for: host names and external ports, and the paths below each.
 
-No I/O. Where two services claim the same, the one that claimed it first has it, until it lets go.
+No I/O. Services are never mixed under one host or port. The store reserves each for one service, so that two
+claim the same only while it passes from one to the other: then the later reservation has all of it, in
+whatever order the claims arrive. Of claims without a reservation the first has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -112,11 +114,8 @@ class Table:
 
     def tcp(self, number: int) -> Backend | None:
         """Who gets all that arrives at this port, if it is not HTTP."""
-        for backends in self._claims.get(number, {}).values():
-            for backend in backends:
-                if backend.route.kind == "tcp":
-                    return backend
-        return None
+        holder = _holder(self._claims.get(number, {}))
+        return next((backend for backend in holder if backend.route.kind == "tcp"), None)
 
     def title(self, service: str) -> str:
         backends = self._backends.get(service)
@@ -152,16 +151,21 @@ class Table:
 
     def _find(self, key: Key, claims: dict[str, list[Backend]]) -> None:
         by_path: dict[bytes, Backend] = {}
-        for backends in claims.values():
-            for backend in backends:
-                if backend.route.kind == "http":
-                    by_path.setdefault(backend.path, backend)
+        for backend in _holder(claims):
+            if backend.route.kind == "http":
+                by_path.setdefault(backend.path, backend)
         if by_path:
             self._found[key] = Paths(list(by_path.values()))
         else:
             self._found.pop(key, None)
         if not claims:
             del self._claims[key]
+
+
+def _holder(claims: Mapping[str, Sequence[Backend]]) -> Sequence[Backend]:
+    """What the service with the latest reservation claims."""
+    latest = max(claims, key=lambda service: max(one.route.held for one in claims[service]), default="")
+    return claims.get(latest, ())
 
 
 def _keys(route: Route) -> list[Key]:

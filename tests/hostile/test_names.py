@@ -1,0 +1,400 @@
+"""Names of other organizations: a host, with all paths, is answered by the service that holds it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.hostile import streets
+from tests.hostile.streets import Organization, Street, make_street
+from windlass.control import names, routes
+from windlass.control.wanted import open_wanted, seal_wanted
+from windlass.routers.builtin.peers import Peer
+from windlass.routers.builtin.table import Table
+from windlass.routers.router import Route
+from windlass.store.store import Tx
+
+VICTIMS = "api-web-prod.localhost"
+PUBLIC = {"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}
+
+
+def port(number: int = 8000, **fields: Any) -> dict[str, Any]:
+    return PUBLIC | {"internal_port": number} | fields
+
+
+@pytest.fixture
+async def street(database_url: str, tmp_path: Path) -> AsyncIterator[Street]:
+    async with make_street(tmp_path, database_url) as made:
+        yield made
+
+
+@pytest.fixture
+def as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are composed and not reserved, and the table merges services."""
+    monkeypatch.setattr(names._Held, "reserve", streets.compose)
+    monkeypatch.setattr(routes, "row_of", streets.hold_anything)
+    monkeypatch.setattr(Table, "_find", streets.merge_services)
+
+
+# The two attacks of the review
+
+
+async def neighbours(street: Street, **fields: Any) -> tuple[str, str]:
+    """The victim, and the service of an attacker whose port makes the victim's name."""
+    victim, attacker = await street.two_organizations()
+    mine = await victim.deployed(await victim.environment("prod"), "api-web", port())
+    ports = (port(), port(8001, name="api", **fields))
+    theirs = await attacker.deployed(await attacker.environment("prod"), "web", *ports)
+    return mine, theirs
+
+
+async def test_a_port_with_a_path_takes_nothing_of_a_host_of_another_organization(street: Street):
+    mine, _ = await neighbours(street, public_path="/login")
+    for path in ("/", "/login", "/login/x"):
+        assert await street.ask(VICTIMS, path) == mine
+    await street.organizations[0].deploy(mine)
+    assert await street.ask(VICTIMS, "/login") == mine
+
+
+async def test_as_it_was_a_port_with_a_path_took_it(street: Street, as_it_was: None):
+    mine, theirs = await neighbours(street, public_path="/login")
+    assert [await street.ask(VICTIMS, path) for path in ("/", "/login")] == [mine, theirs]
+
+
+async def test_a_restart_gives_no_host_to_another_organization(street: Street):
+    mine, theirs = await neighbours(street)
+    await street.restart(first=[theirs])
+    assert await street.ask(VICTIMS) == mine
+
+
+async def test_as_it_was_a_restart_gave_it_away(street: Street, as_it_was: None):
+    _, theirs = await neighbours(street)
+    await street.restart(first=[theirs])
+    assert await street.ask(VICTIMS) == theirs
+
+
+async def test_a_host_of_a_stopped_service_is_answered_by_no_other(street: Street):
+    mine, theirs = await neighbours(street)
+    await street.organizations[0].deploy(mine, "stop")
+    await street.organizations[1].deploy(theirs)
+    assert await street.ask(VICTIMS) == "503"
+    await street.restart(first=[theirs])
+    assert await street.ask(VICTIMS) == "503"
+
+
+async def test_a_port_whose_name_is_taken_is_reached_under_another(street: Street):
+    _, theirs = await neighbours(street)
+    links = await street.organizations[1].links(theirs)
+    assert len(set(links)) == 2
+    for link in links:
+        assert await street.ask(link.removeprefix("http://").partition(":")[0]) == theirs
+
+
+# Names come and go
+
+
+async def test_a_name_is_free_again_when_its_service_is_deleted(street: Street):
+    mine, theirs = await neighbours(street)
+    await street.world.delete(f"/application/{mine}", token=street.organizations[0].token)
+    await street.settle()
+    assert await street.ask(VICTIMS) == "404"
+    attacker = street.organizations[1]
+    again = await attacker.deployed(await attacker.environment("prod"), "api-web", port())
+    assert await street.ask(VICTIMS) == again
+    assert "api-web-prod" not in {row.name for row in await street.ctx.store.reads.names(theirs)}
+
+
+async def test_a_renamed_service_keeps_its_host_until_it_serves_under_the_new_one(street: Street):
+    one, other = await street.two_organizations()
+    app = await one.deployed(await one.environment("prod"), "web", port())
+    await street.world.call("PATCH", f"/application/{app}", {"name": "shop"}, token=one.token)
+    late = await other.deployed(await other.environment("prod"), "web", port())
+    assert await street.ask("web-prod.localhost") == app
+    await one.deploy(app)
+    await street.settle()
+    assert await street.ask("shop-prod.localhost") == app
+    assert await street.ask("web-prod.localhost") == "404"
+    assert (await other.links(late))[0].startswith(f"http://web-prod-{late[:8]}.localhost")
+
+
+async def test_ports_of_one_service_whose_names_look_alike_have_hosts_of_their_own(street: Street):
+    one, _ = await street.two_organizations()
+    ports = [port(8000 + place, name=name) for place, name in enumerate(("p", "a.b", "a-b", "A B", "a_b"))]
+    app = await one.deployed(await one.environment("prod"), "web", *ports)
+    assert len(set(await one.links(app))) == 5
+
+
+async def test_a_port_of_the_machine_is_not_given_to_two_organizations(street: Street):
+    one, other = await street.two_organizations()
+    asked = {"internal_port": 5000, "external_port": 27_001, "protocol": "TCP", "publicly_accessible": True}
+    app = await one.deployed(await one.environment("prod"), "secret-name", asked)
+    late = await other.deployed(await other.environment("prod"), "web", asked)
+    status = (await street.world.get(f"/application/{late}/status", token=other.token)).json
+    assert status["state"] == "ERROR"
+    assert "27001" in status["message"]
+    assert "secret-name" not in str(status)
+    await one.deploy(app, "stop")
+    await other.deploy(late)
+    assert (await street.world.get(f"/application/{late}/status", token=other.token))["state"] == "RUNNING"
+
+
+# Databases of an older Windlass
+
+
+async def aged(street: Street) -> None:
+    """As an older Windlass left it: services hold their own name only, and deployments say no host."""
+
+    async def change(tx: Tx) -> None:
+        for service, _, deployment in await tx.serving():
+            row = await tx.deployment(deployment)
+            wanted = open_wanted(street.ctx, row) if row else None
+            assert row
+            assert wanted
+            ports = tuple(replace(port, host="") for port in wanted.ports)
+            sealed = seal_wanted(street.ctx, replace(wanted, ports=ports))
+            await tx.change_deployment(replace(row, sealed=sealed))
+            for name in await tx.names(service):
+                await tx.release_name(name)
+                if not name.port:
+                    await tx._all("INSERT INTO host (name, service) VALUES ($1, $2)", name.name, service)
+        await tx._all("DELETE FROM fact WHERE name = $1", names.FACT)
+
+    await street.ctx.store.write(change)
+
+
+async def test_an_older_windlass_hands_its_hosts_over_to_the_oldest_service(street: Street):
+    """Names that were taken are kept; composed ones go to the service that was there first."""
+    one, other = await street.two_organizations()
+    first = await one.deployed(await one.environment("prod"), "b-web", port(), port(8001, name="a"))
+    street.world.clock.turn(1)
+    second = await other.deployed(await other.environment("prod"), "web", port(), port(8001, name="a.b"))
+    third = await other.deployed(await other.environment("prod"), "a-web", port())
+    await aged(street)
+    await street.restart(first=[third, second])
+    found = [await street.ask(f"{name}.localhost") for name in ("b-web-prod", "web-prod", "a-web-prod")]
+    assert found == [first, second, third]
+    assert await street.ask("a-b-web-prod.localhost") == first
+    assert await street.ask(f"a-b-web-prod-{second[:8]}.localhost") == second
+    assert len(await street.holders()) == 5
+
+
+# Any names, in any order
+
+SERVICES = st.sampled_from(["web", "Web.", "api-web", "wéb", "api", "a" * 60, "a" * 70, "日本", "service"])
+ENVIRONMENTS = ("prod", "web-prod", "Prod ö")
+PORTS = st.lists(
+    st.tuples(st.sampled_from(["api", "API.", "web", "a" * 64]), st.sampled_from([None, "/login", "/"])),
+    max_size=2,
+    unique_by=lambda named: named[0],
+)
+PATHS = ("/", "/login", "/login/x", "/x")
+
+
+class Create(NamedTuple):
+    who: int
+    environment: int
+    name: str
+    ports: Sequence[tuple[str, str | None]]
+
+
+class Edit(NamedTuple):
+    which: int
+    name: str
+    ports: Sequence[tuple[str, str | None]]
+
+
+class Do(NamedTuple):
+    which: int
+    action: str
+
+
+class Delete(NamedTuple):
+    which: int
+
+
+class Restart(NamedTuple):
+    seed: int
+
+
+WHO, WHICH = st.integers(0, 1), st.integers(0, 5)
+STEPS = st.one_of(
+    st.builds(Create, WHO, st.integers(0, 2), SERVICES, PORTS),
+    st.builds(Edit, WHICH, SERVICES, PORTS),
+    st.builds(Do, WHICH, st.sampled_from(["deploy", "deploy", "deploy", "stop"])),
+    st.builds(Delete, WHICH),
+    st.builds(Restart, st.integers(0, 9)),
+)
+TWO = st.tuples(st.builds(Create, st.just(0), st.just(0), SERVICES, PORTS), st.just(Do(0, "deploy")))
+HISTORIES = st.builds(lambda two, more: [*two, *more], TWO, st.lists(STEPS, min_size=4, max_size=9))
+
+
+def documents(ports: Sequence[tuple[str, str | None]]) -> list[dict[str, Any]]:
+    """The default port, and others beside it."""
+    others = [port(8001 + place, name=name, public_path=path) for place, (name, path) in enumerate(ports)]
+    return [port(name="main", is_default=True), *others]
+
+
+class History:
+    """Plays steps, and looks after each at who holds and who answers what."""
+
+    def __init__(self, street: Street) -> None:
+        self.street = street
+        self.services: list[tuple[Organization, str]] = []
+        self.environments: dict[tuple[int, int], str] = {}
+        self.known: set[str] = set()
+        self.holders: dict[str, str] = {}
+
+    async def play(self, steps: Sequence[Any]) -> None:
+        await self.street.two_organizations()
+        for step in steps:
+            by = await self._play(step)
+            await self.street.settle()
+            await self._look(by)
+
+    async def _play(self, step: Any) -> str:
+        """Answers the service that it was about."""
+        if isinstance(step, Create):
+            return await self._create(step)
+        if isinstance(step, Restart):
+            await self.street.restart(seed=step.seed)
+            return ""
+        if not self.services:
+            return ""
+        owner, app = self.services[step.which % len(self.services)]
+        world = self.street.world
+        if isinstance(step, Edit):
+            body = {"name": step.name, "ports": documents(step.ports)}
+            await world.call("PATCH", f"/application/{app}", body, token=owner.token)  # or it has a twin
+        elif isinstance(step, Delete):
+            await world.delete(f"/application/{app}", token=owner.token)
+            self.services.remove((owner, app))
+        else:
+            await owner.deploy(app, step.action)
+        return str(app)
+
+    async def _create(self, step: Create) -> str:
+        owner = self.street.organizations[step.who]
+        place = (step.who, step.environment)
+        if place not in self.environments:
+            self.environments[place] = await owner.environment(ENVIRONMENTS[step.environment])
+        body = {"name": step.name, "git_repository": streets.REPOSITORY, "ports": documents(step.ports)}
+        path = f"/environment/{self.environments[place]}/application"
+        answer = await self.street.world.post(path, body, token=owner.token)
+        if answer.status == 409:  # a sibling has the name
+            return ""
+        assert answer.status == 201, answer
+        self.services.append((owner, answer["id"]))
+        return str(answer["id"])
+
+    async def _look(self, by: str) -> None:
+        before, self.holders = self.holders, await self.street.holders()
+        self.known |= self.holders.keys()
+        for name, holder in before.items():
+            assert self.holders.get(name) == holder or holder == by, f"{name} was taken from {holder}"
+        for name in self.known:
+            for path in PATHS:
+                answers = self.street.led(name, path)
+                assert answers in (None, self.holders.get(name)), f"{name}{path} is answered by {answers}"
+        for owner, app in self.services:
+            for link in await owner.links(app):
+                label = link.removeprefix("http://").partition(".")[0]
+                answers = self.street.led(label, "/login")
+                assert answers in (None, app), f"{link} is answered by {answers}"
+                assert self.holders[label] == app, link
+
+
+async def played(steps: Sequence[Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        async with make_street(Path(folder)) as street:
+            await History(street).play(steps)
+
+
+RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@given(HISTORIES)
+@RELAXED
+async def test_no_host_and_no_path_is_answered_by_another_than_its_holder(steps: list[Any]):
+    await played(steps)
+
+
+@pytest.mark.hostile
+@pytest.mark.timeout(900)
+@given(st.builds(lambda two, more: [*two, *more], TWO, st.lists(STEPS, min_size=10, max_size=40)))
+@settings(RELAXED, max_examples=150)
+async def test_no_long_history_gives_a_name_to_another_than_its_holder(steps: list[Any]):
+    await played(steps)
+
+
+COLLIDING = [
+    Create(0, 0, "api-web", []),
+    Do(0, "deploy"),
+    Create(1, 0, "web", [("api", "/login")]),
+    Do(1, "deploy"),
+]
+
+
+RESTARTS = [Restart(seed) for seed in range(8)]
+
+
+async def test_the_histories_of_the_review_pass():
+    await played([*COLLIDING, *RESTARTS])
+
+
+@pytest.mark.parametrize("table", ["merging", "present"])
+async def test_without_reservations_the_same_look_finds_another(monkeypatch: pytest.MonkeyPatch, table: str):
+    monkeypatch.setattr(names._Held, "reserve", streets.compose)
+    monkeypatch.setattr(routes, "row_of", streets.hold_anything)
+    if table == "merging":
+        monkeypatch.setattr(Table, "_find", streets.merge_services)
+    with pytest.raises(AssertionError, match="is answered by"):
+        await played(COLLIDING if table == "merging" else [*COLLIDING, *RESTARTS])
+
+
+# The table alone
+
+
+class Claim(NamedTuple):
+    service: str
+    path: str
+
+
+SOME_PATHS = st.sampled_from(["/", "/x", "/x/y"])
+CLAIMS = st.lists(st.builds(Claim, st.sampled_from("abc"), SOME_PATHS), min_size=1, max_size=6)
+
+
+def table_of(claims: Sequence[Claim], order: Sequence[str]) -> Table:
+    """Services put their routes in this order."""
+    table = Table(lambda at: Peer(at))
+    for service in order:
+        given: dict[str, Any] = {"service": service, "title": service, "held": ord(service)}
+        mine = [claim.path for claim in claims if claim.service == service]
+        made = [Route(port="p", kind="http", hosts=("h.x",), path=path, **given) for path in mine]
+        table.put(service, made)
+    return table
+
+
+def answering(table: Table) -> set[str]:
+    """The services that answer anything below the host."""
+    paths = table.host(b"h.x")
+    found = [paths.match(path) for path in (b"/", b"/x", b"/x/y", b"/z")] if paths else []
+    return {backend.route.service for backend in found if backend}
+
+
+@given(CLAIMS, st.permutations("abc"))
+def test_the_table_gives_a_host_whole_to_its_latest_holder(claims: list[Claim], order: list[str]):
+    assert answering(table_of(claims, order)) <= {max(claim.service for claim in claims)}
+
+
+def test_the_table_that_merged_fails_that():
+    claims = [Claim("a", "/x"), Claim("b", "/")]
+    with patch.object(Table, "_find", streets.merge_services):
+        assert answering(table_of(claims, "ab")) == {"a", "b"}
