@@ -11,78 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host, own_engine
 from tests.engines.proxies import proxied
 from windlass.base.docker import Docker, Refused
-from windlass.base.docker.frames import Frames
-from windlass.builders.builder import BuilderAway, BuildError, Order
-from windlass.builders.docker import DockerBuilder
-from windlass.builders.docker.context import own_syntax
+from windlass.builders.builder import BuilderAway, BuildError
 from windlass.core.runtime import Artifact
 
 SECONDS = 30.0
-
-
-class Bench:
-    """A builder, the files that it builds from, and its log."""
-
-    def __init__(self, host: str, folder: Path, **given: Any) -> None:
-        self.host = host
-        self.source = folder / "source"
-        self.source.mkdir(exist_ok=True)
-        self.installation = f"test-{uuid.uuid4()}"
-        self.builder = DockerBuilder(host=host, installation=self.installation, **given)
-        self.service = str(uuid.uuid4())
-        self.log: list[str] = []
-
-    def file(self, name: str, text: str) -> None:
-        path = self.source / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-    async def build(self, text: str = "", **given: Any) -> Artifact:
-        if text:
-            self.file("Dockerfile", text)
-        order: dict[str, Any] = {
-            "service": self.service,
-            "org": "acme",
-            "name": "shop",
-            "deployment": "d1",
-            "key": "k1",
-        }
-        return await self.builder.build(
-            Order(**{**order, "commit": "c" * 40, "source": self.source, **given}), self.log.append
-        )
-
-    async def images(self) -> list[str]:
-        return sorted(tag for each in await self._all() for tag in each["RepoTags"] or ())
-
-    async def runs(self, ref: str, *command: str) -> str:
-        """What a command in the image writes."""
-        docker = Docker(self.host)
-        try:
-            body = {"Image": ref, "Cmd": list(command) or None, "HostConfig": {"NetworkMode": "none"}}
-            made = (await docker.json("POST", "/containers/create", body=body))["Id"]
-            await docker.raw("POST", f"/containers/{made}/start")
-            await docker.raw("POST", f"/containers/{made}/wait")
-            written = await docker.raw("GET", f"/containers/{made}/logs", params={"stdout": True})
-            await docker.raw("DELETE", f"/containers/{made}")
-            return b"".join(Frames().feed(written)).decode()
-        finally:
-            await docker.close()
-
-    async def close(self) -> None:
-        await self.builder.sweep([])
-        assert await self._all() == []
-        await self.builder.stop()
-
-    async def _all(self) -> list[dict[str, Any]]:
-        docker = Docker(self.host)
-        filters = {"label": [f"windlass.installation={self.installation}"]}
-        try:
-            return list(await docker.json("GET", "/images/json", params={"filters": filters}))
-        finally:
-            await docker.close()
 
 
 @pytest.fixture(scope="module")
@@ -238,19 +174,6 @@ async def test_an_image_that_cannot_be_had_is_named(kit):
     with pytest.raises(BuildError, match=r"The image localhost:1/none:1 cannot be pulled: "):
         await kit.build("FROM localhost:1/none:1\n")
     assert "Pulling localhost:1/none:1" in kit.log
-
-
-@pytest.mark.parametrize(
-    ("text", "own"),
-    [
-        (b"FROM a\n", b"FROM a\n"),
-        (b"# syntax=docker/dockerfile:1\nFROM a\n", b"# the engine's own\nFROM a\n"),
-        (b"#Syntax = x\n# escape=`\nFROM a\n", b"# escape=`\n# the engine's own\nFROM a\n"),
-        (b"FROM a\n# syntax=x\n", b"FROM a\n# syntax=x\n"),
-    ],
-)
-def test_no_registry_is_asked_for_a_reader_of_dockerfiles(text, own):
-    assert own_syntax(text) == own
 
 
 async def test_a_cancelled_build_ends_and_leaves_nothing(bench):

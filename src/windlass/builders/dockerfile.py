@@ -118,6 +118,8 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
     stages: tuple[Stage, ...]
     arguments: tuple[Argument, ...] = ()
     """Those before the first FROM, which only FROM knows."""
+    starts: tuple[Instruction, ...] = ()
+    """The FROM of each stage."""
     escape: str = "\\"
 
     def stage(self, wanted: str | None) -> Stage | None:
@@ -139,14 +141,18 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
         known = self.outer(given or {})
         return tuple(self.read(stage.line, stage.base, known) for stage in self.stages)
 
-    def outer(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The values that FROM knows."""
-        known: dict[str, str] = {}
+    def outer(self, given: Mapping[str, str], platform: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The values that FROM knows; `platform` are those that the builder sets by itself."""
+        known: dict[str, str] = dict(platform or {})
+        size = 0
         for argument in self.arguments:
             if argument.name in given:
                 known[argument.name] = given[argument.name]
             elif argument.default is not None:
                 known[argument.name] = self.read(argument.line, argument.default, known)
+                size += len(known[argument.name])
+            if size > LONGEST:
+                raise DockerfileError(argument.line, "the values of all ARG together become too long")
         return known
 
     def read(self, line: int, text: str, known: Mapping[str, str], *, quotes: bool = True) -> str:
@@ -176,6 +182,7 @@ def read(text: str) -> Dockerfile:
         raise DockerfileError(found[-1].line, f"there are more than {MOST_STAGES} stages")
     return Dockerfile(
         stages=tuple(_stages(found[first:], escape)),
+        starts=tuple(each for each in found if each.name == "FROM"),
         arguments=_declared(found[:first], escape),
         escape=escape,
     )
@@ -272,9 +279,9 @@ def _instructions(text: str) -> tuple[str, list[Instruction]]:
             place += 1
         whole = "".join([*parts, line]).strip()
         if whole:
-            instruction = _instruction(start + 1, whole, escape)
-            heredocs, place = _heredocs(instruction, lines, place, escape)
-            found.append(msgspec.structs.replace(instruction, heredocs=heredocs))
+            made = instruction(start + 1, whole, escape)
+            heredocs, place = _heredocs(made, lines, place, escape)
+            found.append(msgspec.structs.replace(made, heredocs=heredocs))
     return escape, found
 
 
@@ -295,7 +302,7 @@ def _escape(lines: list[str]) -> str:
     return escape
 
 
-def _instruction(line: int, whole: str, escape: str) -> Instruction:
+def instruction(line: int, whole: str, escape: str) -> Instruction:
     said, *rest = whole.split(maxsplit=1)
     name = said.upper()
     if name not in KNOWN:
@@ -320,7 +327,7 @@ def _check(made: Instruction, escape: str) -> None:
     elif made.name in ("ADD", "COPY") and len(made.json or made.text.split()) < 2:
         raise DockerfileError(made.line, f"{made.name} takes at least one source, and where it goes")
     elif made.name == "ONBUILD":
-        inner = _instruction(made.line, made.text, escape)
+        inner = instruction(made.line, made.text, escape)
         if inner.name in ("ONBUILD", "FROM", "MAINTAINER"):
             raise DockerfileError(made.line, f"ONBUILD cannot hold {inner.name}")
 

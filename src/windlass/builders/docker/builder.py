@@ -2,24 +2,27 @@
 
 BuildKit builds where the engine has it, else the builder that every engine has; the build log says which.
 What is built is found again by its tag, and by its labels; what failed leaves nothing behind but BuildKit's
-cache, which the engine keeps within bounds itself.
+cache, which the engine keeps within bounds itself. What a Dockerfile may do, `guard` decides.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
+from msgspec.structs import replace
+
 from windlass.base import group
 from windlass.base.docker import Away, Docker, Refused
 from windlass.base.docker.images import image, pull
 from windlass.base.log import log
-from windlass.builders import dockerfile
 from windlass.builders.builder import BuilderAway, BuildError, Order, Say
 from windlass.builders.docker.context import Context, context, packing
+from windlass.builders.docker.guard import Around, Rewritten, check_image, rewritten
 from windlass.builders.docker.progress import Progress
 from windlass.core.runtime import Artifact
 
@@ -28,6 +31,8 @@ SERVICE: Final = "windlass.service"
 KEY: Final = "windlass.key"
 PERIOD: Final = 100_000
 MEGABYTE: Final = 1024 * 1024
+HEREDOCS_SINCE: Final = 23
+"""The first Docker whose own reader of Dockerfiles knows them."""
 UNNAMED: Final = "<none>:<none>"
 """So older engines say that an image has no name."""
 
@@ -93,7 +98,11 @@ class DockerBuilder:
         files = await group.aside(context, order)
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
         say(_opening(kit))
-        await self._pull_bases(files, order, say)
+        guarded = await self._guarded(order, files, kit)
+        order = replace(order, arguments=guarded.arguments)
+        files = replace(files, text=guarded.text)
+        for ref in guarded.images:
+            check_image(ref, await self._base(ref, say), order.service, SERVICE)
         progress = Progress(say)
         try:
             await self._send(order, files, kit, progress)
@@ -143,16 +152,31 @@ class DockerBuilder:
         headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
-    async def _pull_bases(self, files: Context, order: Order, say: Say) -> None:
-        """BuildKit, asked this way, can log in nowhere. The engine can, and says more plainly why not."""
-        for ref in _bases(files, order):
-            if await image(self._docker, ref):
-                continue
-            say(f"Pulling {ref}")
-            try:
-                await pull(self._docker, ref)
-            except Refused as refused:
-                raise BuildError(f"The image {ref} cannot be pulled: {refused.message}") from refused
+    async def _guarded(self, order: Order, files: Context, kit: bool) -> Rewritten:
+        version = await self._docker.json("GET", "/version")
+        scope = hashlib.sha256(f"{self._installation}/{order.org}".encode()).hexdigest()[:32]
+        text = files.text.decode(errors="surrogateescape")
+        around = Around(
+            org=order.org,
+            scope=scope,
+            arguments=order.arguments,
+            platform=_platform(version),
+            heredocs=kit and _major(version) >= HEREDOCS_SINCE,
+        )
+        return await group.aside(rewritten, text, around)
+
+    async def _base(self, ref: str, say: Say) -> dict[str, Any]:
+        """What the engine says of an image that the build needs; it is pulled where it is not there.
+
+        BuildKit, asked this way, can log in nowhere. The engine can, and says more plainly why not."""
+        if found := await image(self._docker, ref):
+            return found
+        say(f"Pulling {ref}")
+        try:
+            await pull(self._docker, ref)
+        except Refused as refused:
+            raise BuildError(f"The image {ref} cannot be pulled: {refused.message}") from refused
+        return await image(self._docker, ref) or {}
 
     async def _artifact(self, service: str, key: str) -> Artifact | None:
         ref = _ref(service, key)
@@ -204,24 +228,16 @@ def _opening(kit: bool) -> str:
     return "Building with the classic builder, without BuildKit: RUN --mount is not known to it"
 
 
-def _bases(files: Context, order: Order) -> list[str]:
-    """Images that the build needs. What is wrong with a Dockerfile, the engine says."""
-    try:
-        read = dockerfile.read(files.text.decode(errors="replace"))
-        named = [*read.bases(order.arguments), *_copied(read)]
-    except dockerfile.DockerfileError:
-        return []
-    stages = {"", "scratch", *(stage.name for stage in read.stages), *map(str, range(len(read.stages)))}
-    return [ref for ref in dict.fromkeys(named) if ref.lower() not in stages and "$" not in ref]
+def _platform(version: Mapping[str, Any]) -> dict[str, str]:
+    """What the engine sets by itself: it builds for its own machine."""
+    os, arch = str(version.get("Os", "linux")), str(version.get("Arch", "amd64"))
+    values = {"PLATFORM": f"{os}/{arch}", "OS": os, "ARCH": arch, "VARIANT": ""}
+    return {f"{side}{name}": value for side in ("TARGET", "BUILD") for name, value in values.items()}
 
 
-def _copied(read: dockerfile.Dockerfile) -> Iterator[str]:
-    """`COPY --from=image`, `RUN --mount=type=bind,from=image`"""
-    for stage in read.stages:
-        for instruction in stage.instructions:
-            for name, value in instruction.flags:
-                options = f"from={value}" if name == "from" else value if name == "mount" else ""
-                yield from (part[5:] for part in options.split(",") if part.startswith("from="))
+def _major(version: Mapping[str, Any]) -> int:
+    number = str(version.get("Version", "")).partition(".")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 @contextmanager

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-import itertools
 import os
-import re
 import tarfile
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -26,9 +24,6 @@ IGNORE: Final = ".dockerignore"
 OUTSIDE: Final = ".windlass.dockerfile"
 """What a Dockerfile is called that is not among the files it is for."""
 LARGEST_DOCKERFILE: Final = 4 * 1024 * 1024
-
-_DIRECTIVE = re.compile(rb"\s*#\s*[A-Za-z][A-Za-z0-9]*\s*=\s*\S")
-_SYNTAX = re.compile(rb"(?i)\s*#\s*syntax\s*=")
 
 
 class Context(Struct, frozen=True):
@@ -66,19 +61,7 @@ def context(order: Order) -> Context:
     inside = Path(place).is_relative_to(folder)
     name = Path(place).relative_to(folder).as_posix() if inside else OUTSIDE
     ignore = beside(folder, PurePosixPath(name) if inside else None)
-    return Context(folder, name, own_syntax(file.read_bytes()), ignore, outside=not inside)
-
-
-def own_syntax(text: bytes) -> bytes:
-    """The same without `# syntax=…`; its lines keep their numbers.
-
-    The directive names an image, in a registry, that reads the Dockerfile in the engine's stead.
-    """
-    lines = text.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True)
-    top = list(itertools.takewhile(_DIRECTIVE.match, lines))
-    kept = [line for line in top if not _SYNTAX.match(line)]
-    passed_over = [b"# the engine's own\n"] * (len(top) - len(kept))
-    return b"".join([*kept, *passed_over, *lines[len(top) :]])
+    return Context(folder, name, file.read_bytes(), ignore, outside=not inside)
 
 
 @asynccontextmanager

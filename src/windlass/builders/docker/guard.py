@@ -1,0 +1,329 @@
+"""Rewrites a Dockerfile so that a build reaches no more than a container of the same service would.
+
+The engine fetches remote sources from the network of its machine, keeps cache mounts and the results of steps
+for all builds alike, and knows the images of every service. So a Dockerfile is read here, judged, and written
+again in one plain form: one line for each instruction, without comments and directives. The engine sees what
+was judged, and nothing that another reader of Dockerfiles may find between the lines. What images are on the
+engine, and what they bring along, the builder asks; see `Rewritten.images`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.builders import dockerfile
+from windlass.builders.builder import BuildError
+from windlass.builders.dockerfile import Dockerfile, DockerfileError, Instruction, Stage
+from windlass.builders.substitution import BadWord, substituted
+
+OURS: Final = "windlass/"
+MARK: Final = "WINDLASS_BUILD_SCOPE"
+"""An ARG in every stage: it is a part of what BuildKit and the classic builder know a step by."""
+
+MOST_EXPANDED: Final = 1024 * 1024
+"""Characters that variables may become while one Dockerfile is read."""
+
+_HOSTS: Final = re.compile(r"\A(?:(?:index\.|registry-1\.)?docker\.io/)+")
+_IMAGE: Final = re.compile(r"[A-Za-z0-9](?!.*://)[A-Za-z0-9._/:@-]*")
+_REMOTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s]+@[^/\s]+:|github\.com/", re.IGNORECASE)
+_FLAGS: Final = {
+    "ADD": {"chown", "chmod", "checksum", "exclude", "keep-git-dir", "link", "unpack"},
+    "COPY": {"chown", "chmod", "exclude", "from", "link", "parents"},
+    "FROM": {"platform"},
+    "RUN": {"mount", "network", "security"},
+}
+_PLAIN: Final = re.compile(r"[^\s'\"\\`]*")
+_NETWORKS: Final = ("default", "none")
+_MOUNTS: Final = ("bind", "cache", "tmpfs")
+_HEREDOC: Final = re.compile(r"[A-Za-z0-9_.-]+")
+# An engine that reads heredocs in another way than we do would take these for instructions.
+_LIKE_AN_INSTRUCTION: Final = re.compile(
+    r"\s*(?:ONBUILD\s+)*(?:ADD\s.*(?:://|[@$\\])|(?:ADD|COPY|RUN|FROM)\s+--|FROM\s.*(?:windlass|\$))",
+    re.IGNORECASE,
+)
+_SELECTS_A_FRONTEND: Final = "BUILDKIT_"
+
+
+class Around(Struct, frozen=True, kw_only=True):
+    """What a Dockerfile is judged with."""
+
+    org: str
+    scope: str
+    """Of the organization, and known to nobody else: results of steps are shared within it."""
+    arguments: Mapping[str, str]
+    platform: Mapping[str, str]
+    """TARGETARCH and its kin, as the engine will set them."""
+    heredocs: bool
+    """Whether the engine knows them."""
+
+
+class Rewritten(Struct, frozen=True):
+    text: bytes
+    images: tuple[str, ...]
+    """All that it takes something from; none of them is a stage."""
+    arguments: Mapping[str, str]
+    """Build arguments, without those that tell the engine how to build."""
+
+
+class Refusal(BuildError):
+    """It would reach what it must not; the message names the line."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(f"Dockerfile line {line}: {_printable(why)}")
+
+
+def rewritten(text: str, around: Around) -> Rewritten:
+    try:
+        read = dockerfile.read(text)
+        writing = _Writing(read, around)
+        lines = list(writing.lines())
+    except DockerfileError as error:
+        raise BuildError(f"Dockerfile {_printable(str(error))}") from error
+    made = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
+    arguments = {
+        name: value
+        for name, value in around.arguments.items()
+        if not name.upper().startswith(_SELECTS_A_FRONTEND)
+    }
+    return Rewritten(made, tuple(dict.fromkeys(writing.images)), arguments)
+
+
+def check_image(ref: str, found: Mapping[str, Any], service: str, label: str) -> None:
+    """Refuses what the engine has under this name, if it was built for another service."""
+    named = ref.lower().removeprefix("sha256:")
+    if str(found.get("Id", "")).removeprefix("sha256:").startswith(named):
+        raise BuildError(
+            f"Name the image {ref} by its name and tag: images are not taken by the id that they have here"
+        )
+    config = found.get("Config") or {}
+    if (config.get("Labels") or {}).get(label, service) != service:
+        raise BuildError(f"The image {ref} was built for another service, and cannot be used here")
+    _check_triggers(ref, config.get("OnBuild") or ())
+
+
+def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
+    """ONBUILD of an image runs as it stands there, so that nothing of it can be rewritten."""
+    for trigger in triggers:
+        try:
+            read = dockerfile.read(f"FROM scratch\n{trigger}\n").stages[0].instructions
+        except DockerfileError:
+            read = ()
+        if len(read) != 1 or read[0].name == "ADD" or (read[0].flags and read[0].name != "HEALTHCHECK"):
+            raise BuildError(
+                f"The image {ref} has ONBUILD {_short(trigger)}, which is not run here: use an image without "
+                "it, and write the step into the Dockerfile"
+            )
+
+
+class _Writing:
+    def __init__(self, read: Dockerfile, around: Around) -> None:
+        self._read = read
+        self._around = around
+        self._outer = read.outer(around.arguments, around.platform)
+        self._left = MOST_EXPANDED
+        self.images: list[str] = []
+
+    def lines(self) -> Iterator[str]:
+        if self._read.escape != "\\":
+            yield f"# escape={self._read.escape}"
+        for argument in self._read.arguments:
+            default = "" if argument.default is None else f"={argument.default}"
+            yield self._line(argument.line, f"ARG {argument.name}{default}")
+        for stage, start in zip(self._read.stages, self._read.starts, strict=True):
+            yield self._from(stage, start)
+            yield f"ARG {MARK}={self._around.scope}"
+            yield from self._stage(stage)
+
+    def _from(self, stage: Stage, start: Instruction) -> str:
+        """With the image written out: no variable is left that the engine may know better."""
+        self._check_flags(start)
+        base = self._read.read(stage.line, stage.base, self._outer)
+        if base.lower() != "scratch" and self._read.earlier(base, stage) is None:
+            self._image(stage.line, base)
+        named = f" AS {stage.name}" if stage.name else ""
+        return self._line(stage.line, f"FROM {_flags(start.flags)}{base}{named}")
+
+    def _stage(self, stage: Stage) -> Iterator[str]:
+        known: dict[str, str] = {}
+        for instruction in stage.instructions:
+            yield self._line(instruction.line, self._instruction(stage, instruction, known))
+            for heredoc in instruction.heredocs:
+                yield from self._heredoc(instruction.line, heredoc)
+            self._learn(instruction, known)
+
+    def _learn(self, instruction: Instruction, known: dict[str, str]) -> None:
+        """Values that an address in ADD may be made of, so that it can be named."""
+        if instruction.name == "ENV":
+            for name, value in dockerfile.pairs(instruction, self._read.escape):
+                known[name] = self._value(value, known)
+        elif instruction.name == "ARG":
+            for argument in dockerfile.arguments(instruction, self._read.escape):
+                default = self._value(argument.default or "", known) or self._outer.get(argument.name, "")
+                known.setdefault(argument.name, self._around.arguments.get(argument.name, default))
+
+    def _instruction(self, stage: Stage, instruction: Instruction, known: Mapping[str, str]) -> str:
+        self._check_flags(instruction)
+        match instruction.name:
+            case "ADD":
+                return f"ADD {_flags(instruction.flags)}{self._sources(instruction, known)}"
+            case "COPY":
+                for ref in (value for name, value in instruction.flags if name == "from"):
+                    self._taken_from(stage, instruction.line, ref)
+            case "RUN":
+                flags = [self._run_flag(stage, instruction.line, *flag) for flag in instruction.flags]
+                return f"RUN {_flags(flags)}{instruction.text}"
+            case "ONBUILD":
+                inner = dockerfile.instruction(instruction.line, instruction.text, self._read.escape)
+                return f"ONBUILD {self._instruction(stage, inner, known)}"
+        return f"{instruction.name} {_flags(instruction.flags)}{instruction.text}".rstrip()
+
+    # ADD
+
+    def _sources(self, instruction: Instruction, known: Mapping[str, str]) -> str:
+        """Each source begins with `./`: whatever variables make of it, it is a file of the repository."""
+        if instruction.json is not None:
+            *sources, target = instruction.json
+            for source in sources:
+                self._check_source(instruction, source, known)
+            return msgspec.json.encode([*(f"./{source}" for source in sources), target]).decode()
+        *sources, target = instruction.text.split()
+        for source in sources:
+            self._check_source(instruction, source, known)
+        return " ".join([*(_local(source, instruction) for source in sources), target])
+
+    def _check_source(self, instruction: Instruction, source: str, known: Mapping[str, str]) -> None:
+        meant = self._value(source, known)
+        if _REMOTE.match(meant):
+            raise Refusal(
+                instruction.line,
+                f"ADD takes nothing from other machines, such as {_short(_without_login(meant))}: "
+                "download it in a RUN step, or commit it to the repository",
+            )
+
+    def _value(self, text: str, known: Mapping[str, str]) -> str:
+        """For messages only: where it cannot be told, or becomes too long, it is left as it is."""
+        if self._left <= 0:
+            return text
+        try:
+            made = substituted(text, known, self._read.escape)
+        except BadWord:
+            return text
+        self._left -= len(made)
+        return made
+
+    # Images
+
+    def _taken_from(self, stage: Stage, line: int, ref: str) -> None:
+        if "$" in ref:
+            raise Refusal(line, f"from={_short(ref)}: name a stage or an image without variables")
+        is_number = ref.isascii() and ref.isdecimal() and int(ref[:6]) < stage.index
+        if not is_number and self._read.earlier(ref, stage) is None and ref.lower() != "scratch":
+            self._image(line, ref)
+
+    def _image(self, line: int, ref: str) -> None:
+        if not _IMAGE.fullmatch(ref):
+            raise Refusal(line, f"{_short(ref) or 'nothing'} is no name of an image")
+        if _HOSTS.sub("", ref.lower()).startswith(OURS):
+            raise Refusal(line, f"{_short(ref)}: images that Windlass built are for their own service alone")
+        self.images.append(ref)
+
+    # RUN
+
+    def _run_flag(self, stage: Stage, line: int, name: str, value: str) -> tuple[str, str]:
+        if name == "mount":
+            return name, self._mount(stage, line, value)
+        if name == "network" and value.lower() in _NETWORKS:
+            return name, value.lower()
+        if name == "security" and value.lower() == "sandbox":
+            return name, value.lower()
+        raise Refusal(line, f"RUN --{name}={_short(value)} is not allowed here: leave it out")
+
+    def _mount(self, stage: Stage, line: int, value: str) -> str:
+        options = [part.partition("=") for part in value.split(",")]
+        given = {name.lower(): text for name, _, text in options}
+        if len(given) != len(options):
+            raise Refusal(line, f"RUN --mount={_short(value)}: each option may come once")
+        kind = given.get("type", "bind").lower()
+        if kind not in _MOUNTS:
+            hint = " (builds get no secrets: use a build argument, or fetch it when the service runs)"
+            raise Refusal(
+                line, f"RUN --mount=type={_short(kind)} is not known here{hint if kind == 'secret' else ''}"
+            )
+        if "from" in given:
+            self._taken_from(stage, line, given["from"])
+        if kind != "cache":
+            return value
+        target = given.get("target") or given.get("dst") or given.get("destination") or ""
+        kept = [name + equals + text for name, equals, text in options if name.lower() != "id"]
+        return ",".join([*kept, f"id={self._around.org}/{given.get('id') or target}"])
+
+    # What is the same for all
+
+    def _check_flags(self, instruction: Instruction) -> None:
+        known = _FLAGS.get(instruction.name)
+        if known is None:
+            return
+        if instruction.text.startswith("--"):
+            raise Refusal(
+                instruction.line,
+                f"{instruction.name} {_short(instruction.text.split()[0])}: write the flag as --name=value",
+            )
+        for name, value in instruction.flags:
+            if name not in known:
+                raise Refusal(instruction.line, f"{instruction.name} --{name} is not known here")
+            self._check_plain(instruction, value)
+
+    def _check_plain(self, instruction: Instruction, value: str) -> None:
+        if not _PLAIN.fullmatch(value):
+            raise Refusal(
+                instruction.line,
+                f"{instruction.name}: write the flag {_short(value)} without quotes and backslashes",
+            )
+
+    def _line(self, number: int, line: str) -> str:
+        if "\n" in line or line.rstrip().endswith(self._read.escape):
+            raise Refusal(number, f"it must not end with {self._read.escape}")
+        return line
+
+    def _heredoc(self, line: int, heredoc: dockerfile.Heredoc) -> Iterator[str]:
+        if not self._around.heredocs:
+            raise Refusal(
+                line,
+                f"<<{_short(heredoc.name)}: this Docker engine knows no heredocs: write a script into the "
+                "repository and COPY it, or use BuildKit of Docker 23 or later",
+            )
+        if not _HEREDOC.fullmatch(heredoc.name):
+            raise Refusal(line, f"<<{_short(heredoc.name)}: end it with a word of letters and digits")
+        content = heredoc.content.split("\n")[:-1]
+        if found := next((each for each in content if _LIKE_AN_INSTRUCTION.match(each)), None):
+            raise Refusal(
+                line, f"{_short(found.strip())} cannot stand in a heredoc here: COPY it from a file"
+            )
+        yield from content
+        yield heredoc.name
+
+
+def _local(source: str, instruction: Instruction) -> str:
+    is_heredoc = bool(instruction.heredocs) and source.lstrip("0123456789").startswith("<<")
+    return source if is_heredoc else f"./{source}"
+
+
+def _flags(flags: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"--{name}={value} " if value else f"--{name} " for name, value in flags)
+
+
+def _without_login(address: str) -> str:
+    return re.sub(r"//[^/@\s]*@", "//", address)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="replace").decode()

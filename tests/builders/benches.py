@@ -1,0 +1,82 @@
+"""A builder of images with a place for its files, as tests of Docker builds need it."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+from windlass.base.docker import Docker
+from windlass.base.docker.frames import Frames
+from windlass.builders.builder import Order
+from windlass.builders.docker import DockerBuilder
+from windlass.core.runtime import Artifact
+
+
+class Bench:
+    """A builder, the files that it builds from, and its log."""
+
+    def __init__(self, host: str, folder: Path, **given: Any) -> None:
+        self.host = host
+        self.source = folder / "source"
+        self.source.mkdir(exist_ok=True)
+        self.installation = f"test-{uuid.uuid4()}"
+        self.builder = DockerBuilder(host=host, installation=self.installation, **given)
+        self.service = str(uuid.uuid4())
+        self.log: list[str] = []
+
+    def another_service(self, **given: Any) -> Bench:
+        """Of the same installation."""
+        made = Bench(self.host, self.source.parent, **given)
+        made.builder = DockerBuilder(host=self.host, installation=self.installation, **given)
+        made.installation = self.installation
+        return made
+
+    def file(self, name: str, text: str) -> None:
+        path = self.source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    async def build(self, text: str = "", **given: Any) -> Artifact:
+        if text:
+            self.file("Dockerfile", text)
+        order: dict[str, Any] = {
+            "service": self.service,
+            "org": "acme",
+            "name": "shop",
+            "deployment": "d1",
+            "key": "k1",
+        }
+        return await self.builder.build(
+            Order(**{**order, "commit": "c" * 40, "source": self.source, **given}), self.log.append
+        )
+
+    async def images(self) -> list[str]:
+        return sorted(tag for each in await self._all() for tag in each["RepoTags"] or ())
+
+    async def runs(self, ref: str, *command: str) -> str:
+        """What a command in the image writes."""
+        docker = Docker(self.host)
+        try:
+            body = {"Image": ref, "Cmd": list(command) or None, "HostConfig": {"NetworkMode": "none"}}
+            made = (await docker.json("POST", "/containers/create", body=body))["Id"]
+            await docker.raw("POST", f"/containers/{made}/start")
+            await docker.raw("POST", f"/containers/{made}/wait")
+            written = await docker.raw("GET", f"/containers/{made}/logs", params={"stdout": True})
+            await docker.raw("DELETE", f"/containers/{made}")
+            return b"".join(Frames().feed(written)).decode()
+        finally:
+            await docker.close()
+
+    async def close(self) -> None:
+        await self.builder.sweep([])
+        assert await self._all() == []
+        await self.builder.stop()
+
+    async def _all(self) -> list[dict[str, Any]]:
+        docker = Docker(self.host)
+        filters = {"label": [f"windlass.installation={self.installation}"]}
+        try:
+            return list(await docker.json("GET", "/images/json", params={"filters": filters}))
+        finally:
+            await docker.close()

@@ -1,0 +1,225 @@
+"""Dockerfiles are judged and written again before an engine reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from windlass.builders.builder import BuildError
+from windlass.builders.docker.guard import MARK, Around, Rewritten, check_image, rewritten
+
+PLATFORM = {"TARGETOS": "linux", "TARGETARCH": "amd64"}
+
+
+def of(text: str, *, heredocs: bool = True, **arguments: str) -> Rewritten:
+    around = Around(org="acme", scope="s", arguments=arguments, platform=PLATFORM, heredocs=heredocs)
+    return rewritten(text, around)
+
+
+def lines(text: str, **given: Any) -> list[str]:
+    """What is written for the instructions after FROM."""
+    return of(f"FROM a\n{text}\n", **given).text.decode().splitlines()[2:]
+
+
+REFUSED = [
+    ("an address", "ADD https://x.example/a /a"),
+    ("in small letters", "add https://x.example/a /a"),
+    ("its scheme in capitals", "ADD HTTPS://x.example/a /a"),
+    ("beside a file", "ADD page https://x.example/a /a"),
+    ("in JSON", 'ADD ["https://x.example/a", "/a"]'),
+    ("escaped in JSON", 'ADD ["\\u0068ttps://x.example/a", "/a"]'),
+    ("over lines", "ADD \\\n\n# a comment\nhttps://x.example/a \\\n /a"),
+    ("cut by a line end", "ADD htt\\\nps://x.example/a /a"),
+    ("in quotes", "ADD 'https'://x.example/a /a"),
+    ("with an escape", "ADD h\\ttps://x.example/a /a"),
+    ("with a checksum", f"ADD --checksum=sha256:{'0' * 64} https://x.example/a /a"),
+    ("with other flags", "ADD --chown=1:1 --link https://x.example/a /a"),
+    ("a repository", "ADD git@github.com:acme/shop.git /a"),
+    ("a repository by its address", "ADD https://github.com/acme/shop.git#main /a"),
+    ("a repository over ssh", "ADD ssh://git@x.example/shop /a"),
+    ("a repository of GitHub", "ADD github.com/acme/shop /a"),
+    ("in ENV", "ENV A=https://x.example\nADD $A/a /a"),
+    ("in an ARG", "ARG A=https://x.example\nADD ${A}/a /a"),
+    ("in an argument that is given", "ARG WHERE\nADD $WHERE /a"),
+    ("by default", "ADD ${NONE:-https://x.example/a} /a"),
+    ("in ONBUILD", "ONBUILD ADD https://x.example/a /a"),
+    ("a heredoc that is none for every engine", "RUN true <<CMD\nADD https://x.example/a /a\nCMD"),
+    ("a heredoc with a variable for a name", "RUN true <<$CMD\nUSER x\n$CMD"),
+    ("the network of the machine", "RUN --network=host true"),
+    ("all rights", "RUN --security=insecure true"),
+    ("a device", "RUN --device=all true"),
+    ("a secret", "RUN --mount=type=secret,id=x true"),
+    ("a key", "RUN --mount=type=ssh true"),
+    ("a type that is a variable", "RUN --mount=type=$T,target=/x true"),
+    ("a flag in quotes", 'RUN --mount="type=secret,id=x" true'),
+    ("a flag with an escape", "RUN --mount=type=sec\\ret,id=x true"),
+    ("a flag cut in two", 'RUN --mo"unt"=type=ssh true'),
+    ("a flag in capitals", "RUN --MOUNT=type=ssh true"),
+    ("an option twice", "RUN --mount=type=cache,type=ssh,target=/x true"),
+    ("another's image", "COPY --from=windlass/x:1 /a /a"),
+    ("the same with its registry", "COPY --from=docker.io/windlass/x:1 /a /a"),
+    ("the same with its old registry", "COPY --from=index.docker.io/windlass/x@sha256:0 /a /a"),
+    ("the same in capitals", "COPY --from=Docker.IO/Windlass/x:1 /a /a"),
+    ("the second of two", "COPY --from=b --from=windlass/x:1 /a /a"),
+    ("an image by a variable", "COPY --from=$IMAGE /a /a"),
+    ("an image by an address", "COPY --from=https://x.example/a /a /b"),
+    ("an image in a mount", "RUN --mount=type=bind,from=windlass/x:1,target=/m true"),
+    ("an image in a cache", "RUN --mount=type=cache,FROM=windlass/x:1,target=/m true"),
+    ("an image as a base", "FROM windlass/x:1"),
+    ("an image whose platform is named", "FROM --platform=linux/amd64 windlass/x:1"),
+    ("an image of a layout", "FROM oci-layout://windlass/x"),
+    ("a line that goes on in some engines", "RUN echo \\\\\nADD x /y"),
+    ("an instruction that is none", "FRUM x"),
+]
+
+
+@pytest.mark.parametrize("text", [text for _, text in REFUSED], ids=[name for name, _ in REFUSED])
+def test_what_reaches_too_far_is_refused_with_its_line(text):
+    with pytest.raises(BuildError, match=r"^Dockerfile line \d+: "):
+        of(f"FROM a\n{text}\n", WHERE="https://x.example/a")
+
+
+WRITTEN = [
+    ("a file", "ADD page /a", ["ADD ./page /a"]),
+    (
+        "files",
+        "ADD --chown=1 a* /b c/ /d/",
+        ["ADD --chown=1 ./a* ./ /b c/ /d/".replace("./ /b c/", ".//b ./c/")],
+    ),
+    ("in JSON", 'ADD ["a b", "/x"]', ['ADD ["./a b","/x"]']),
+    ("what may become an address", "ADD $X /a", ["ADD ./$X /a"]),
+    ("what is no JSON for every reader", "ADD [\"a\", '/x'] /y", ["ADD ./[\"a\", ./'/x'] /y"]),
+    ("a heredoc", "ADD <<EOF /a\nhello\nEOF", ["ADD <<EOF /a", "hello", "EOF"]),
+    ("a copy", "COPY --link a /b", ["COPY --link a /b"]),
+    ("a copy with an address in it", "COPY a:b@c /b", ["COPY a:b@c /b"]),
+    ("a step", "RUN a && \\\n  # why\n  b", ["RUN a &&   b"]),
+    ("a step in JSON", 'run ["a", "b"]', ['RUN ["a", "b"]']),
+    ("no network", "RUN --network=none x", ["RUN --network=none x"]),
+    (
+        "a cache",
+        "RUN --mount=type=cache,target=/root/.cache pip",
+        ["RUN --mount=type=cache,target=/root/.cache,id=acme//root/.cache pip"],
+    ),
+    (
+        "a cache with a name",
+        "RUN --mount=ID=other/x,TYPE=CACHE,dst=/c,sharing=locked pip",
+        ["RUN --mount=TYPE=CACHE,dst=/c,sharing=locked,id=acme/other/x pip"],
+    ),
+    (
+        "two caches",
+        "RUN --mount=type=cache,target=/a \\\n --mount=type=cache,target=/b,id= x",
+        ["RUN --mount=type=cache,target=/a,id=acme//a --mount=type=cache,target=/b,id=acme//b x"],
+    ),
+    ("a bind", "RUN --mount=target=/src x", ["RUN --mount=target=/src x"]),
+    (
+        "a heredoc of Python",
+        "RUN python <<E\nfrom os import path\nE",
+        ["RUN python <<E", "from os import path", "E"],
+    ),
+    (
+        "a cache in ONBUILD",
+        "ONBUILD RUN --mount=type=cache,target=/a x",
+        ["ONBUILD RUN --mount=type=cache,target=/a,id=acme//a x"],
+    ),
+    ("comments and directives", "# syntax=a/b\n#escape=`\nUSER x", ["USER x"]),
+]
+
+
+@pytest.mark.parametrize(("text", "written"), [row[1:] for row in WRITTEN], ids=[row[0] for row in WRITTEN])
+def test_what_an_engine_reads_is_written_in_one_plain_form(text, written):
+    assert lines(text) == written
+
+
+def test_a_base_is_written_out_and_every_stage_is_marked():
+    made = of(
+        "# syntax=x/y\nARG V=1\nFROM b:$V AS One\nRUN x\n"
+        "FROM --platform=$BUILDPLATFORM one\nFROM a-$TARGETARCH\n",
+        V="2",
+    )
+    assert made.text.decode().splitlines() == [
+        "ARG V=1",
+        "FROM b:2 AS one",
+        f"ARG {MARK}=s",
+        "RUN x",
+        "FROM --platform=$BUILDPLATFORM one",
+        f"ARG {MARK}=s",
+        "FROM a-amd64",
+        f"ARG {MARK}=s",
+    ]
+    assert made.images == ("b:2", "a-amd64")
+
+
+def test_stages_are_no_images_and_later_ones_are():
+    made = of(
+        "FROM a AS one\nCOPY --from=two /x /x\nFROM one AS two\nCOPY --from=one /x /x\nCOPY --from=0 /x /x\n"
+        "COPY --from=7 /x /x\nRUN --mount=from=c:1,target=/m x\n"
+    )
+    assert made.images == ("a", "two", "7", "c:1")
+
+
+def test_the_other_escape_is_kept_and_its_lines_are_joined():
+    assert of("#escape=`\nFROM a\nRUN a `\n b\\\n").text.decode().splitlines() == [
+        "# escape=`",
+        "FROM a",
+        f"ARG {MARK}=s",
+        "RUN a  b\\",
+    ]
+
+
+def test_an_engine_without_heredocs_is_given_none():
+    with pytest.raises(BuildError, match="line 2: <<EOF: this Docker engine knows no heredocs"):
+        of("FROM a\nCOPY <<EOF /a\nhello\nEOF\n", heredocs=False)
+
+
+def test_arguments_do_not_tell_the_engine_how_to_build():
+    made = of("ARG BUILDKIT_SYNTAX\nFROM a\n", BUILDKIT_SYNTAX="x/y", Buildkit_Cache_Mount_Ns="z", A="1")
+    assert made.arguments == {"A": "1"}
+
+
+def test_a_login_in_an_address_is_not_told():
+    with pytest.raises(BuildError) as caught:
+        of("FROM a\nADD https://me:s3cret@x.example/a /a\n")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_bytes_that_are_no_text_go_through_and_can_be_told():
+    text = b"FROM a\nRUN echo \xe9\n".decode(errors="surrogateescape")
+    assert of(text).text.endswith(b"RUN echo \xe9\n")
+    with pytest.raises(BuildError) as caught:
+        of(f"{text}FRUM \udce9\n\udce9\n")
+    assert str(caught.value).encode()
+
+
+@pytest.mark.timeout(20)
+def test_an_address_of_values_that_grow_is_followed_only_so_far():
+    grown = "ENV A=" + "x" * 1000 + "\n" + "ENV A=$A$A\n" * 40
+    assert lines(f"{grown}ADD $A$A$A$A /x\n" * 200)[-1] == "ADD ./$A$A$A$A /x"
+
+
+@pytest.mark.timeout(20)
+def test_arguments_before_from_that_grow_are_an_error():
+    grown = "".join(f"ARG B{n}=" + "$A" * 100 + "\n" for n in range(1000))
+    with pytest.raises(BuildError, match="all ARG together become too long"):
+        of(f"ARG A={'x' * 1000}\n{grown}FROM a\n")
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        ({"Id": "sha256:abc123", "Config": None}, "by the id"),
+        ({"Id": "sha256:f", "Config": {"Labels": {"service": "other"}}}, "another service"),
+        ({"Id": "sha256:f", "Config": {"OnBuild": ["ADD . /x"]}}, "ONBUILD ADD"),
+        ({"Id": "sha256:f", "Config": {"OnBuild": ["COPY --from=x /a /a"]}}, "ONBUILD COPY"),
+        ({"Id": "sha256:f", "Config": {"OnBuild": ["nonsense"]}}, "ONBUILD nonsense"),
+    ],
+)
+def test_an_image_is_refused_for_what_it_is(found, why):
+    with pytest.raises(BuildError, match=why):
+        check_image("abc", found, "mine", "service")
+
+
+def test_an_image_of_the_service_or_of_nobody_is_taken():
+    for labels in (None, {}, {"service": "mine"}):
+        config = {"Labels": labels, "OnBuild": ["RUN make", "COPY . /app"]}
+        check_image("abc", {"Id": "sha256:f", "Config": config}, "mine", "service")

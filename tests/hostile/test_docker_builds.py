@@ -1,0 +1,290 @@
+"""An attacker's Dockerfiles, against a real Docker engine.
+
+Each attack also runs without the guard, and works.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import socketserver
+import tarfile
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.builders.benches import Bench
+from tests.engines.dockers import BOX, docker_host
+from windlass.base.docker import Docker
+from windlass.builders.builder import BuildError
+
+POISON = "poisoned"
+
+
+class Loopback:
+    """A server that only this machine should reach, such as the API port."""
+
+    def __init__(self, port: int, reached: list[bytes]) -> None:
+        self.port = port
+        self.reached = reached
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/secret"
+
+
+@contextmanager
+def answering(address: str = "127.0.0.1", text: str = "of-the-machine") -> Iterator[Loopback]:
+    reached: list[bytes] = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            reached.append(self.request.recv(4096))
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n"
+            self.request.sendall(f"{head}{text}".encode())
+
+    with socketserver.ThreadingTCPServer((address, 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield Loopback(server.server_address[1], reached)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def host():
+    return docker_host()
+
+
+@pytest.fixture
+async def attacker(host, tmp_path):
+    made = Bench(host, tmp_path)
+    yield made
+    await made.close()
+
+
+class Engine:
+    """The engine itself, asked without the guard: what an attack does where nothing prevents it."""
+
+    def __init__(self, host: str) -> None:
+        self._docker = Docker(host)
+        self._made: list[str] = []
+
+    async def build(self, text: str, **arguments: str) -> str:
+        ref = f"windlass-test/raw-{uuid.uuid4()}:1"
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            entry = tarfile.TarInfo("Dockerfile")
+            entry.size = len(text.encode())
+            tar.addfile(entry, io.BytesIO(text.encode()))
+        params = {"t": ref, "version": "2", "rm": True, "buildargs": arguments}
+        async with self._docker.stream("POST", "/build", params=params, data=packed.getvalue()) as answer:
+            async for said in answer.objects():
+                assert "error" not in said, said
+        self._made.append(ref)
+        return ref
+
+    async def id_of(self, ref: str) -> str:
+        found = await self._docker.json("GET", f"/images/{ref}/json")
+        return str(found["Id"]).removeprefix("sha256:")
+
+    async def tag(self, ref: str) -> str:
+        """Another name of an image, as an operator may give it."""
+        name = f"windlass-test/other-{uuid.uuid4()}"
+        await self._docker.raw("POST", f"/images/{ref}/tag", params={"repo": name, "tag": "latest"})
+        self._made.append(f"{name}:latest")
+        return name
+
+    async def close(self) -> None:
+        while self._made:
+            ref = self._made.pop()
+            await self._docker.raw("DELETE", f"/images/{ref}", params={"force": True})
+        await self._docker.close()
+
+
+@pytest.fixture
+async def engine(host):
+    made = Engine(host)
+    yield made
+    await made.close()
+
+
+ADDRESSES = [
+    "FROM {box}\nADD {url} /x\n",
+    "FROM {box}\nadd \\\n  # a comment\n  {url} \\\n  /x\n",
+    'FROM {box}\nADD ["{url}", "/x"]\n',
+    "FROM {box}\nENV WHERE={url}\nADD $WHERE /x\n",
+    "FROM {box}\nARG WHERE\nADD ${{WHERE}} /x\n",
+    'FROM {box}\nADD "{url}" /x\n',
+    "FROM {box}\nADD ht\\tp://127.0.0.1:{port}/x /x\n",
+    "# escape=`\nFROM {box}\nADD ht`tp://127.0.0.1:{port}/x /x\n",
+    "FROM {box} AS one\nONBUILD ADD {url} /x\nFROM one\n",
+    "FROM {base}\nADD $INHERITED /x\n",
+    "FROM {base}\nARG INHERITED=page\nADD $INHERITED /x\n",
+    "FROM {box}\nRUN true <<CMD\nADD {url} /x\nCMD\n",
+    "FROM {box}\nADD http://0x7f000001:{port}/x http://localhost:{port}/y /x/\n",
+    "FROM {box}\nADD HTTP://127.0.0.1:{port}/x /x\n",
+]
+
+
+@pytest.mark.parametrize("kit", [True, False])
+async def test_a_build_fetches_nothing_from_where_the_engine_stands(host, tmp_path, engine, kit):
+    attacker = Bench(host, tmp_path, buildkit=kit)
+    with answering() as machine:
+        base = await engine.build(f"FROM {BOX}\nENV INHERITED={machine.url}\n")
+        given = {"box": BOX, "base": base, "url": machine.url, "port": machine.port}
+        texts = [text.format(**given) for text in ADDRESSES]
+        assert await built(attacker, texts, arguments={"WHERE": machine.url}) == []
+        assert machine.reached == []
+    await attacker.close()
+
+
+async def built(attacker: Bench, texts: list[str], **given: Any) -> list[str]:
+    """Those of which an image was made."""
+    found = []
+    for text in texts:
+        try:
+            await attacker.build(text, **given)
+        except BuildError:
+            continue
+        found.append(text)
+    return found
+
+
+async def test_without_the_guard_the_engine_fetches_from_where_it_stands(engine):
+    with answering() as machine:
+        base = await engine.build(f"FROM {BOX}\nENV INHERITED={machine.url}\n")
+        await engine.build(f"FROM {base}\nADD $INHERITED /x\n")
+        assert machine.reached != []
+
+
+MOUNTED = "FROM {box}\nRUN --mount=type=cache,{options} ls {target}; echo {word} > {target}/{word}\n"
+
+
+@pytest.mark.parametrize(
+    "options", ["target={target}", "id=shared,target={target}", "ID=a,dst={target},sharing=shared"]
+)
+async def test_organizations_share_no_cache_mount(host, attacker, tmp_path, options):
+    target = f"/cache-{uuid.uuid4()}"
+    options = options.format(target=target)
+    await attacker.build(MOUNTED.format(box=BOX, options=options, target=target, word=POISON))
+    other = Bench(host, tmp_path)
+    await other.build(MOUNTED.format(box=BOX, options=options, target=target, word="second"), org="victim")
+    assert POISON not in other.log
+    await attacker.build(MOUNTED.format(box=BOX, options=options, target=target, word="third"), key="k2")
+    assert POISON in attacker.log  # of its own organization
+    assert "second" not in attacker.log
+    await other.close()
+
+
+async def test_without_the_guard_a_cache_mount_is_everybodys(engine):
+    target = f"/cache-{uuid.uuid4()}"
+    await engine.build(MOUNTED.format(box=BOX, options=f"target={target}", target=target, word=POISON))
+    checked = f"FROM {BOX}\nRUN --mount=type=cache,target={target} test -e {target}/{POISON}\n"
+    await engine.build(checked)
+
+
+STEP = (
+    "ARG http_proxy\nFROM {box}\nRUN echo {word}; wget -q -O /x http://packages.invalid/x || echo none > /x\n"
+)
+
+
+async def test_organizations_share_no_result_of_a_step(host, attacker, tmp_path):
+    """A proxy is no part of what BuildKit knows a step by."""
+    word = str(uuid.uuid4())
+    with answering(_bridge(), POISON) as proxy:
+        through = {"http_proxy": f"http://{_bridge()}:{proxy.port}"}
+        mine = await attacker.build(STEP.format(box=BOX, word=word), arguments=through)
+        assert await attacker.runs(mine.ref, "cat", "/x") == POISON
+    other = Bench(host, tmp_path)
+    theirs = await other.build(STEP.format(box=BOX, word=word), org="victim")
+    assert await other.runs(theirs.ref, "cat", "/x") == "none\n"
+    await other.close()
+
+
+async def test_without_the_guard_a_poisoned_step_is_everybodys(engine, attacker):
+    word = str(uuid.uuid4())
+    with answering(_bridge(), POISON) as proxy:
+        await engine.build(STEP.format(box=BOX, word=word), http_proxy=f"http://{_bridge()}:{proxy.port}")
+    second = await engine.build(STEP.format(box=BOX, word=word))
+    assert await attacker.runs(second, "cat", "/x") == POISON
+
+
+def _bridge() -> str:
+    """The address of this machine that containers of the default network reach."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("172.17.0.2", 9))
+        return str(probe.getsockname()[0])
+
+
+TAKEN = [
+    "FROM windlass/{service}:k1\n",
+    "FROM docker.io/windlass/{service}:k1\n",
+    "FROM index.docker.io/windlass/{service}:k1 AS x\n",
+    "ARG NAME=windlass\nFROM $NAME/{service}:k1\n",
+    "ARG A=${{TARGETOS:+windlass/{service}:k1}}\nARG B=${{A:-{box}}}\nFROM $B\n",
+    "FROM {box}\nCOPY --from=windlass/{service}:k1 /secret /x\n",
+    "FROM {box}\nRUN --mount=type=bind,from=windlass/{service}:k1,target=/m cp /m/secret /x\n",
+    "FROM {box}\nRUN --mount=type=cache,from=windlass/{service}:k1,target=/m cp /m/secret /x\n",
+    "FROM {box}\nONBUILD COPY --from=windlass/{service}:k1 /secret /x\n",
+    "FROM {id}\n",
+    "FROM sha256:{id}\n",
+    "FROM {short}\n",
+    "FROM {box}\nCOPY --from={short} /secret /x\n",
+    "FROM {box}\nCOPY --from={other} /secret /x\n",
+]
+
+
+@pytest.mark.parametrize("kit", [True, False])
+async def test_a_build_takes_nothing_from_images_of_other_services(host, tmp_path, engine, kit):
+    victim = Bench(host, tmp_path)
+    made = await victim.build(f"FROM {BOX}\nRUN echo s3cret > /secret\n", org="victim")
+    id, other = await engine.id_of(made.ref), await engine.tag(made.ref)
+    attacker = victim.another_service(buildkit=kit)
+    given = {"box": BOX, "service": victim.service, "id": id, "short": id[:12], "other": other}
+    assert await built(attacker, [text.format(**given) for text in TAKEN]) == []
+    await engine.close()
+    await attacker.builder.stop()
+    await victim.close()
+
+
+async def test_without_the_guard_the_image_of_another_service_is_there_to_take(host, tmp_path, engine):
+    victim = Bench(host, tmp_path)
+    made = await victim.build(f"FROM {BOX}\nRUN echo s3cret > /secret\n", org="victim")
+    taken = await engine.build(f"FROM {BOX}\nCOPY --from={made.ref} /secret /x\n")
+    assert await victim.runs(taken, "cat", "/x") == "s3cret\n"
+    await engine.close()
+    await victim.close()
+
+
+@pytest.mark.parametrize("kit", [True, False])
+async def test_a_step_does_not_reach_the_loopback_of_the_machine(host, tmp_path, kit):
+    attacker = Bench(host, tmp_path, buildkit=kit)
+    with answering() as machine:
+        await attacker.build(f"FROM {BOX}\nRUN wget -q -T 2 -O /x {machine.url} || true\n")
+        assert machine.reached == []
+    await attacker.close()
+
+
+@pytest.mark.parametrize("kit", [True, False])
+async def test_an_image_that_runs_steps_in_its_children_is_refused(host, tmp_path, engine, kit):
+    attacker = Bench(host, tmp_path, buildkit=kit)
+    with answering() as machine:
+        base = await engine.build(f"FROM {BOX}\nONBUILD ADD {machine.url} /x\n")
+        with pytest.raises(BuildError, match="ONBUILD ADD"):
+            await attacker.build(f"FROM {base}\n")
+        assert machine.reached == []
+    await attacker.close()
+
+
+async def test_no_registry_is_asked_for_a_reader_of_dockerfiles(attacker):
+    asked = {"BUILDKIT_SYNTAX": "localhost:1/reader:1"}
+    text = f"# syntax=localhost:1/reader:1\nARG BUILDKIT_SYNTAX\nFROM {BOX}\nRUN echo built\n"
+    await attacker.build(text, arguments=asked)
+    assert not any("localhost:1" in line for line in attacker.log)
