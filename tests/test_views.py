@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tests.documented import body, operations, success
-from windlass.core.document import view_of
+from windlass.core.document import veil, view_of
 from windlass.core.registry import Operation
 from windlass.core.resource import Family, Spec
 
@@ -37,5 +37,6 @@ def test_what_is_sent_fills_the_answer_where_the_server_says_nothing_else(operat
 
 def _converted(family: Family, spec: Spec, extras: dict[str, Any]) -> msgspec.Struct:
     sent = {name: value for name, value in msgspec.to_builtins(spec).items() if name not in family.hidden}
+    sent |= {name: veil(sent[name]) for name in family.veiled}
     flags = {flag: bool(getattr(spec, name)) for name, flag in family.flags.items()}
     return msgspec.convert({**sent, **flags, **extras}, family.view)

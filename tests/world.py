@@ -23,7 +23,7 @@ from windlass.base.clock import SECOND
 from windlass.base.http_out import Answered, Unreachable
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
-from windlass.control.context import WayOut
+from windlass.control.context import Repositories, WayOut
 from windlass.core.registry import Registry
 from windlass.core.runtime import Instance, Probe
 from windlass.engines.engine import Engine
@@ -227,12 +227,12 @@ class World:
         return [row for row in rows if kind is None or row.kind == kind]
 
 
-def fake_parts(engine: FakeEngine, router: Gateway | None = None) -> Parts:
+def fake_parts(engine: FakeEngine, router: Gateway | None = None, git: Repositories | None = None) -> Parts:
     return Parts(
         engine=engine,
         builder=FakeBuilder(engine.takes),
         router=router or FakeRouter(),
-        git=FakeRepositories(),
+        git=git or FakeRepositories(),
         servers=FakeServers(),
         probe=FakeProbes(),
     )
@@ -249,6 +249,7 @@ async def make_world(
     families: Registry | None = None,
     out: WayOut | None = NO_WAY_OUT,
     router: Gateway | None = None,
+    git: Repositories | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A Windlass that lives as long as the `async with`; `folder` lets it be opened again. With `out=None` it
@@ -266,7 +267,7 @@ async def make_world(
         installation = await install(
             chosen,
             clock=clock,
-            parts=fake_parts(engine, router),
+            parts=fake_parts(engine, router, git),
             fetcher=fetcher,
             families=families,
             out=out,

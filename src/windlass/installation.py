@@ -34,6 +34,7 @@ from windlass.control.readers import Readers
 from windlass.control.routes import catch_up
 from windlass.control.upkeep import SCALE, SCALE_EVERY, SWEEP, TIDY
 from windlass.control.watch import Watcher
+from windlass.control.webhooks import veil_stored
 from windlass.control.worker import LEASE, Worker
 from windlass.core.registry import Registry
 from windlass.engines.engine import EngineError
@@ -298,6 +299,7 @@ async def _opened_seal(settings: Settings, store: Store) -> Seal:
 
 async def _seed(ctx: Context, tx: Tx) -> str | None:
     """The first organization with its cluster; its Admin token, unless one was given in the settings."""
+    await veil_stored(ctx, tx)
     await tx.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
     await tx.ask(TIDY, TIDY, tx.now + 10 * SECOND)
     await tx.ask(SCALE, SCALE, tx.now + SCALE_EVERY)

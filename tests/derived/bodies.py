@@ -108,7 +108,15 @@ def _valid_object(info: inspect.StructType, refer: Refer) -> dict[str, Any]:
         field.encode_name: _valid_value(field.encode_name, field.type, refer)
         for field in info.fields
         if field.required or "refers" in unwrapped(field.type).extra
-    }
+    } | _addresses(info)
+
+
+def _addresses(info: inspect.StructType) -> dict[str, Any]:
+    """Where a credential is sent: the address of the example is the one that the example of a credential
+    is for."""
+    types = {field.encode_name: field.type for field in info.fields}
+    opened = [unwrapped(kind).extra.get("opens") for kind in types.values()]
+    return {name: unwrapped(types[name]).schema["examples"][0] for name in opened if name}
 
 
 def _valid_value(name: str, annotation: inspect.Type, refer: Refer) -> Any:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import pytest
 
 from tests.derived import matrix
-from tests.derived.stage import BASES, OPERATIONS, Plot, Stage, parametrized
+from tests.derived.bodies import MISSING
+from tests.derived.stage import BASES, OPERATIONS, Plot, Stage, operation_of, parametrized
 from tests.world import Answer
 from windlass.base.tokens import new_token
 from windlass.control.tokens import LIMITABLE
 from windlass.core.access import Scope
 from windlass.core.registry import Operation, Registry
-from windlass.core.resource import Family
+from windlass.core.resource import Family, Reference
 from windlass.families import registry
 
 
@@ -169,6 +171,42 @@ def test_another_family_would_change_the_matrix():
     assert len(rows) == 6
 
 
+def references(operation: Operation) -> Mapping[str, Reference]:
+    """What a body can refer to, by the path of the field."""
+    return operation.family.references if operation.family else {}
+
+
+def refers_to_something(operation: Operation) -> bool:
+    return bool(references(operation)) and operation.handler.endswith((".create", ".update", ".patch"))
+
+
+async def whole_body(stage: Stage, operation: Operation) -> dict[str, Any]:
+    """As for a creation, where an update may leave everything out."""
+    assert operation.family is not None
+    body = await stage.plot.body(operation_of("create", operation.family, operation.parent))
+    return {name: value for name, value in body.items() if name not in operation.family.fixed}
+
+
+def without_references(operation: Operation, body: Any) -> Any:
+    for path in references(operation):
+        body = laid(body, path.split("."), MISSING)
+    return body
+
+
+def referring(operation: Operation, body: Any, path: str, id: str) -> Any:
+    """The body with this one reference."""
+    return laid(without_references(operation, body), path.split("."), id)
+
+
+def laid(body: Any, path: Sequence[str], value: Any) -> Any:
+    if not isinstance(body, dict) or (path[0] not in body and value is MISSING):
+        return body
+    if len(path) > 1:
+        return {**body, path[0]: laid(body[path[0]], path[1:], value)}
+    rest = {name: one for name, one in body.items() if name != path[0]}
+    return rest if value is MISSING else {**rest, path[0]: value}
+
+
 # Who is told that nothing is there
 
 
@@ -210,28 +248,23 @@ async def test_what_is_no_id_at_all_is_not_there_either(stage: Stage, operation:
             assert answer.status == 404, (strange, answer)
 
 
-async def test_a_reference_to_what_belongs_to_another_organization_is_one_to_nothing(stage: Stage):
+@parametrized(refers_to_something)
+async def test_a_reference_to_what_belongs_to_another_organization_is_one_to_nothing(
+    stage: Stage, operation: Operation
+):
     """Wherever a body can name something: no answer tells a stranger's id from an invented one."""
-    for operation in OPERATIONS:
-        for field, other in operation.family.references.items() if operation.family else ():
-            if operation.handler.endswith((".create", ".update", ".patch")):
-                await a_stranger_is_nobody(stage, operation, field, registry()[other])
-
-
-async def a_stranger_is_nobody(stage: Stage, operation: Operation, field: str, family: Family) -> None:
     subject = await stage.plot.subject(operation)
-    theirs = await stage.foreign.standing(family)
-    answers = []
-    for id in (theirs.id, str(uuid.uuid4())):
-        plain = {name: value for name, value in subject.body.items() if name not in subject_fields(operation)}
-        answers.append(await stage.call(operation, subject.ids, {**plain, field: id}, subject.tenant.admin))
-    assert same(*answers)
-    assert answers[0].status == 400
-    assert answers[0].message.startswith(tuple(f"{name}: " for name in subject_fields(operation)))
-
-
-def subject_fields(operation: Operation) -> set[str]:
-    return set(operation.family.references) if operation.family else set()
+    for path, (other, _) in references(operation).items():
+        body = await whole_body(stage, operation)
+        theirs = await stage.foreign.standing(registry()[other])
+        strange, unknown = [
+            await stage.call(
+                operation, subject.ids, referring(operation, body, path, id), subject.tenant.admin
+            )
+            for id in (theirs.id, str(uuid.uuid4()))
+        ]
+        assert same(strange, unknown)
+        assert (unknown.status, unknown.message.partition(":")[0]) == (400, path)
 
 
 # Tokens that are limited to a part of the organization
@@ -258,7 +291,30 @@ async def test_a_limited_token_does_everything_inside_its_limits(
     subject = await stage.plot.subject(operation)
     if operation.family is registry()["project"] and operation.writes:  # one that was made for this test
         limited = await stage.token(subject.tenant.org, subject.tenant.admin, limited_to=[subject.ids[-1]])
-    assert (await stage.ask(subject, limited)).status == subject.status
+    body = without_references(operation, subject.body)
+    answer = await stage.call(operation, subject.ids, body, limited)
+    assert answer.status == subject.status
+
+
+@parametrized(refers_to_something)
+async def test_a_limited_token_names_nothing_that_it_does_not_see(
+    stage: Stage, operation: Operation, limited: str, outside: Plot
+):
+    """What is there, but not for it, is answered as an id that never existed."""
+    subject = await stage.plot.subject(operation)
+    for path, (other, _) in references(operation).items():
+        body = await whole_body(stage, operation)
+        there = await outside.standing(registry()[other])
+        hidden, unknown = [
+            await stage.call(operation, subject.ids, referring(operation, body, path, id), limited)
+            for id in (there.id, str(uuid.uuid4()))
+        ]
+        assert (unknown.status, unknown.message.partition(":")[0]) == (400, path)
+        assert same(hidden, unknown)
+        # With the right to see it, the same body is taken: nothing else was wrong with it.
+        named = referring(operation, body, path, there.id)
+        seen = await stage.call(operation, subject.ids, named, subject.tenant.admin)
+        assert seen.status == subject.status or seen.message == f"{path}: cannot be changed after creation"
 
 
 @parametrized(lambda operation: bool(operation.params) and not about_the_organization(operation))

@@ -40,7 +40,7 @@ class Blank:
     listing: str
 
     async def relations(self) -> set[str]:
-        """Whatever a migration could have made, except its own records."""
+        """Tables, indexes and columns: whatever a migration could have made, except its own records."""
         return {row[0] for row in await self.ask(self.listing) if "migration" not in row[0]}
 
 

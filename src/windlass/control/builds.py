@@ -15,16 +15,16 @@ from windlass.base.clock import stamp
 from windlass.base.group import aside
 from windlass.builders.builder import BuilderAway, Order, Say
 from windlass.builders.dockerfile import LONGEST, DockerfileError, declared
-from windlass.builders.git import Commit, GitError, Source
+from windlass.builders.git import Commit
 from windlass.control.context import Context
 from windlass.control.deployments import particulars
+from windlass.control.git_tokens import source_of
 from windlass.control.inputs import Inputs
-from windlass.control.resources import open_hidden
 from windlass.core.deployment import Made
 from windlass.core.document import Document
 from windlass.core.runtime import Artifact
 from windlass.core.states import OPEN, Do, Progress
-from windlass.store.store import DeploymentRow, Reads, Row
+from windlass.store.store import DeploymentRow, Row
 
 _REMEMBERED = 200
 """How many deployments back an earlier build is looked for."""
@@ -34,20 +34,6 @@ class Built(Struct, frozen=True):
     made: Made
     commit: Document | None
     branch: str | None
-
-
-async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> Source:
-    """Which repository, with the token that opens it."""
-    repository = msgspec.json.decode(service.body)["git_repository"]
-    token = None
-    if id := repository.get("git_token_id"):
-        row = await source.find("gitToken", id)
-        if row is None or row.org != service.org:
-            raise GitError("git_repository.git_token_id: this git token is no more. Choose another.")
-        token = open_hidden(ctx, row)["token"]
-    return Source(
-        repository["url"], repository.get("branch"), commit, repository.get("root_path") or "/", token
-    )
 
 
 async def build(ctx: Context, service: Row, deployment: DeploymentRow, inputs: Inputs, say: Say) -> Built:

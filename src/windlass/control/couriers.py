@@ -29,12 +29,14 @@ from windlass.control.webhooks import (
     FAILED,
     SECRET,
     Attempt,
+    address_of,
     attempts_of,
     keys_of,
+    mark_of,
     news_of,
     resealed,
 )
-from windlass.core.document import Document
+from windlass.core.document import Document, veil
 from windlass.core.events import Event
 from windlass.core.news import rendered
 from windlass.store.store import Claim, DeliveryRow, Receiver, Tx
@@ -89,6 +91,8 @@ class Courier:
         self._webhook = webhook
         self._book = Book(ctx, claim, webhook)
         self._document: Document = {}
+        self._url = ""
+        """The whole address; the document holds what everybody may see of it."""
         self._fixed: dict[str, str] = {}
         """Headers that every delivery has."""
         self._keys: list[bytes] = []
@@ -110,6 +114,8 @@ class Courier:
         if row is None:
             return False
         self._document = msgspec.json.decode(row.body)
+        self._url = address_of(self._ctx, row)
+        self._book.address = mark_of(self._ctx, row, self._url)
         self._fixed = {"Content-Type": "application/json"}
         self._keys = []
         if self._document["kind"] != "SLACK":
@@ -144,13 +150,13 @@ class Courier:
 
     async def _send(self, delivery: DeliveryRow) -> bool:
         """Whether the next of this lane may follow."""
-        now, url = self._ctx.clock.now(), self._document["target_url"]
+        now = self._ctx.clock.now()
         body = encode(rendered(self._document, news_of(delivery), self._ctx.settings.url))
-        attempt = Attempt(now, url, self._document["kind"], 0)
+        attempt = Attempt(now, veil(self._url), self._document["kind"], 0)
         headers = self._headers(delivery, now, body)
         began = time.monotonic()
         try:
-            answer = await self._ctx.out.send("POST", url, body, headers, seconds=TRIED)
+            answer = await self._ctx.out.send("POST", self._url, body, headers, seconds=TRIED)
         except OSError as error:
             attempt = replace(attempt, error=str(error), duration_in_ms=_since(began))
             return self._book.note(delivery, attempt)
@@ -177,7 +183,7 @@ class Courier:
 
     async def _is_here(self) -> bool:
         try:
-            answer = await self._ctx.out.send("HEAD", self._document["target_url"], seconds=TRIED)
+            answer = await self._ctx.out.send("HEAD", self._url, seconds=TRIED)
         except OSError:
             return False
         return answer.status not in _AWAY
@@ -191,6 +197,8 @@ class Book:
         self._claim = claim
         self._webhook = webhook
         self.receiver = Receiver()
+        self.address = ""
+        """The mark of where deliveries are sent now."""
         self.over = False
         """Nothing more is to be sent now."""
         self._why_disabled = ""
@@ -239,7 +247,8 @@ class Book:
 
     def _put(self, delivery: DeliveryRow, attempt: Attempt) -> None:
         story = [*attempts_of(delivery.story), attempt][-REMEMBERED:]
-        self._changed.append(replace(delivery, attempts=delivery.attempts + 1, story=encode(story)))
+        sent = replace(delivery, attempts=delivery.attempts + 1, story=encode(story), address=self.address)
+        self._changed.append(sent)
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
 

@@ -17,8 +17,17 @@ from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing, Stale
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.recording import record as record
-from windlass.core.access import Actor
-from windlass.core.document import Document, changes_of, hidden_of, merge_patched, merged, view_of
+from windlass.core.access import Actor, Scope
+from windlass.core.document import (
+    VEIL,
+    Document,
+    changes_of,
+    hidden_of,
+    is_veil,
+    merge_patched,
+    merged,
+    view_of,
+)
 from windlass.core.events import Event
 from windlass.core.registry import Operation
 from windlass.core.resource import Family, Spec
@@ -68,6 +77,10 @@ class Behaviour:
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Before: refuse, or let go of what it holds."""
+
+    def refuses(self, document: Document, address: str) -> str:
+        """Of a credential: why it is not sent to this address, or an empty text."""
+        raise NotImplementedError("a credential says which addresses it is for")
 
 
 DISCARD = "discard"
@@ -144,7 +157,7 @@ def forbidden(operation: Operation) -> Forbidden:
 @reads("*.read")
 async def read(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
-    return Reply(spoken(call, row.body), row.tag)
+    return Reply(spoken(call, unveiled(ctx, call, row, row.body)), row.tag)
 
 
 @reads("*.list")
@@ -155,6 +168,9 @@ async def listing(ctx: Context, call: Call) -> Reply:
     assert family is not None
     if call.actor.within is not None:
         return paged(call, await _allowed(ctx.store.reads, call, parent, family))
+    if family.veiled:
+        rows = await ctx.store.reads.of_parent(parent.id, family.name)
+        return paged(call, [unveiled(ctx, call, row, row.body) for row in rows])
     page, size = paging(call)
     bodies, total = await ctx.store.reads.page(parent.id, family.name, (page - 1) * size, size)
     return Reply(results(all_spoken(call, bodies), page, size, total))
@@ -206,11 +222,13 @@ async def born(
     links: Mapping[str, str] = NOTHING,
 ) -> Reply:
     """Creates a resource, whoever asks."""
-    named = await check_references(tx, family, spec, org)
+    named = await check_references(tx, family, spec, org, actor)
     family.settle(spec)
+    refuse_veils(family, spec)
+    await check_openings(ctx, tx, family, spec, actor)
     id = ids.new_id() if parent else org
     draft = Draft(family, id, org, parent, spec, actor, dict(extras), {}, {**named, **links})
-    behaviour = BEHAVIOURS.get(family.name, _PLAIN)
+    behaviour = behaviour_of(family.name)
     await behaviour.creating(ctx, tx, draft)
     row = await _stored(ctx, tx, draft)
     for field, other in draft.links.items():
@@ -218,7 +236,8 @@ async def born(
     await behaviour.created(ctx, tx, draft)
     await count(tx, family, parent, +1)
     await record(tx, Event.CREATED, row, actor, call, after=row.body, above=parent)
-    answer = with_fields(row.body, draft.answer) if draft.answer else row.body
+    answer = unveiled(ctx, call, row, row.body) if call else row.body
+    answer = with_fields(answer, draft.answer) if draft.answer else answer
     return Reply(spoken(call, answer) if call else answer, row.tag)
 
 
@@ -264,21 +283,28 @@ async def _changed(
 ) -> Reply:
     family = ctx.registry[row.family]
     before: Document = msgspec.json.decode(row.body)
-    changes = changeable(family, before, changes)
     hidden = open_hidden(ctx, row)
-    sent = {name: value for name, value in hidden.items() if name in family.hidden}
+    changes = without_veils(family, before, hidden, changeable(family, before, changes))
+    own = family.hidden | family.veiled
+    sent = {name: value for name, value in hidden.items() if name in own}
+    old = before | sent
     spec = lay(family, before, sent, changes)
-    links = await check_references(tx, family, spec, row.org, only=changes)
+    links = await check_references(tx, family, spec, row.org, call.actor, old)
     family.settle(spec)
+    refuse_veils(family, spec)
+    moved = check_addresses(family, old, spec, changes)
+    await check_openings(ctx, tx, family, spec, call.actor, old)
     extras: Document = {}
-    behaviour = BEHAVIOURS.get(family.name, _PLAIN)
-    await behaviour.updating(ctx, tx, row, before, spec, extras)
+    behaviour = behaviour_of(family.name)
+    whole = before | {name: sent[name] for name in family.veiled & sent.keys()}
+    await behaviour.updating(ctx, tx, row, whole, spec, extras)
     view = view_of(family, spec, {**_server_side(family, before), **extras})
-    kept = {name: value for name, value in hidden.items() if name not in family.hidden}
+    # What the server sealed for an address, as a secret that is being replaced, does not go to another one.
+    kept = {} if moved else {name: value for name, value in hidden.items() if name not in own}
     new_hidden = {**kept, **hidden_of(family, spec)}
     after: Document = msgspec.to_builtins(view)
     if after == before and new_hidden == hidden:
-        return Reply(spoken(call, row.body), row.tag)
+        return Reply(spoken(call, unveiled(ctx, call, row, row.body)), row.tag)
     after["updated_at"] = view.updated_at = stamp(max(tx.now, row.created))  # type: ignore[attr-defined]
     tag = ids.new_tag()
     sealed = seal_hidden(ctx, row.org, row.id, tag, new_hidden)
@@ -291,7 +317,7 @@ async def _changed(
         await tx.link(row.id, field, other)
     await behaviour.updated(ctx, tx, new, before, after)
     await record(tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
-    return Reply(spoken(call, new.body), tag)
+    return Reply(spoken(call, unveiled(ctx, call, new, new.body)), tag)
 
 
 @writes("*.delete")
@@ -304,7 +330,7 @@ async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def removed(ctx: Context, tx: Tx, call: Call, row: Row) -> None:
     family = ctx.registry[row.family]
-    await BEHAVIOURS.get(family.name, _PLAIN).deleting(ctx, tx, row)
+    await behaviour_of(family.name).deleting(ctx, tx, row)
     await forgotten(tx, row)
     await count(tx, family, await tx.get(row.parent), -1)
     await record(tx, Event.DELETED, row, call.actor, call, before=row.body)
@@ -331,19 +357,100 @@ async def count(tx: Tx, family: Family, parent: Row | None, step: int) -> None:
 
 
 async def check_references(
-    tx: Tx, family: Family, spec: Any, org: str, only: Mapping[str, Any] | None = None
+    tx: Tx, family: Family, spec: Spec, org: str, actor: Actor, old: Document | None = None
 ) -> dict[str, str]:
-    """What the spec refers to, by field; an id that leads nowhere is refused."""
+    """What the spec itself refers to, by field. An id that leads nowhere is refused, and so is one that the
+    caller does not see. A reference that stays as it was is not judged again."""
     found: dict[str, str] = {}
-    for field, other in family.references.items():
-        value = getattr(spec, field)
-        if not isinstance(value, str) or (only is not None and field not in only):
+    for path, (other, _) in family.references.items():
+        value = value_at(spec, path)
+        if not isinstance(value, str) or (old is not None and value_at(old, path) == value):
             continue
         row = await tx.find(other, value)
-        if row is None or row.org != org:
-            raise Invalid(f"{field}: no {other} of this organization has this id")
-        found[field] = value
+        if row is None or row.org != org or not await is_in_sight(tx, actor, row):
+            raise Invalid(f"{path}: no {other} of this organization has this id")
+        if "." not in path:
+            found[path] = value
     return found
+
+
+async def is_in_sight(source: Reads, actor: Actor, row: Row) -> bool:
+    """A limited caller sees what it was given, and what is below."""
+    within = actor.within
+    return within is None or any(one.id in within for one in await source.above(row.id))
+
+
+async def check_openings(
+    ctx: Context, tx: Tx, family: Family, spec: Spec, actor: Actor, old: Document | None = None
+) -> None:
+    """A credential is sent to its own host alone: another address, or another credential, is judged here."""
+    for path, (other, opens) in family.references.items():
+        id, address = value_at(spec, path), value_at(spec, opens) if opens else None
+        if not isinstance(id, str) or not isinstance(address, str):
+            continue
+        if old is not None and (value_at(old, path), value_at(old, opens)) == (id, address):
+            continue
+        row = await tx.find(other, id)
+        if row is None:
+            continue  # a reference of before, to what was deleted since: there is nothing to send
+        if not await is_in_sight(tx, actor, row):
+            raise Forbidden(
+                f"{opens}: a {other} that this token does not see is sent there. "
+                f"Send null as {path} with it, or use a token that is not limited"
+            )
+        if why := behaviour_of(other).refuses(msgspec.json.decode(row.body), address):
+            raise Invalid(f"{path}: {why}")
+
+
+def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[str, Any]) -> bool:
+    """Whether a secret would now be sent elsewhere. It has to be said again, by somebody who knows it."""
+    moved = False
+    for name, fields in family.sent_to.items():
+        turned = [
+            field for field in fields if _is_turned(value_at(spec, field), old.get(field, msgspec.UNSET))
+        ]
+        moved = moved or bool(turned)
+        if turned and old.get(name) and name not in changes:
+            raise Invalid(
+                f"{name}: send it again, because {turned[0]} changes: a secret stays with the address that "
+                "it was given for"
+            )
+    return moved
+
+
+def _is_turned(new: Any, old: Any) -> bool:
+    """Whether it now says something else. What is switched off, or left out, sends nothing anywhere."""
+    return new != old and new not in (False, None, msgspec.UNSET)
+
+
+def value_at(whole: Any, path: str) -> Any:
+    """A field of a spec or of a document, by its path; UNSET if there is none."""
+    for step in path.split("."):
+        if isinstance(whole, dict):
+            whole = whole.get(step, msgspec.UNSET)
+        else:
+            whole = getattr(whole, step, msgspec.UNSET)
+    return whole
+
+
+def behaviour_of(family: str) -> Behaviour:
+    return BEHAVIOURS.get(family, _PLAIN)
+
+
+def without_veils(
+    family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The changes, where an address that comes back as it was shown is the whole one."""
+    shown = {
+        field for field in family.veiled & changes.keys() & hidden.keys() if changes[field] == stored[field]
+    }
+    return {**changes, **{field: hidden[field] for field in shown}}
+
+
+def refuse_veils(family: Family, spec: Spec) -> None:
+    for field in sorted(family.veiled):
+        if is_veil(value_at(spec, field)):
+            raise Invalid(f"{field}: {VEIL} stands for what is not shown: send the whole address")
 
 
 def changeable(family: Family, stored: Document, changes: Mapping[str, Any]) -> Document:
@@ -378,6 +485,20 @@ def open_hidden(ctx: Context, row: Row) -> dict[str, str]:
     return msgspec.json.decode(
         ctx.seal.open(row.sealed, row.org, row.id, "hidden", row.tag), type=dict[str, str]
     )
+
+
+def whole_addresses(ctx: Context, row: Row) -> Document:
+    """The fields of which the document holds only a part that everybody may see."""
+    family = ctx.registry[row.family]
+    hidden = open_hidden(ctx, row) if family.veiled else {}
+    return {name: hidden[name] for name in family.veiled & hidden.keys()}
+
+
+def unveiled(ctx: Context, call: Call, row: Row, body: bytes) -> bytes:
+    """The document with its whole addresses, if the caller is Admin."""
+    if not ctx.registry[row.family].veiled or not call.actor.grants[row.org].allows(Scope.ADMIN):
+        return body
+    return encode(msgspec.json.decode(body) | whole_addresses(ctx, row))
 
 
 def with_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Missing
 from windlass.builders.git import GitError
-from windlass.control.builds import commit_document, source_of
+from windlass.control.builds import commit_document
 from windlass.control.built_ins import forget_derived, refresh_derived
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.credentials import give_credentials
@@ -24,6 +24,7 @@ from windlass.control.deployments import (
     shown_status,
     status_of,
 )
+from windlass.control.git_tokens import source_of
 from windlass.control.inputs import digest_of
 from windlass.control.names import reserve_declared
 from windlass.control.reading_logs import log_reply
@@ -43,7 +44,6 @@ ALL = 2**31 - 1
 class Services(Behaviour):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         _identify_parts(draft.spec, {})
-        await _check_git_token(tx, draft.spec, draft.org)
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
         if draft.family is database:
             give_credentials(ctx, draft)
@@ -56,7 +56,6 @@ class Services(Behaviour):
         self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
     ) -> None:
         _identify_parts(spec, before)
-        await _check_git_token(tx, spec, row.org)
         old, new = before.get("git_repository"), getattr(spec, "git_repository", None)
         if old and new and old["url"] == new.url:
             kept = {name: value for name, value in old.items() if name.startswith("deployed_commit")}
@@ -77,14 +76,6 @@ async def _refuse_unreadable_data(tx: Tx, row: Row, before: str, spec: Any) -> N
     status = await status_of(tx, row)
     if status.deployed_at is not None and (why := hindrance(spec.type, before, spec.version)):
         raise Conflict(why)
-
-
-async def _check_git_token(tx: Tx, spec: Any, org: str) -> None:
-    repository = getattr(spec, "git_repository", None)
-    if repository and repository.git_token_id:
-        row = await tx.find("gitToken", repository.git_token_id)
-        if row is None or row.org != org:
-            raise Missing("git_repository.git_token_id: no git token of this organization has this id")
 
 
 def _identify_parts(spec: Any, before: Document) -> None:

@@ -26,9 +26,10 @@ from windlass.control.resources import (
     record,
     seal_hidden,
     target,
+    whole_addresses,
 )
 from windlass.core.deployment import Particulars
-from windlass.core.document import Document
+from windlass.core.document import Document, veil
 from windlass.core.events import SUBSCRIBABLE, Event
 from windlass.core.news import Named, News, concerns, rendered
 from windlass.families.webhook import Replay, Rotation, check_sendable, webhook
@@ -39,6 +40,8 @@ SECRET, PREVIOUS, PREVIOUS_UNTIL = "target_secret", "previous_secret", "previous
 TEST_LANE: Final = "test"
 """What is only a test stands behind nothing, and nothing behind it."""
 KEPT = 14 * DAY
+_VEILED: Final = "webhook addresses are sealed"
+_AT_ONCE: Final = 1000
 
 WAITING, DELIVERED, FAILED = "WAITING", "DELIVERED", "FAILED"
 
@@ -128,8 +131,12 @@ class Webhooks(Behaviour):
     async def updating(
         self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
     ) -> None:
-        """Who is switched on again, or given another address, begins anew."""
-        if spec.enabled and (not before["enabled"] or spec.target_url != before["target_url"]):
+        """A webhook that is enabled again, or has another address, starts again at once. Deliveries that wait
+        move with it, except a test: that was of the former address."""
+        moved = spec.target_url != before["target_url"]
+        if moved:
+            await tx.fail_deliveries(row.id, TEST_LANE)
+        if spec.enabled and (moved or not before["enabled"]):
             extras |= {"failing_since": None, "disabled_reason": ""}
             await tx.set_receiver(row.id, Receiver())
             await tx.hurry_deliveries(row.id)
@@ -192,16 +199,28 @@ async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
     asked: Replay = call.body
     if not msgspec.json.decode(row.body)["enabled"]:
         raise Conflict("This webhook is disabled: set `enabled` to true first")
+    address = mark_of(ctx, row, address_of(ctx, row))
     if asked.event_id:
-        if not await tx.deliver_one_again(row.id, asked.event_id):
-            raise Missing("No delivery of this webhook has this id")
+        await _replay_one(tx, row, asked.event_id, address)
         count = 1
     else:
         since = moment(asked.since) if asked.since else 0
-        count = await tx.deliver_again(row.id, since, only_failed=asked.only_failed)
+        count = await tx.deliver_again(row.id, since, address, only_failed=asked.only_failed)
     await tx.ask(DELIVER, work_of(row.id), org=row.org)
     await record(tx, Event.WEBHOOK_REPLAYED, row, call.actor, call)
     return Reply(encode({"replayed": count}))
+
+
+async def _replay_one(tx: Tx, row: Row, id: str, address: str) -> None:
+    delivery = await tx.delivery(row.id, id)
+    if delivery is None:
+        raise Missing("No delivery of this webhook has this id")
+    if delivery.state != WAITING and delivery.address != address:
+        raise Conflict(
+            "event_id: this delivery was sent to another address, which the webhook had before. It is sent "
+            "to no other one"
+        )
+    await tx.deliver_one_again(row.id, id)
 
 
 @writes("webhook.rotateSecret")
@@ -230,6 +249,45 @@ async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
             }
         )
     )
+
+
+def address_of(ctx: Context, row: Row) -> str:
+    """The whole address; the document holds as much of it as everybody may see."""
+    return str(whole_addresses(ctx, row)["target_url"])
+
+
+def mark_of(ctx: Context, row: Row, address: str) -> str:
+    """Tells addresses of one webhook apart without keeping them readable."""
+    return ctx.seal.mark(b"address", row.id.encode(), address.encode())
+
+
+async def veil_stored(ctx: Context, tx: Tx) -> None:
+    """Seals the addresses that earlier versions kept readable. Does nothing from the second start on."""
+    if await tx.fact(_VEILED):
+        return
+    for org in await tx.of_parent("", "organization"):
+        for row in await tx.of_org(org.id, webhook.name):
+            await _veil(ctx, tx, row)
+    await tx.set_fact(_VEILED, b"1")
+
+
+async def _veil(ctx: Context, tx: Tx, row: Row) -> None:
+    document, hidden = msgspec.json.decode(row.body), open_hidden(ctx, row)
+    address = hidden.get("target_url", document["target_url"])
+    sealed = seal_hidden(ctx, row.org, row.id, row.tag, hidden | {"target_url": address})
+    body = encode(document | {"target_url": veil(address)})
+    await tx.change(replace(row, body=body, sealed=sealed))
+    mark, skip = mark_of(ctx, row, address), 0
+    while found := (await tx.deliveries(row.id, skip, _AT_ONCE))[0]:
+        await tx.change_deliveries([_veiled(delivery, address, mark) for delivery in found])
+        skip += len(found)
+
+
+def _veiled(delivery: DeliveryRow, address: str, mark: str) -> DeliveryRow:
+    story = attempts_of(delivery.story)
+    sent_there = bool(story) and story[-1].target_url == address
+    attempts = [replace(attempt, target_url=veil(attempt.target_url)) for attempt in story]
+    return replace(delivery, story=encode(attempts), address=mark if sent_there else delivery.address)
 
 
 def resealed(ctx: Context, row: Row, document: Document, hidden: Mapping[str, str]) -> Row:

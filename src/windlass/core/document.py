@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
@@ -9,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.core.resource import Family, Spec, extra_of
+from windlass.core.resource import Family, Spec, extra_of, struct_of
 from windlass.core.validation import converted
 
 Document = dict[str, Any]
@@ -25,6 +26,24 @@ _PLAIN: Final = (
 )
 
 
+VEIL: Final = "***"
+"""In place of the path of an address that may hold a secret. An address may hold these characters, so that
+the answer can be sent back."""
+_ADDRESS: Final = re.compile(r"(?P<origin>[^:/?#]+://[^/?#]*)/?(?P<path>.*)", re.DOTALL)
+
+
+def veil(address: str) -> str:
+    """As much of an address as everybody may see: where it leads, without the path and what follows it."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        return VEIL
+    return f"{found['origin']}/{VEIL}" if found["path"] else address
+
+
+def is_veil(address: Any) -> bool:
+    return isinstance(address, str) and address.endswith(f"/{VEIL}") and veil(address) == address
+
+
 def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
     """The answer: what was sent, without what is hidden, with what the server adds.
 
@@ -33,6 +52,8 @@ def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
     document: Document = msgspec.to_builtins(spec)
     for name in family.hidden:
         document.pop(name, None)
+    for name in family.veiled:
+        document[name] = veil(document[name])
     for name, flag in family.flags.items():
         document[flag] = bool(getattr(spec, name))
     document |= extras
@@ -68,7 +89,7 @@ def _is_plain(info: msgspec.inspect.Type) -> bool:
 
 def hidden_of(family: Family, spec: Spec) -> dict[str, str]:
     """What is sealed instead of served."""
-    return {name: value for name in sorted(family.hidden) if (value := getattr(spec, name))}
+    return {name: value for name in sorted(family.hidden | family.veiled) if (value := getattr(spec, name))}
 
 
 def changes_of(edit: Spec) -> Document:
@@ -149,23 +170,6 @@ def followed(spec: type[Struct]) -> Mapping[str, str]:
     """Field to the field that it is worked out of, where nobody said it."""
     named = {field.encode_name: extra_of(field.type) for field in msgspec.structs.fields(spec)}
     return {name: extra["follows"] for name, extra in named.items() if "follows" in extra}
-
-
-def struct_of(annotation: Any) -> type[Struct] | None:
-    """The struct that a field holds, if it holds one."""
-    return _struct_in(msgspec.inspect.type_info(annotation))
-
-
-def _struct_in(info: msgspec.inspect.Type) -> type[Struct] | None:
-    match info:
-        case msgspec.inspect.Metadata(type=inner):
-            return _struct_in(inner)
-        case msgspec.inspect.UnionType(types=types):
-            return next((found for one in types if (found := _struct_in(one))), None)
-        case msgspec.inspect.StructType(cls=cls):
-            return cls
-        case _:
-            return None
 
 
 def _holds_struct(info: msgspec.inspect.Type) -> bool:

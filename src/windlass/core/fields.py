@@ -76,14 +76,25 @@ Description = Annotated[str, Meta(max_length=65_536)]
 Note = Annotated[str, Meta(max_length=255)]
 
 
-def refers(family: str) -> Meta:
-    """The id of something that must be there, in the same organization, for the caller to see."""
-    return Meta(extra={"refers": family}, description=f"Id of a {family} of the organization")
+def refers(family: str, *, opens: str = "") -> Meta:
+    """The id of something that must be there, in the same organization, for the caller to see.
+
+    A credential is sent to an address: `opens` is the field beside this one that holds the address."""
+    said = {"refers": family, "opens": opens}
+    return Meta(extra=said, description=f"Id of a {family} of the organization")
 
 
-def hidden(flag: str = "") -> Meta:
-    """Taken in, sealed, never given out; `flag` is the field of the answer that says whether it is set."""
-    return Meta(extra={"hidden": flag}, extra_json_schema={"writeOnly": True})
+def hidden(flag: str = "", *, sent_to: tuple[str, ...]) -> Meta:
+    """Taken in, sealed, never given out; `flag` is the field of the answer that says whether it is set.
+
+    `sent_to` names the fields beside this one that decide where the server sends it. A change of one of them
+    asks for the value again. An empty tuple says that the server sends it to no address."""
+    return Meta(extra={"hidden": flag, "sent_to": sent_to}, extra_json_schema={"writeOnly": True})
+
+
+def veiled() -> Meta:
+    """An address whose path may be a secret: sealed whole, and shown to Admin alone. Others see its host."""
+    return Meta(extra={"veiled": True})
 
 
 def fixed() -> Meta:

@@ -77,6 +77,8 @@ class Registry:
             *(operation for family in self.families.values() for operation in self._operations(family)),
         ]
         self._refuse_twins()
+        for family in self.families.values():
+            self._check_addresses(family)
 
     def __getitem__(self, name: str) -> Family:
         return self.families[name]
@@ -112,6 +114,16 @@ class Registry:
             twins = {str(one) for one in seen if seen.count(one) > 1}  # type: ignore[arg-type]
             if twins:
                 raise ValueError(f"declared twice: {', '.join(sorted(twins))}")
+
+    def _check_addresses(self, family: Family) -> None:
+        """Where a secret is sent is said by fields that are there."""
+        names = {fact.name for fact in family.facts}
+        for secret, fields in family.sent_to.items():
+            if unknown := set(fields) - names:
+                raise ValueError(f"{family.name}.{secret} is sent to {', '.join(unknown)}: no such field")
+        for path, reference in family.references.items():
+            if reference.family not in self.families:
+                raise ValueError(f"{family.name}.{path} refers to {reference.family}: no such family")
 
 
 def _item_path(family: Family | None) -> str:

@@ -6,7 +6,7 @@ hangs in the tree and what may be done with it; `registry` turns that into opera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache, cached_property
 from types import UnionType
@@ -123,6 +123,14 @@ class Facts(NamedTuple):
         return self.info.encode_name
 
 
+class Reference(NamedTuple):
+    """A field that holds the id of another resource."""
+
+    family: str
+    opens: str
+    """For a credential: the path of the field with the address that it is sent to."""
+
+
 Parent: TypeAlias = "Family | Trait | None"
 
 
@@ -214,9 +222,19 @@ class Family:
         return frozenset(fact.name for fact in self.facts if "fixed" in fact.extra)
 
     @cached_property
-    def references(self) -> Mapping[str, str]:
-        """Field to the family that its id must name."""
-        return {fact.name: fact.extra["refers"] for fact in self.facts if "refers" in fact.extra}
+    def sent_to(self) -> Mapping[str, tuple[str, ...]]:
+        """Hidden field to the fields that decide where the server sends it."""
+        return {fact.name: fact.extra["sent_to"] for fact in self.facts if "hidden" in fact.extra}
+
+    @cached_property
+    def veiled(self) -> frozenset[str]:
+        """Fields with an address that only Admin sees whole."""
+        return frozenset(fact.name for fact in self.facts if "veiled" in fact.extra)
+
+    @cached_property
+    def references(self) -> Mapping[str, Reference]:
+        """Path of a field, such as `git_repository.git_token_id`, to what its id must name."""
+        return dict(_references(self.spec, ""))
 
     @cached_property
     def owners(self) -> frozenset[str]:
@@ -317,6 +335,33 @@ def _extra_of(info: msgspec.inspect.Type) -> Mapping[str, Any]:
             return {key: value for part in types for key, value in _extra_of(part).items()}
         case _:
             return {}
+
+
+def _references(spec: type[Struct], above: str) -> Iterator[tuple[str, Reference]]:
+    for info in fields(spec):
+        extra, path = extra_of(info.type), above + info.encode_name
+        if "refers" in extra:
+            opens = extra.get("opens", "")
+            yield path, Reference(extra["refers"], opens and above + opens)
+        if inner := struct_of(info.type):
+            yield from _references(inner, f"{path}.")
+
+
+def struct_of(annotation: Any) -> type[Struct] | None:
+    """The struct that a field holds, if it holds one."""
+    return _struct_in(msgspec.inspect.type_info(annotation))
+
+
+def _struct_in(info: msgspec.inspect.Type) -> type[Struct] | None:
+    match info:
+        case msgspec.inspect.Metadata(type=inner):
+            return _struct_in(inner)
+        case msgspec.inspect.UnionType(types=types):
+            return next((found for one in types if (found := _struct_in(one))), None)
+        case msgspec.inspect.StructType(cls=cls):
+            return cls
+        case _:
+            return None
 
 
 def _is_owner(annotation: Any) -> bool:

@@ -22,6 +22,7 @@ from windlass.core.fields import (
     Timestamp,
     absent,
     follows,
+    refers,
 )
 from windlass.core.resource import Shown, Spec, clash
 
@@ -138,7 +139,7 @@ class GitRepositoryRequest(Spec):
     url: GitUrl
     branch: Maybe[Branch] = absent
     root_path: RelativePath = "/"
-    git_token_id: Maybe[Id] = absent
+    git_token_id: Maybe[Annotated[Id, refers("gitToken", opens="url")]] = absent
     provider: Maybe[Annotated[GitProvider, follows("url")]] = absent
     owner: Maybe[Annotated[Line, follows("url")]] = absent
     name: Maybe[Annotated[Line, follows("url")]] = absent

@@ -9,7 +9,11 @@ from windlass.core.fields import Description, Line, Maybe, Name, Timestamp, abse
 from windlass.core.resource import Family, Shown, Spec, clash
 from windlass.families.organization import organization
 
-Secret = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[!-~]+\Z"), hidden("has_token")]
+Secret = Annotated[
+    str,
+    Meta(min_length=1, max_length=4096, pattern=r"^[!-~]+\Z"),
+    hidden("has_token", sent_to=("type", "git_api_url")),
+]
 Address = Annotated[str, Meta(max_length=2048, pattern=r"^https?://[!-~]+\Z")]
 ADDRESSES = {
     "GITHUB": "https://api.github.com",

@@ -34,7 +34,7 @@ class Variable(Spec):
 
 class Secret(Spec):
     key: Key
-    value: Annotated[Text, hidden()] = ""
+    value: Annotated[Text, hidden(sent_to=())] = ""
     mount_path: Maybe[MountPath] = absent
     description: Note | None = ""
     enable_interpolation_in_file: bool | None = None

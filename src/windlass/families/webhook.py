@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.events import SUBSCRIBABLE, is_full, plain
-from windlass.core.fields import Description, Id, Line, Maybe, Timestamp, absent, hidden
+from windlass.core.fields import Description, Id, Line, Maybe, Timestamp, absent, hidden, veiled
 from windlass.core.fields import Url as Address
 from windlass.core.resource import Action, Family, Shown, Spec, clash
 from windlass.core.traits import Moment
@@ -19,7 +19,7 @@ Pattern = Annotated[
 
 
 class Webhook(Spec):
-    target_url: Address
+    target_url: Annotated[Address, veiled()]
     events: Annotated[list[EventWord], Meta(min_length=1, max_length=100)]
     enabled: bool = True
     kind: Annotated[
@@ -29,7 +29,7 @@ class Webhook(Spec):
     target_secret: Annotated[
         Line,
         Meta(description="Key of the signatures: any text, or whsec_ with the key in Base64"),
-        hidden("target_secret_set"),
+        hidden("target_secret_set", sent_to=("target_url", "send_secret")),
     ] = ""
     project_names_filter: list[Pattern] = []
     environment_types_filter: list[Literal["DEVELOPMENT", "PREVIEW", "PRODUCTION", "STAGING"]] = []

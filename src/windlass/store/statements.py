@@ -230,7 +230,7 @@ SELECT min(CASE WHEN lease > 0 THEN lease ELSE due END) FROM work
 WHERE CASE kind WHEN 'reconcile' THEN 1 WHEN 'deliver' THEN 2 ELSE 0 END = $1"""
 WORK_REMOVE: Final = "DELETE FROM work WHERE id = $1"
 
-_DELIVERY = "id, webhook, lane, number, kind, created, state, due, attempts, body, story"
+_DELIVERY = "id, webhook, lane, number, kind, created, state, due, attempts, body, story, address"
 DELIVERY: Final = f"SELECT {_DELIVERY} FROM delivery WHERE id = $1 AND webhook = $2"
 DELIVERIES: Final = f"""
 SELECT {_DELIVERY} FROM delivery WHERE webhook = $1 ORDER BY number DESC LIMIT $2 OFFSET $3"""
@@ -240,7 +240,7 @@ DELIVERY_ADD: Final = f"""
 INSERT INTO delivery ({_DELIVERY}) SELECT $1, $2, $3, $4, $5, $6, 'WAITING',
     (SELECT CASE WHEN max(due) > $6 THEN max(due) ELSE $6 END
      FROM delivery WHERE webhook = $2 AND lane = $3 AND state = 'WAITING'),
-    0, $7, $8"""
+    0, $7, $8, ''"""
 # The first few of each lane, so that a long lane does not hide the others.
 DELIVERIES_DUE: Final = f"""
 SELECT {_DELIVERY} FROM (
@@ -249,7 +249,8 @@ SELECT {_DELIVERY} FROM (
 ) AS waiting
 WHERE place <= $3 ORDER BY number LIMIT $4"""
 DELIVERY_NEXT: Final = "SELECT min(due) FROM delivery WHERE webhook = $1 AND state = 'WAITING'"
-DELIVERY_CHANGE: Final = "UPDATE delivery SET state = $1, due = $2, attempts = $3, story = $4 WHERE id = $5"
+DELIVERY_CHANGE: Final = """
+UPDATE delivery SET state = $1, due = $2, attempts = $3, story = $4, address = $5 WHERE id = $6"""
 DELIVERIES_HOLD: Final = """
 UPDATE delivery SET due = $1 WHERE webhook = $2 AND lane = $3 AND state = 'WAITING' AND due < $1"""
 DELIVERIES_HURRY: Final = """
@@ -257,10 +258,13 @@ UPDATE delivery SET due = $1 WHERE webhook = $2 AND state = 'WAITING' AND due > 
 DELIVERIES_AGAIN: Final = """
 UPDATE delivery SET state = 'WAITING', due = $1, attempts = 0
 WHERE webhook = $2 AND created >= $3 AND (state = 'FAILED' OR (state = 'DELIVERED' AND $4 = 0))
+    AND address = $5
 RETURNING id"""
 DELIVERY_AGAIN: Final = """
 UPDATE delivery SET state = 'WAITING', due = $1, attempts = 0 WHERE webhook = $2 AND id = $3
 RETURNING id"""
+DELIVERIES_FAIL: Final = """
+UPDATE delivery SET state = 'FAILED' WHERE webhook = $1 AND lane = $2 AND state = 'WAITING'"""
 DELIVERIES_REMOVE: Final = "DELETE FROM delivery WHERE webhook = $1"
 DELIVERIES_SWEEP: Final = """
 DELETE FROM delivery

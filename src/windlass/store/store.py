@@ -189,6 +189,8 @@ class DeliveryRow(Struct, frozen=True, gc=False):
     attempts: int
     body: bytes
     story: bytes
+    address: str = ""
+    """A keyed digest of where it was sent last."""
 
 
 class Receiver(Struct, frozen=True, gc=False):
@@ -652,7 +654,7 @@ class Tx(Reads):
         return [row[0] for row in rows]
 
     async def change_deliveries(self, changed: Sequence[DeliveryRow]) -> None:
-        rows = [(one.state, one.due, one.attempts, one.story, one.id) for one in changed]
+        rows = [(one.state, one.due, one.attempts, one.story, one.address, one.id) for one in changed]
         await self._many(sql.DELIVERY_CHANGE, rows)
 
     async def hold_deliveries(self, webhook: str, lane: str, due: int) -> None:
@@ -663,8 +665,13 @@ class Tx(Reads):
         """All that waits is due now."""
         await self._all(sql.DELIVERIES_HURRY, self.now, webhook)
 
-    async def deliver_again(self, webhook: str, since: int, *, only_failed: bool) -> int:
-        found = await self._all(sql.DELIVERIES_AGAIN, self.now, webhook, since, int(only_failed))
+    async def fail_deliveries(self, webhook: str, lane: str) -> None:
+        """What waits in a lane is given up."""
+        await self._all(sql.DELIVERIES_FAIL, webhook, lane)
+
+    async def deliver_again(self, webhook: str, since: int, address: str, *, only_failed: bool) -> int:
+        """What was sent to this address, and has ended, is due again."""
+        found = await self._all(sql.DELIVERIES_AGAIN, self.now, webhook, since, int(only_failed), address)
         return len(found)
 
     async def deliver_one_again(self, webhook: str, id: str) -> bool:

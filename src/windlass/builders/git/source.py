@@ -62,6 +62,11 @@ class Place(Struct, frozen=True):
     url: str
 
     @property
+    def shown(self) -> str:
+        """The host, with its port where it is not the usual one."""
+        return _written(self.host) + ("" if self.port == _PORTS.get(self.scheme) else f":{self.port}")
+
+    @property
     def origin(self) -> str:
         return "/".join(self.url.split("/", 3)[:3]) + "/"
 
