@@ -27,6 +27,7 @@ from windlass.control.calls import Calls
 from windlass.control.context import Context, Routing, WayOut
 from windlass.control.deployments import RECONCILE
 from windlass.control.identity import Gate, signer_of
+from windlass.control.listings import Listings
 from windlass.control.logs import Logs
 from windlass.control.names import reserve_all
 from windlass.control.organizations import NOBODY, SYSTEM, found
@@ -103,6 +104,7 @@ class Installation:
             except Unavailable as error:
                 _log.warning("stopping without the database", extra={"error": str(error)})
         await self._watcher.stop()  # after the worker, which may have one more service watched
+        await self.ctx.listings.stop()
         await self.ctx.out.close()
         await self.ctx.engine.stop()
         await self.ctx.builder.stop()
@@ -235,6 +237,7 @@ async def install(
             builder=parts.builder,
             router=parts.router,
             git=parts.git,
+            listings=Listings(parts.git),
             servers=parts.servers,
             probe=parts.probe,
             logs=Logs(folder / "logs", settings.log_retention_bytes, settings.log_retention_days, clock),

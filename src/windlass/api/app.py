@@ -23,7 +23,7 @@ from windlass.api.limits import Budgets, Window, stranger_at
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Page, Pages
 from windlass.api.router import Methods, Router, allowed
-from windlass.api.streaming import EVENTS, Streams
+from windlass.api.streaming import EVENTS, Streams, until_gone
 from windlass.base.errors import (
     Failure,
     Forbidden,
@@ -265,7 +265,8 @@ class App:
             paging_asked=asked,
             last_event=_text(request.headers.get(b"last-event-id")) if asked or operation.streams else None,
         )
-        return _replied(operation, await self._dispatch.read(call))
+        reading = self._dispatch.read(call)
+        return _replied(operation, await (until_gone(reading, receive) if operation.outside else reading))
 
     async def _body(self, request: Request, operation: Operation, receive: Receive) -> Any:
         """The parsed body; the raw one stays with the request, to tell twins from others."""

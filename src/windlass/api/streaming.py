@@ -13,7 +13,7 @@ from contextlib import aclosing, suppress
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from windlass.base.errors import Unavailable
+from windlass.base.errors import Invalid, Unavailable
 
 T = TypeVar("T")
 
@@ -144,3 +144,18 @@ async def _never_quiet(
 async def left(receive: Receive, word: str) -> None:
     while (await receive())["type"] != word:
         continue
+
+
+async def until_gone(doing: Awaitable[T], receive: Receive) -> T:
+    """Ends what is done for a caller as soon as the caller has hung up."""
+    work = asyncio.ensure_future(doing)
+    leaving = asyncio.ensure_future(left(receive, "http.disconnect"))
+    try:
+        await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise Invalid("The connection was closed before the answer")
+        return work.result()
+    finally:
+        for task in (work, leaving):
+            task.cancel()
+        await asyncio.gather(work, leaving, return_exceptions=True)

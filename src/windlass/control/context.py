@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -111,6 +111,14 @@ class Routing(Locks):
         """When that was, of what is set now."""
 
 
+class ListsCommits(Protocol):
+    """Lists commits for requests, few at a time; see `control.listings`."""
+
+    async def commits(self, org: str, service: str, source: Source) -> Sequence[Commit]: ...
+
+    async def stop(self) -> None: ...
+
+
 class Context(Struct, frozen=True, kw_only=True):
     settings: Settings
     registry: Registry
@@ -121,6 +129,7 @@ class Context(Struct, frozen=True, kw_only=True):
     builder: Builder
     router: Router
     git: Repositories
+    listings: ListsCommits
     servers: Servers
     probe: Probing
     logs: Logs

@@ -224,7 +224,8 @@ async def read_links(ctx: Context, call: Call) -> Reply:
 async def read_commits(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
     try:
-        commits = await ctx.git.commits(await source_of(ctx, ctx.store.reads, service, None))
+        source = await source_of(ctx, ctx.store.reads, service, None)
+        commits = await ctx.listings.commits(service.org, service.id, source)
     except GitError as error:
         raise Conflict(f"The repository cannot be read: {error}") from error
     return Reply(results([encode(commit_document(commit)) for commit in commits]))

@@ -54,6 +54,8 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     paged: bool = False
     streams: bool = False
     """Whether the answer is never anything but server-sent events, each with an `answer` as its data."""
+    outside: bool = False
+    """Whether it ends when the caller hangs up, because programs or other machines are busy with it."""
     tagged: bool = False
     """Whether the answer is one resource, with an ETag."""
     conditional: bool = False
@@ -188,6 +190,7 @@ def _action(family: Family, parent: Family | None, title: str, action: Action, p
         listing=action.listing,
         paged=action.listing and action.paged,
         streams=action.streams,
+        outside=action.outside,
         description=action.description,
     )
 

@@ -98,6 +98,8 @@ class Action(Struct, frozen=True, kw_only=True):
     paged: bool = True
     streams: bool = False
     """Answers server-sent events, each with an `answer` as its data; the query says whether to go on."""
+    outside: bool = False
+    """Starts programs, or asks other machines, while the caller waits: it ends when the caller hangs up."""
     status: int = 200
     also: tuple[int, ...] = ()
     """Other statuses that it may answer: a good one has no body, a refusal is beyond those of its kind."""

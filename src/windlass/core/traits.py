@@ -287,7 +287,9 @@ has_commits = Trait(
             listing=True,
             paged=False,
             also=(409,),
-            description="Asks the repository: 409 with the reason if it cannot be read.",
+            outside=True,
+            description="Asks the repository: 409 with the reason if it cannot be read, or not within 20 "
+            "seconds. An answer is kept for some seconds. 503 while many other repositories are being read.",
         ),
     ),
 )

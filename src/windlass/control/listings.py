@@ -1,0 +1,97 @@
+"""Lists the commits of repositories for requests: few at a time, each once for all who ask for it.
+
+A listing starts programs and waits for a server of somebody else. It ends after some seconds, and when nobody
+waits for it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.errors import Unavailable
+from windlass.builders.git import Commit, GitError, Source
+from windlass.control.context import Repositories
+
+SECONDS: Final = 20.0
+KEPT: Final = 5.0
+"""Seconds for which a result answers those who ask again."""
+MOST, MOST_OF_ONE = 8, 4
+"""Listings at a time, in all and of one organization."""
+
+
+class Key(Struct, frozen=True):
+    org: str
+    service: str
+    source: Source
+
+
+class Listing(Struct, eq=False):
+    task: asyncio.Task[Sequence[Commit]]
+    waiting: int = 0
+    ended: float | None = None
+
+
+class Listings:
+    def __init__(self, git: Repositories, *, seconds: float = SECONDS, kept: float = KEPT) -> None:
+        self._git = git
+        self._seconds, self._kept = seconds, kept
+        self._listings: dict[Key, Listing] = {}
+        """Those that run, and those that ended a moment ago."""
+        self._running: dict[asyncio.Task[Sequence[Commit]], Key] = {}
+
+    async def commits(self, org: str, service: str, source: Source) -> Sequence[Commit]:
+        self._forget_old()
+        key = Key(org, service, source)
+        listing = self._listings.get(key) or self._start(key)
+        listing.waiting += 1
+        try:
+            return await asyncio.shield(listing.task)
+        finally:
+            listing.waiting -= 1
+            if not listing.waiting and not listing.task.done():
+                self._listings.pop(key, None)
+                listing.task.cancel()
+
+    async def stop(self) -> None:
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _start(self, key: Key) -> Listing:
+        of = Counter(running.org for running in self._running.values())
+        if of.total() >= MOST or of[key.org] >= MOST_OF_ONE:
+            raise Unavailable(
+                "Ask again in a few seconds: as many repositories as possible are being read now",
+                {"retry-after": "5"},
+            )
+        task = asyncio.create_task(self._list(key.source))
+        listing = self._listings[key] = Listing(task)
+        self._running[task] = key
+        task.add_done_callback(lambda task: self._end(task, listing))
+        return listing
+
+    async def _list(self, source: Source) -> Sequence[Commit]:
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._git.commits(source)
+        except TimeoutError as error:
+            raise GitError(f"it did not answer within {self._seconds:g} seconds.") from error
+
+    def _end(self, task: asyncio.Task[Sequence[Commit]], listing: Listing) -> None:
+        self._running.pop(task)
+        listing.ended = time.monotonic()
+        with suppress(asyncio.CancelledError):
+            task.exception()  # whoever waits for it is told; if nobody does, it is of no interest
+
+    def _forget_old(self) -> None:
+        old = time.monotonic() - self._kept
+        self._listings = {
+            key: one for key, one in self._listings.items() if one.ended is None or one.ended > old
+        }

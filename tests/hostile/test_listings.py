@@ -1,0 +1,215 @@
+"""Requests that start programs, or ask other machines, take a bounded share of the machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loopback import receiver
+from tests.world import World, make_world
+from windlass.base.errors import Unavailable
+from windlass.builders.git import Commit, Git, GitError, Source
+from windlass.control.context import READING, Reading
+from windlass.control.listings import MOST, MOST_OF_ONE, Listings
+from windlass.families import registry
+
+
+class Silent:
+    """Repositories that do not answer until they are told to."""
+
+    def __init__(self) -> None:
+        self.answers = asyncio.Event()
+        self.begun = self.running = self.most = 0
+        self.why = ""
+
+    async def commits(self, source: Source, most: int = 20) -> list[Commit]:
+        self.begun += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await self.answers.wait()
+            if self.why:
+                raise GitError(self.why)
+            return []
+        finally:
+            self.running -= 1
+
+    async def sweep(self) -> None:
+        """Nothing is left behind."""
+
+
+@pytest.fixture
+def git() -> Any:
+    return Silent()
+
+
+@pytest.fixture
+async def world(git: Any) -> AsyncIterator[World]:
+    async with make_world(git=git) as made:
+        yield made
+
+
+async def turned(times: int = 20) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+async def until(said: Any) -> None:
+    async with asyncio.timeout(10):
+        while not said():  # noqa: ASYNC110 (it happens in other processes)
+            await asyncio.sleep(0.01)
+
+
+async def asked(world: World, git: Silent, apps: list[str]) -> list[Any]:
+    """All of them at once; the repositories answer when nothing more begins."""
+    tasks = [asyncio.create_task(world.get(f"/application/{app}/commit")) for app in apps]
+    await until(lambda: git.running)
+    await asyncio.sleep(0.1)
+    git.answers.set()
+    return await asyncio.gather(*tasks)
+
+
+async def test_sixty_who_ask_for_the_commits_of_a_service_share_one_listing(world: World, git: Silent):
+    app = await world.application()
+    answers = await asked(world, git, [app] * 60)
+    assert [answer.status for answer in answers] == [200] * 60
+    assert git.begun == 1
+
+
+async def test_one_organization_has_a_part_of_all_listings_and_is_told_so(world: World, git: Silent):
+    apps = [await world.application() for _ in range(20)]
+    answers = await asked(world, git, apps)
+    assert git.most == MOST_OF_ONE
+    refused = [answer for answer in answers if answer.status != 200]
+    assert len(refused) == 20 - MOST_OF_ONE
+    assert {answer.status for answer in refused} == {503}
+    assert refused[0].headers["retry-after"] == "5"
+    assert "Ask again in a few seconds" in refused[0].message
+
+
+async def test_all_organizations_together_have_a_bound(git: Silent):
+    listings = Listings(git)
+    asking = [
+        asyncio.create_task(listings.commits(f"org-{number}", "service", Source("https://git.example/a")))
+        for number in range(20)
+    ]
+    await turned()
+    git.answers.set()
+    results = await asyncio.gather(*asking, return_exceptions=True)
+    assert git.most == MOST
+    assert sum(isinstance(result, Unavailable) for result in results) == 20 - MOST
+
+
+async def test_a_result_is_kept_for_seconds_and_a_failure_as_well(git: Silent):
+    listings, git.why = Listings(git), "no"
+    git.answers.set()
+    for _ in range(5):
+        with pytest.raises(GitError):
+            await listings.commits("org", "service", Source("https://git.example/a"))
+    assert git.begun == 1
+    forgetful = Listings(git, kept=-1)
+    for _ in range(5):
+        with pytest.raises(GitError):
+            await forgetful.commits("org", "service", Source("https://git.example/a"))
+    assert git.begun == 6
+
+
+async def test_another_address_is_not_answered_with_what_was_kept(git: Silent):
+    listings = Listings(git)
+    git.answers.set()
+    for address in ("a", "b"):
+        await listings.commits("org", "service", Source(f"https://git.example/{address}"))
+    assert git.begun == 2
+
+
+async def test_a_listing_ends_when_nobody_waits_for_it_any_more(git: Silent):
+    listings = Listings(git)
+    asking = [
+        asyncio.create_task(listings.commits("org", "service", Source("https://git.example/a")))
+        for _ in range(2)
+    ]
+    await turned()
+    asking[0].cancel()
+    await turned()
+    assert git.running == 1, "the other one still waits"
+    asking[1].cancel()
+    await turned()
+    assert git.running == 0
+
+
+async def test_a_repository_that_does_not_answer_in_time_is_said_to(git: Silent):
+    with pytest.raises(GitError, match=r"did not answer within 0\.01 seconds"):
+        await Listings(git, seconds=0.01).commits("org", "service", Source("https://git.example/a"))
+    assert git.running == 0
+
+
+async def test_who_hangs_up_leaves_no_listing_behind(world: World, git: Silent):
+    app = await world.application()
+    gone, sent = asyncio.Event(), list[Any]()
+    scope = {
+        "type": "http", "method": "GET", "path": f"/application/{app}/commit", "query_string": b"",
+        "headers": [(b"authorization", f"Token {world.token}".encode())], "client": ("203.0.113.7", 5),
+        "raw_path": b"", "scheme": "http", "http_version": "1.1",
+    }  # fmt: skip
+
+    async def receive() -> Any:
+        if not gone.is_set():
+            await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    answering = asyncio.create_task(world.installation.app(scope, receive, send))
+    await until(lambda: git.running)
+    gone.set()
+    await answering
+    await turned()
+    assert git.running == 0
+
+
+async def test_programs_of_a_listing_end_with_it(tmp_path: Path):
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    home = tmp_path / "git"
+    async with receiver(silence) as silent:
+        git = Git(allow_local=True, outbound_allow=["127.0.0.0/8"], home=home)
+        async with make_world(git=git) as world:
+            app = await world.application(git_repository={"url": silent.url(path="/a.git"), "branch": "main"})
+            asking = [asyncio.create_task(world.get(f"/application/{app}/commit")) for _ in range(30)]
+            await until(lambda: gits_of(home))
+            await asyncio.sleep(0.3)
+            assert len(gits_of(home)) <= 6, "two gits, each with the helpers that it starts"
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            await until(lambda: not gits_of(home))
+
+
+def gits_of(home: Path) -> list[str]:
+    """Processes that have this folder as their home."""
+    wanted, found = f"HOME={home}".encode(), list[str]()
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdecimal() and wanted in (process / "environ").read_bytes().split(b"\0"):
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_every_reader_that_goes_outside_is_declared():
+    """A request that reads and reaches for git or for other servers says so, and ends with its caller."""
+    declared = {operation.handler for operation in registry().operations if operation.outside}
+    reaching = {name for name, reader in READING.items() if reaches_out(reader)}
+    assert reaching
+    assert {name for name in declared if name in reaching} == reaching
+
+
+def reaches_out(reader: Reading) -> bool:
+    return not {"listings", "git", "out"}.isdisjoint(reader.__code__.co_names)
