@@ -11,19 +11,22 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from windlass.base.errors import Unavailable
 from windlass.builders.git import Commit, GitError, Source
-from windlass.control.context import Repositories
 
 SECONDS: Final = 20.0
 KEPT: Final = 5.0
 """Seconds for which a result answers those who ask again."""
 MOST, MOST_OF_ONE = 8, 4
 """Listings at a time, in all and of one organization."""
+
+
+class Reads(Protocol):
+    async def commits(self, source: Source) -> Sequence[Commit]: ...
 
 
 class Key(Struct, frozen=True):
@@ -39,7 +42,7 @@ class Listing(Struct, eq=False):
 
 
 class Listings:
-    def __init__(self, git: Repositories, *, seconds: float = SECONDS, kept: float = KEPT) -> None:
+    def __init__(self, git: Reads, *, seconds: float = SECONDS, kept: float = KEPT) -> None:
         self._git = git
         self._seconds, self._kept = seconds, kept
         self._listings: dict[Key, Listing] = {}
