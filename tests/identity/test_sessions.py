@@ -74,7 +74,30 @@ async def test_a_session_of_a_limited_token_is_as_limited(world):
     assert (await world.get(f"/project/{outside}", token=header)).status == 404
 
 
-async def test_a_session_uses_the_budget_of_its_token(world):
+async def test_sessions_of_a_token_have_a_larger_limit_of_their_own(world):
+    token = await world.new_token("Read")
+    first, second = await session(world, token), await session(world, token)
+    answers = [await world.get("/organization", token=one) for one in (first, second, token)]
+    assert [one.headers["x-ratelimit-limit"] for one in answers] == ["20000", "20000", "1000000"]
+    assert [one.headers["x-ratelimit-remaining"] for one in answers[:2]] == ["19999", "19998"]
+
+
+async def test_the_limit_of_sessions_is_exact_and_a_setting(database_url, clock):
+    async with make_world(database_url, clock=clock, session_rate_limit=3) as world:
+        header = await session(world)
+        answers = [await world.get("/organization", token=header) for _ in range(5)]
+        assert [one.status for one in answers] == [200, 200, 200, 429, 429]
+        assert {one.headers["x-ratelimit-limit"] for one in answers} == {"3"}
+        assert (await world.get("/organization")).status == 200
+
+
+async def test_people_have_the_limit_of_sessions(world, issuer):
+    header = await joined(world, issuer, "ada@example.com")
+    answer = await world.get("/organization", token=header)
+    assert answer.headers["x-ratelimit-limit"] == "20000"
+
+
+async def test_sessions_of_a_token_with_a_limit_of_its_own_count_with_it(world):
     token = await world.new_token("Read", rate_limit=4)
     first, second = await session(world, token), await session(world, token)
     answers = [await world.get("/organization", token=one) for one in (first, second, token)]

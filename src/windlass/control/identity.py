@@ -192,7 +192,9 @@ class Gate:
         return Verifier(trusted, self._fetch, lambda: clock.now() / SECOND)
 
     async def _by_session(self, claims: dict[str, Any], now: int) -> Actor:
-        """A session ends with the token it was made from, and to the second: the clock is our own."""
+        """A session ends with the token it was made from, and to the second: the clock is our own.
+
+        Sessions of a token are counted together, and beside it; a limit of its own counts them, too."""
         ends, id = int(claims["exp"] * SECOND), str(claims["sub"])
         if ends <= now:
             raise refused("This session has ended")
@@ -203,7 +205,10 @@ class Gate:
             if row is None:
                 raise await self._no_more("The token behind this session was revoked", id=id)
             actor = self._actor(row.id, row.org, row.body, now)
-        return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None)
+        budget = (
+            {} if actor.limit else {"budget": f"session:{id}", "limit": self._ctx.settings.session_rate_limit}
+        )
+        return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None, **budget)
 
     async def _by_person(self, claims: dict[str, Any]) -> Actor:
         person, reads = _person(claims), self._ctx.store.reads
@@ -226,6 +231,7 @@ class Gate:
             name=oldest["email"],
             subject=f"jwt:{person.issuer}|{person.subject}",
             grants={org: SCOPES[document["role_id"]] for _, org, document in memberships},
+            limit=self._ctx.settings.session_rate_limit,
             expires=int(claims["exp"] * SECOND),
         )
 

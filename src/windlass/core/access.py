@@ -66,7 +66,9 @@ class Actor(Struct, frozen=True, kw_only=True):
     id: str
     name: str
     subject: str
-    """Whose budget of requests this is."""
+    """The caller, over all of its credentials."""
+    budget: str = ""
+    """Under which its requests are counted; empty: under its subject."""
     grants: Mapping[str, Scope]
     """Organization id to what may be done there."""
     within: frozenset[str] | None = None
