@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.world import World, make_world
-from windlass.control.inputs import Inputs, digest_of, inputs_of
+from windlass.control.inputs import Inputs, _sha, inputs_of, is_current
 from windlass.core.variables import Unusable
 from windlass.store.store import Row, Tx
 
@@ -30,8 +31,9 @@ async def inputs(world: World, service: str) -> Inputs:
     return await inputs_of(ctx, ctx.store.reads, await row_of(world, service), whereabouts)
 
 
-async def digest(world: World, service: str) -> str:
-    return await digest_of(world.installation.ctx.store.reads, await row_of(world, service))
+async def current(world: World, service: str, before: Inputs) -> bool:
+    ctx = world.installation.ctx
+    return await is_current(ctx.store.reads, await row_of(world, service), before.digest)
 
 
 class Town:
@@ -49,6 +51,13 @@ class Town:
         self, level: str, key: str, value: str = "", kind: str = "environmentVariable", **more: Any
     ) -> str:
         return await self.world.made(f"{self.levels[level]}/{kind}", {"key": key, "value": value} | more)
+
+    async def alias(self, key: str) -> str:
+        """Under another key, for the application."""
+        path = f"{self.levels['application']}/environmentVariable"
+        listed = (await self.world.get(f"/compat{path}"))["results"]
+        found = next(one["id"] for one in listed if one["key"] == key)
+        return await self.world.made(f"{path}/{found}/alias", {"key": "ALIAS"})
 
 
 async def settled(world: World) -> Town:
@@ -255,11 +264,11 @@ CHANGES: Mapping[str, Any] = {
         f"/application/{town.app}",
         {"healthchecks": {"readiness_probe": {"type": {"tcp": {"port": 8080}}}}},
     ),
-    "a new database": lambda town: town.world.database(town.env),
-    "a database gone": lambda town: town.world.delete(f"/database/{town.database}"),
-    "a database of another name": lambda town: town.world.put(f"/database/{town.database}", {"name": "x"}),
 }
 NO_CHANGES: Mapping[str, Any] = {
+    "a database of another name": lambda town: town.world.put(f"/database/{town.database}", {"name": "x"}),
+    "a database gone": lambda town: town.world.delete(f"/database/{town.database}"),
+    "a new database": lambda town: town.world.database(town.env),
     "nothing": lambda town: town.world.get("/organization"),
     "description": lambda town: town.world.put(f"/application/{town.app}", {"description": "x"}),
     "icon": lambda town: town.world.put(f"/application/{town.app}", {"icon_uri": "app://x"}),
@@ -300,38 +309,86 @@ async def furnished(world: World) -> Furnished:
 async def test_what_it_runs_with_changes_the_digest(what: str):
     async with make_world() as world:
         town = await furnished(world)
-        before = await digest(world, town.app)
+        before = await inputs(world, town.app)
+        assert await current(world, town.app, before)
         answer = await CHANGES[what](town)
         assert isinstance(answer, str) or answer.status < 300, answer
-        assert await digest(world, town.app) != before
-        assert (await inputs(world, town.app)).digest == await digest(world, town.app)
+        assert not await current(world, town.app, before)
+        after = await inputs(world, town.app)
+        assert after.digest != before.digest
+        assert await current(world, town.app, after)
 
 
 @pytest.mark.parametrize("what", NO_CHANGES)
 async def test_what_it_does_not_run_with_leaves_the_digest_alone(what: str):
     async with make_world() as world:
         town = await furnished(world)
-        before = await digest(world, town.app)
+        before = await inputs(world, town.app)
         answer = await NO_CHANGES[what](town)
         assert isinstance(answer, str) or answer.status < 300, answer
-        assert await digest(world, town.app) == before
-        assert (await inputs(world, town.app)).digest == before
+        assert await current(world, town.app, before)
+        assert (await inputs(world, town.app)).digest == before.digest
+
+
+WAYS: Mapping[str, Any] = {
+    "a variable": lambda town, key: town.says("project", "A", f"x {{{{{key}}}}}"),
+    "a secret": lambda town, key: town.says("application", "A", f"{{{{{key}}}}}", kind="secret"),
+    "an alias": lambda town, key: town.alias(key),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_database_counts_for_services_whose_variables_mention_it(way: str):
+    async with make_world() as world:
+        town = await furnished(world)
+        await world.put(f"/database/{town.database}", {"name": "main"})
+        await WAYS[way](town, f"QOVERY_POSTGRESQL_Z{town.database[:8].upper()}_HOST_INTERNAL")
+        using, other = await inputs(world, town.app), await inputs(world, town.neighbour)
+        await world.database(town.env, name="another")
+        assert await current(world, town.app, using)
+        await world.put(f"/database/{town.database}", {"name": "second"})
+        assert not await current(world, town.app, using)
+        if way != "a variable":  # which is of the whole project
+            assert await current(world, town.neighbour, other)
+
+
+async def test_a_database_that_variables_waited_for_counts_when_it_comes(town: Town):
+    world = town.world
+    await town.says("application", "ADDRESS", "{{MAIN_DB_URL}}", kind="secret")
+    waiting = await inputs(world, town.app)
+    await world.database(town.env, name="other")
+    assert await current(world, town.app, waiting)
+    await world.database(town.env, name="main-db")
+    assert not await current(world, town.app, waiting)
+    assert "MAIN_DB_URL" not in waiting.digest
+
+
+async def test_a_digest_from_before_counts_every_database(town: Town):
+    """As it was written until 0.1: services that run then do not all become out of date by an upgrade."""
+    world, service = town.world, await row_of(town.world, town.app)
+    await world.database(town.env, name="first")
+    marks = await world.installation.ctx.store.reads.marks(town.app)
+    old = msgspec.structs.replace(await inputs(world, town.app), digest=_sha(service, marks))
+    assert await current(world, town.app, old)
+    await world.database(town.env, name="second")
+    assert not await current(world, town.app, old)
 
 
 async def test_the_digest_of_a_database_is_of_its_own_settings(town: Town):
     world, database = town.world, await town.world.database(town.env)
-    before = await digest(world, database)
+    before = await inputs(world, database)
     await town.says("environment", "NEW")
     await world.put(f"/database/{database}", {"description": "x"})
-    assert await digest(world, database) == before == (await inputs(world, database)).digest
-    await world.put(f"/database/{database}", {"version": "15"})
-    assert await digest(world, database) != before
+    assert await current(world, database, before)
+    assert (await inputs(world, database)).digest == before.digest
+    await world.put(f"/database/{database}", {"memory": 777})
+    assert not await current(world, database, before)
 
 
 async def test_a_deployed_commit_is_no_change_of_what_was_asked_for(town: Town):
     """The server writes it into the document after each deployment."""
     world, ctx = town.world, town.world.installation.ctx
-    before = await digest(world, town.app)
+    before = await inputs(world, town.app)
     assert (await world.post(f"/application/{town.app}/deploy")).status == 202
     await world.settle()
     row = await row_of(world, town.app)
@@ -342,4 +399,4 @@ async def test_a_deployed_commit_is_no_change_of_what_was_asked_for(town: Town):
         await tx.rewrite(row.id, body)
 
     await ctx.store.write(write)
-    assert await digest(world, town.app) == before
+    assert await current(world, town.app, before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -14,6 +14,8 @@ from windlass.base.errors import Missing
 from windlass.control.built_ins import Whereabouts, found
 from windlass.control.context import Context
 from windlass.control.resources import open_hidden
+from windlass.core import databases
+from windlass.core.built_ins import identity
 from windlass.core.document import Document
 from windlass.core.traits import has_variables
 from windlass.core.variables import Entry, resolve
@@ -45,23 +47,36 @@ class Inputs(Struct, frozen=True, kw_only=True):
 async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Whereabouts) -> Inputs:
     """Read and worked out now; raises `core.variables.Unusable` with what the person who deploys can do."""
     if not _takes_variables(service.family):
-        return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=_digest(service, ()))
+        digest = Digest(_sha(service, ())).text
+        return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)
     levels = await source.above(service.id)
     if not levels:
         raise Missing("This service was deleted meanwhile")
     rows = [await _said_at(source, level) for level in levels]
     own = await found(ctx, source, levels, whereabouts)
     result = resolve([*([_entry(ctx, row) for row in level] for level in rows), own.entries])
-    everyone = [row for level in rows for row in level] + own.databases
+    used = frozenset(row.id for row in own.databases if _is_used(row, result.used))
+    said = [row for level in rows for row in level]
+    # Of the very rows that were read: a change that comes between is a change since.
+    everyone = [*said, *(row for row in own.databases if row.id in used)]
+    sha = _sha(service, ((row.id, row.family, row.tag, row.name) for row in everyone))
     return Inputs(
         variables=result.variables,
         files=result.files,
         secrets=result.secrets,
         arguments={key: value for key, value in result.variables.items() if key not in result.secrets},
         warnings=(*own.warnings, *result.warnings),
-        # Of the very rows that were read: a change that comes between is a change since.
-        digest=_digest(service, ((row.id, row.family, row.tag, row.name) for row in everyone)),
+        digest=Digest(sha, used, frozenset(map(_hidden, result.missing))).text,
     )
+
+
+def _is_used(row: Row, used: Collection[str]) -> bool:
+    """Whether a variable mentions or stands for one that this database brings along."""
+    return any(identity(row.id, key) in used for key in databases.keys(row.id, _name(row)))
+
+
+def _name(row: Row) -> str:
+    return str(msgspec.json.decode(row.body)["name"])
 
 
 async def _said_at(source: Reads, level: Row) -> list[Row]:
@@ -87,13 +102,46 @@ def _entry(ctx: Context, row: Row) -> Entry:
 # The digest
 
 
-async def digest_of(source: Reads, service: Row) -> str:
-    """The same as that of the inputs, as long as nothing changed. Cheap: no secret is opened for it."""
-    marks = await source.marks(service.id) if _takes_variables(service.family) else ()
-    return _digest(service, marks)
+class Digest(Struct, frozen=True):
+    """A hash of what a service runs with, and which databases are among it.
+
+    Every service finds the variables of every database around it; one that mentions none of them stays up to
+    date when a database comes or goes."""
+
+    sha: str
+    used: frozenset[str] = frozenset()
+    """Databases that its variables mention."""
+    missing: frozenset[str] = frozenset()
+    """Names that they mention and that nothing had, as hashes: one may be a part of a secret."""
+
+    @property
+    def text(self) -> str:
+        return ".".join((self.sha, "+".join(sorted(self.used)), "+".join(sorted(self.missing))))
+
+    def counts(self, database: str, name: str) -> bool:
+        if database in self.used:
+            return True
+        return bool(self.missing) and not self.missing.isdisjoint(
+            map(_hidden, databases.keys(database, name))
+        )
 
 
-def _digest(service: Row, marks: Iterable[tuple[str, str, str, str | None]]) -> str:
+def _hidden(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+async def is_current(source: Reads, service: Row, digest: str) -> bool:
+    """Whether a deployment now would run what this digest is of. Cheap: no secret is opened."""
+    sha, new, rest = digest.partition(".")
+    marks = await source.marks(service.id) if _takes_variables(service.family) else []
+    if new:  # else it was made when every database counted
+        used, missing = (frozenset(part.split("+")) - {""} for part in rest.split("."))
+        known = Digest(sha, used, missing)
+        marks = [mark for mark in marks if mark[1] != database.name or known.counts(mark[0], str(mark[3]))]
+    return sha == _sha(service, marks)
+
+
+def _sha(service: Row, marks: Iterable[tuple[str, str, str, str | None]]) -> str:
     """Variables count with each change; of databases, only whether they are there and how they are called:
     nothing else of them is in anybody's variables."""
     known = sorted((id, name if family == database.name else tag) for id, family, tag, name in marks)

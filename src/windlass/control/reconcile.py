@@ -31,7 +31,7 @@ from windlass.control.deployments import (
     particulars,
     status_of,
 )
-from windlass.control.inputs import Inputs, digest_of, inputs_of
+from windlass.control.inputs import Inputs, inputs_of
 from windlass.control.names import reserve_declared, reserve_wanted
 from windlass.control.release import Failed
 from windlass.control.resources import DISCARD
@@ -327,10 +327,9 @@ async def _frozen(ctx: Context, task: Task) -> Wanted:
         made, commit = story.made, story.commit
         if service_builds(task.service) and not await ctx.builder.find(task.service.id, made.artifact.key):
             raise EngineError("What was built for it is no more: deploy its commit again")
-        digest = story.digest or await digest_of(ctx.store.reads, task.service)
-        wanted = await wanted_of(
-            ctx, task.service, deployment, made.artifact, await _inputs(ctx, task.service)
-        )
+        inputs = await _inputs(ctx, task.service)
+        digest = story.digest or inputs.digest
+        wanted = await wanted_of(ctx, task.service, deployment, made.artifact, inputs)
 
     async def change(tx: Tx) -> Wanted:
         current = await _current(tx, task)

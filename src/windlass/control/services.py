@@ -25,7 +25,7 @@ from windlass.control.deployments import (
     status_of,
 )
 from windlass.control.git_tokens import source_of
-from windlass.control.inputs import digest_of
+from windlass.control.inputs import is_current
 from windlass.control.names import reserve_declared
 from windlass.control.reading_logs import log_reply
 from windlass.control.resources import Behaviour, Draft, behaves, forbidden, paging, seen, target
@@ -209,7 +209,7 @@ async def freshness(source: Reads, service: Row, status: StatusRow) -> str:
     """Whether what runs is what would be deployed now."""
     if status.deployed_at is None:
         return "NEVER_DEPLOYED"
-    if status.state.endswith("_ERROR") or status.digest != await digest_of(source, service):
+    if status.state.endswith("_ERROR") or not await is_current(source, service, status.digest):
         return "OUT_OF_DATE"
     return "UP_TO_DATE"
 

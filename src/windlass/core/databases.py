@@ -308,6 +308,11 @@ def secret_keys(type: str, id: str, name: str) -> frozenset[str]:
     return frozenset(key for key, part in _keys(type, id, name) if part.secret)
 
 
+def keys(id: str, name: str) -> frozenset[str]:
+    """All keys that a database of any type would give to services."""
+    return frozenset(key for type in TYPES for key, _ in _keys(type, id, name))
+
+
 def _keys(type: str, id: str, name: str) -> Iterator[tuple[str, Part]]:
     for part in PARTS:
         yield from ((prefix + part.word, part) for prefix in marked(type, id))

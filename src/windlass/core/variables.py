@@ -50,12 +50,17 @@ class Resolved(Struct, frozen=True):
     secrets: frozenset[str]
     """Keys whose values are secret, or have a secret in them."""
     warnings: tuple[str, ...]
+    used: frozenset[str] = frozenset()
+    """Ids of entries that others mention or stand for."""
+    missing: frozenset[str] = frozenset()
+    """Names that are mentioned, and that no entry has."""
 
 
 def resolve(levels: Sequence[Sequence[Entry]]) -> Resolved:
     """The nearest level comes first, and the built-in ones last: the first who has a key has the say."""
     warnings: list[str] = []
-    chosen = _chosen(levels, warnings)
+    used: set[str] = set()
+    chosen = _chosen(levels, warnings, used)
     reading = _Reading(chosen)
     texts = {key: reading.of(key) for key in chosen}
     files = _files(chosen, reading)
@@ -65,17 +70,19 @@ def resolve(levels: Sequence[Sequence[Entry]]) -> Resolved:
         files,
         frozenset(key for key, text in texts.items() if text.secret),
         (*warnings, *reading.warnings),
+        frozenset(used | reading.used),
+        frozenset(reading.missing),
     )
 
 
-def _chosen(levels: Sequence[Sequence[Entry]], warnings: list[str]) -> dict[str, Entry]:
-    """By key, whoever has the say; each alias with what it stands for in it."""
+def _chosen(levels: Sequence[Sequence[Entry]], warnings: list[str], used: set[str]) -> dict[str, Entry]:
+    """By key, the entry that counts; each alias with what it stands for in it, which is `used`."""
     known = {entry.id: entry for level in levels for entry in level}
     chosen: dict[str, Entry] = {}
     for entry in (entry for level in levels for entry in level):
         if entry.key in chosen:
             continue
-        filled = _filled(entry, known)
+        filled = _filled(entry, known, used)
         if filled is None:
             warnings.append(f"{entry.key} stands for something that is there no more, and is left out")
         else:
@@ -83,7 +90,7 @@ def _chosen(levels: Sequence[Sequence[Entry]], warnings: list[str]) -> dict[str,
     return chosen
 
 
-def _filled(entry: Entry, known: Mapping[str, Entry]) -> Entry | None:
+def _filled(entry: Entry, known: Mapping[str, Entry], used: set[str]) -> Entry | None:
     """An alias may stand for an alias; one that leads nowhere, or to itself, is none."""
     other, passed = entry, set[str]()
     while other.stands_for:
@@ -92,6 +99,7 @@ def _filled(entry: Entry, known: Mapping[str, Entry]) -> Entry | None:
         if following is None or following.id in passed:
             return None
         other = following
+        used.add(other.id)
     if other is entry:
         return entry
     return Entry(
@@ -116,6 +124,8 @@ class _Reading:
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         self.warnings: list[str] = []
+        self.used: set[str] = set()
+        self.missing: set[str] = set()
         self._entries = entries
         self._done: dict[str, _Text] = {}
         self._way: list[str] = []
@@ -168,8 +178,10 @@ class _Reading:
             if place % 2 == 0:
                 yield _text(piece, secret=entry.secret)
             elif piece in self._entries:
+                self.used.add(self._entries[piece].id)
                 yield self.of(piece)
             else:
+                self.missing.add(piece)
                 self._warn(entry, piece)
                 yield _text(f"{{{{{piece}}}}}", secret=entry.secret)
 
