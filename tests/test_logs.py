@@ -457,37 +457,45 @@ def test_what_is_forgotten_is_gone_with_its_builds(logs: Logs, tmp_path: Path):
     assert said(logs, "shop") == said(logs, "shop", "1") == []
 
 
-def test_a_service_that_is_missing_twice_in_a_row_loses_its_log(logs: Logs):
-    for service in ("shop", "blog", "new"):
+async def test_a_sweep_removes_the_lines_of_the_services_that_it_is_told_and_of_no_others(logs: Logs):
+    for service in ("shop", "blog"):
         logs.write(service, NOON, "running")
         logs.build(service, "1")("built")
-    logs.sweep(["blog"])
-    assert said(logs, "shop") == said(logs, "new") == ["running"]
-    logs.sweep(["blog", "new"])
+    await logs.sweep(())
+    assert set(await logs.services()) == {"shop", "blog"}
+    await logs.sweep(["shop"])
     assert said(logs, "shop") == said(logs, "shop", "1") == []
-    logs.sweep(["blog"])
-    assert said(logs, "new") == ["running"]
+    assert said(logs, "blog") == ["running"]
 
 
-def test_lines_are_kept_for_some_days(tmp_path: Path):
+async def test_lines_that_are_set_aside_come_back_as_they_were(logs: Logs, tmp_path: Path):
+    logs.write("shop", NOON, "running")
+    logs.build("shop", "1")("built")
+    await logs.set_aside("shop", tmp_path / "aside")
+    assert said(logs, "shop") == said(logs, "shop", "1") == []
+    await logs.put_back("shop", tmp_path / "aside")
+    assert (said(logs, "shop"), said(logs, "shop", "1")) == (["running"], ["built"])
+
+
+async def test_lines_are_kept_for_some_days(tmp_path: Path):
     clock = HandClock()
     logs = Logs(tmp_path / "logs", 1 << 30, 14, clock)
     for number in range(40):
         logs.write("shop", clock.now(), f"day {number}")
         logs.build("shop", str(number))(f"built on day {number}")
-        logs.sweep(["shop"])
+        await logs.sweep(())
         clock.turn(DAY / 1000)
     kept = said(logs, "shop")
     assert kept[-14:] == [f"day {number}" for number in range(26, 40)]
     assert len(kept) <= 16
     assert len(list((tmp_path / "logs" / "shop").glob("build-*"))) <= 16
     clock.turn(30 * DAY / 1000)
-    logs.sweep(["shop"])
+    await logs.sweep(())
     assert said(logs, "shop") == []
     assert list((tmp_path / "logs" / "shop").glob("build-*")) == []
 
 
-def test_builds_of_a_service_have_as_much_room_as_its_log(logs: Logs, tmp_path: Path):
+async def test_builds_of_a_service_have_as_much_room_as_its_log(logs: Logs, tmp_path: Path):
     for number in range(6):
         say = logs.build("shop", str(number))
         for _ in range(20):
@@ -495,7 +503,7 @@ def test_builds_of_a_service_have_as_much_room_as_its_log(logs: Logs, tmp_path: 
         file = next((tmp_path / "logs" / "shop" / f"build-{number}").iterdir())
         os.utime(file, (NOON / 1000 + number, NOON / 1000 + number))
     logs.write("shop", NOON, "running")
-    logs.sweep(["shop"])
+    await logs.sweep(())
     kept = [number for number in range(6) if said(logs, "shop", str(number))]
     assert kept == [4, 5] or kept == [3, 4, 5]
     assert said(logs, "shop") == ["running"]

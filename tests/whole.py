@@ -23,11 +23,11 @@ from urllib.parse import urlsplit
 from tests.cli.conftest import Said, say
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World
+from windlass import mark
 from windlass.base.docker import Docker
 from windlass.builders.native.shelf import CACHE
 from windlass.config import Settings
-from windlass.installation import install
-from windlass.key import found_seal
+from windlass.installation import Installation, install
 
 PATIENCE = 30.0
 
@@ -40,8 +40,9 @@ class Page(NamedTuple):
 class Windlass:
     """As whoever calls it knows it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, installation: Installation) -> None:
         self.url = url
+        self.installation = installation
 
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """What it answers; it has to be content with what it is asked."""
@@ -166,8 +167,9 @@ class Containers:
 
     @property
     def _ours(self) -> Mapping[str, Any]:
-        seal = found_seal(Settings(data_dir=str(self._folder)), may_make=False)
-        return {"filters": {"label": [f"windlass.installation={seal.fingerprint[:16]}"]}}
+        seen = mark.read(Settings(data_dir=str(self._folder)))
+        id = seen.installation if seen else "never started"
+        return {"filters": {"label": [f"windlass.installation={id}"]}}
 
     @contextlib.asynccontextmanager
     async def _docker(self) -> AsyncIterator[Docker]:
@@ -221,15 +223,15 @@ class Place:
     def __init__(self, folder: Path, settings: Settings, machine: Machine) -> None:
         self.folder = folder
         self.machine = machine
-        self._settings = settings
+        self.settings = settings
 
     @contextlib.asynccontextmanager
-    async def windlass(self) -> AsyncIterator[Windlass]:
-        installation = await install(self._settings)
+    async def windlass(self, **given: Any) -> AsyncIterator[Windlass]:
+        installation = await install(self.settings, **given)
         await installation.start()
         try:
             async with served(cast(World, SimpleNamespace(installation=installation))) as url:
-                yield Windlass(url)
+                yield Windlass(url, installation)
         finally:
             await installation.stop()
 

@@ -12,13 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from windlass import mark
 from windlass.api.app import App
 from windlass.api.limits import Budgets
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages
 from windlass.base.clock import SECOND, Clock, SystemClock
 from windlass.base.errors import Unavailable
+from windlass.base.group import aside
 from windlass.base.http_out import Outgoing
+from windlass.base.ids import new_id
 from windlass.base.log import log
 from windlass.base.seal import Seal
 from windlass.config import DATABASE as DATABASE
@@ -26,6 +29,7 @@ from windlass.config import BadSetting, Settings
 from windlass.control.calls import Calls
 from windlass.control.context import Context, Routing, WayOut
 from windlass.control.deployments import RECONCILE
+from windlass.control.holdings import bring_back, put_aside
 from windlass.control.identity import Gate, signer_of
 from windlass.control.listings import Listings
 from windlass.control.logs import Logs
@@ -42,12 +46,16 @@ from windlass.engines.engine import EngineError
 from windlass.families import registry
 from windlass.families.organization import Organization
 from windlass.key import FACT, check_key, found_seal
+from windlass.mark import INSTALLATION
+from windlass.ownership import Claim, NotOurs, PartsFor, examine, holdings, legacy_id, refusal
 from windlass.parts import Parts, real_parts
 from windlass.store.store import ROUTE, Store, Tx
 
 _log = log("main")
 _STORM = 0.05
 _TRIES, _MOMENT = 10, 0.1
+MARK_EVERY = 5
+"""Seconds between two looks whether the database has moved on."""
 _PATIENCE = 5.0
 """Seconds that the start waits for an engine that does not answer."""
 
@@ -80,6 +88,8 @@ class Installation:
         self._routed: dict[str, float] = {}
         """Services whose routes have to be looked at, and since when."""
         self._must_route = asyncio.Event()
+        self._mark: mark.Mark | None = None
+        """What the data directory was marked with last."""
 
     async def start(self) -> None:
         """What runs already is found again; then loops in the background: work, and small notes."""
@@ -90,7 +100,13 @@ class Installation:
         ctx.store.listen(self._heard)
         self._routed |= _now(await ctx.store.write(self._ask_to_keep))
         await self._find_routes()
-        loops = (self.worker.run(), self._note_uses(), self._note_changes(), self._route())
+        loops = (
+            self.worker.run(),
+            self._note_uses(),
+            self._note_marks(),
+            self._note_changes(),
+            self._route(),
+        )
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def stop(self) -> None:
@@ -98,7 +114,7 @@ class Installation:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for last in (self.worker.stop, self.gate.note, self.budgets.give_back):
+        for last in (self.worker.stop, self.gate.note, self.budgets.give_back, self.note_mark):
             try:
                 await last()
             except Unavailable as error:
@@ -189,6 +205,24 @@ class Installation:
             except Exception:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
                 _log.exception("the last use of tokens could not be noted")
 
+    async def _note_marks(self) -> None:
+        while True:
+            await asyncio.sleep(MARK_EVERY)
+            try:
+                await self.note_mark()
+            except Unavailable:
+                continue
+            except Exception:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
+                _log.exception("the data directory could not be marked")
+
+    async def note_mark(self) -> None:
+        """Writes down in the data directory how far the database is, if it has moved on."""
+        ctx = self.ctx
+        now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads)
+        if now != self._mark:
+            await aside(mark.write, ctx.settings, now)
+            self._mark = now
+
     async def _trouble(self) -> str:
         if self.stopping:
             return "This server is stopping"
@@ -215,31 +249,42 @@ async def install(
     out: WayOut | None = None,
     point: Callable[[str], Awaitable[None]] | None = None,
     lease: int = LEASE,
+    adopt: bool = False,
 ) -> Installation:
     """Opens the store, checks the key, and makes the first organization if there is none.
 
-    `lease`: milliseconds after which another replica takes up what this one was doing when it was killed."""
+    `adopt`: goes on where data directory and database do not belong together, and sets aside what the
+    database does not know. `lease`: milliseconds after which another replica takes up what this one was doing
+    when it was killed."""
     clock, out = clock or SystemClock(), out or _way_out(settings)
     folder = Path(settings.data_dir)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 (once, before serving)
+
+    async def parts_for(installation: str) -> Parts:
+        return parts or await real_parts(settings, clock, installation)
+
+    claim = await examine(settings, parts_for)
+    if claim.reason and not adopt:
+        raise NotOurs(refusal(settings, claim))
     store = await open_store(settings, clock)
     try:
-        seal = await _opened_seal(settings, store)
-        parts = parts or await real_parts(settings, clock, seal.fingerprint[:16])
+        seal, id = await _opened_seal(settings, store)
+        own = await parts_for(id)
         watcher = Watcher(lambda: ctx)
         ctx = Context(
             settings=settings,
+            installation=id,
             registry=families or registry(),
             store=store,
             clock=clock,
             seal=seal,
-            engine=parts.engine,
-            builder=parts.builder,
-            router=parts.router,
-            git=parts.git,
-            listings=Listings(parts.git),
-            servers=parts.servers,
-            probe=parts.probe,
+            engine=own.engine,
+            builder=own.builder,
+            router=own.router,
+            git=own.git,
+            listings=Listings(own.git),
+            servers=own.servers,
+            probe=own.probe,
             logs=Logs(folder / "logs", settings.log_retention_bytes, settings.log_retention_days, clock),
             calls=Calls(store),
             readers=Readers(),
@@ -247,7 +292,7 @@ async def install(
             out=out,
             work=folder.absolute() / "work",  # noqa: ASYNC240 (looks at nothing)
             public_host=_public_host(settings),
-            gateway=lambda: parts.router.port,
+            gateway=lambda: own.router.port,
             routing=Routing(),
             unwell=set(),
             **({"point": point} if point else {}),
@@ -255,6 +300,10 @@ async def install(
         installation = Installation(ctx, fetcher or out.fetch, watcher, lease)
         installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
         await reserve_all(ctx)
+        if claim.reason:
+            await _take_over(ctx, claim, parts_for)
+        await bring_back(ctx)
+        await installation.note_mark()
     except BaseException:
         await store.close()
         raise
@@ -283,21 +332,35 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
     return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
 
 
-async def _opened_seal(settings: Settings, store: Store) -> Seal:
-    """The key of this installation: given, found, or made where nothing is sealed yet."""
+async def _opened_seal(settings: Settings, store: Store) -> tuple[Seal, str]:
+    """The key of this installation: given, found, or made where nothing is sealed yet; and its id."""
     known = await store.reads.fact(FACT)
     seal = found_seal(settings, may_make=known is None)
 
-    async def settle(tx: Tx) -> str:
-        """Of replicas that start together, the first decides which key it is."""
-        decided = await tx.fact(FACT)
-        if decided is None:
-            await tx.set_fact(FACT, seal.fingerprint.encode())
-        return (decided or seal.fingerprint.encode()).decode()
+    async def settle(tx: Tx) -> tuple[bytes, bytes]:
+        """Of replicas that start together, the first decides which key it is, and which id."""
+        key, id = await tx.fact(FACT), await tx.fact(INSTALLATION)
+        if id is None:
+            id = (new_id() if key is None else legacy_id(key.decode())).encode()
+            await tx.set_fact(INSTALLATION, id)
+        if key is None:
+            key = seal.fingerprint.encode()
+            await tx.set_fact(FACT, key)
+        return key, id
 
-    decided = known.decode() if known else await store.write(settle)
-    check_key(seal, decided)
-    return seal
+    if known:
+        check_key(seal, known.decode())
+    key, id = await store.write(settle)
+    check_key(seal, key.decode())
+    return seal, id.decode()
+
+
+async def _take_over(ctx: Context, claim: Claim, parts_for: PartsFor) -> None:
+    """Sets aside what this database does not know: of its own installation, and of the one before it."""
+    for label, unknown in claim.unknown.items():
+        async with holdings(ctx.settings, parts_for, label) as held:
+            for service, kept in unknown.items():
+                await put_aside(ctx, held, service, kept, label, claim.reason)
 
 
 async def _seed(ctx: Context, tx: Tx) -> str | None:

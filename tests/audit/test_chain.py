@@ -25,7 +25,7 @@ from windlass.config import Settings
 from windlass.main import main
 from windlass.operate.audit import Verdict, verified
 from windlass.operate.backup import backup, restore
-from windlass.operate.refused import Refused
+from windlass.refused import Refused
 from windlass.store.chain import BEGINNING, Head, chained, hashed
 from windlass.store.migrate import migrations
 from windlass.store.store import Row, Tx, Write

@@ -69,7 +69,7 @@ class Bench:
             await docker.close()
 
     async def close(self) -> None:
-        await self.builder.sweep([])
+        await self.builder.sweep(await self.builder.services())
         assert await self._all() == []
         await self.builder.stop()
 

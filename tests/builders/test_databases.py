@@ -103,5 +103,7 @@ async def test_of_services_that_are_gone_nothing_is_kept(tmp_path):
         await servers.artifact("POSTGRESQL", "16", service)
     await servers.discard("one")
     await servers.discard("one")
-    await servers.sweep({"two"})
+    await servers.sweep(())
+    assert set(await servers.services()) == {"two", "three"}
+    await servers.sweep(["three"])
     assert [folder.name for folder in (tmp_path / "home").iterdir()] == ["two"]

@@ -212,7 +212,7 @@ async def test_older_images_are_swept_and_those_that_are_kept_stay(kit):
         await kit.build(f"FROM {BOX}\nENV KEY={key}\n", key=key)
     await kit.build(f"FROM {BOX}\nENV KEY=again\n", key="k3")  # leaves one without a name
     await kit.builder.prune(kit.service, ["k2", "k3"])
-    await kit.builder.sweep([kit.service])
+    await kit.builder.sweep(())
     assert await kit.images() == [f"windlass/{kit.service}:{key}" for key in ("k2", "k3")]
 
 
@@ -220,7 +220,8 @@ async def test_what_belongs_to_a_service_is_discarded_and_nothing_else(kit, host
     await kit.build(f"FROM {BOX}\nENV A=1\n")
     other = Bench(host, tmp_path)
     await other.build(f"FROM {BOX}\nENV A=2\n")
-    await kit.builder.sweep([])
+    assert set(await kit.builder.services()) == {kit.service}
+    await kit.builder.sweep([kit.service, other.service])
     await kit.builder.discard(other.service)  # of another installation
     assert await kit.images() == []
     assert len(await other.images()) == 1

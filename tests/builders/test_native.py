@@ -586,7 +586,7 @@ async def test_a_cancelled_build_leaves_neither_files_nor_programs(site):
     task = asyncio.create_task(site.build(order=slow(site)))
     await until(lambda: at_work(site))
     home = at_work(site)[0].parent / "home"
-    await site.builder.sweep(["service"])
+    await site.builder.sweep(())
     assert processes_of(home), "a sweep leaves alone what is being built"
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -650,14 +650,14 @@ async def test_a_build_that_was_killed_is_no_artifact_and_is_swept_with_its_prog
     try:
         await until(lambda: at_work(site))
         home = at_work(site)[0].parent / "home"
-        await site.builder.sweep(["service"])
+        await site.builder.sweep(())
         assert processes_of(home), "a sweep leaves alone what another process builds"
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         assert await site.builder.find("service", "k") is None
         assert processes_of(home)
 
-        await site.builder.sweep(["service"])
+        await site.builder.sweep(())
         assert site.left() == set()
         await until(lambda: not processes_of(home))
     finally:
@@ -677,11 +677,13 @@ async def test_what_is_not_whole_is_not_found_and_is_built_anew(site):
     assert site.left() == {order.key}
 
 
-async def test_sweep_and_discard_leave_what_is_kept_and_nothing_else(site):
+async def test_sweep_and_discard_erase_what_they_are_told_and_nothing_else(site):
     kept = await site.build({"main.py": "print(1)"}, key="kept")
     await site.build({"main.py": ""}, key="old")
     await site.build({"main.py": ""}, key="kept", service="gone")
-    await site.builder.sweep(["service"])
+    await site.builder.sweep(())
+    assert set(await site.builder.services()) == {"service", "gone"}
+    await site.builder.sweep(["gone"])
     assert site.left() == {"kept", "old"}
     assert not (site.kept / "gone").exists()
     await site.builder.prune("service", ["kept"])
@@ -690,6 +692,16 @@ async def test_sweep_and_discard_leave_what_is_kept_and_nothing_else(site):
     await site.builder.discard("service")
     await site.builder.discard("service")
     assert {path.name for path in site.kept.iterdir()} == {"cache"}
+
+
+async def test_what_is_set_aside_comes_back_as_it_was(site, tmp_path):
+    kept = await site.build({"main.py": "print(1)"}, key="kept")
+    await site.builder.set_aside("service", tmp_path / "aside")
+    assert set(await site.builder.services()) == set()
+    assert await site.builder.find("service", "kept") is None
+    await site.builder.put_back("service", tmp_path / "aside")
+    assert await site.builder.find("service", "kept") == kept
+    assert site.run(kept) == "1"
 
 
 async def test_a_full_disk_is_said_in_plain_words(site):

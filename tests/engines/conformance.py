@@ -19,7 +19,7 @@ import pytest
 from tests.engines import programs
 from tests.engines.crashes import live_until_killed
 from tests.engines.stations import CAPABILITIES, Rig, Station, ask, free_port, until, wanted
-from windlass.core.runtime import Phase, Volume
+from windlass.core.runtime import Phase, Volume, Wanted
 from windlass.engines.engine import EngineError
 
 SECRET = "a-secret-that-nobody-writes-down"
@@ -33,12 +33,24 @@ def needs(rig: Rig, *capabilities: str) -> None:
             pytest.xfail(f"it is not able to do this here ({CAPABILITIES[each]}): {rig.cannot[each]}")
 
 
+async def two_with_volumes(rig: Rig, station: Station) -> tuple[Wanted, Wanted]:
+    """Two services that store something, and run."""
+    artifact = await rig.artifact(programs.STORES)
+    first, second = (
+        wanted(artifact, service=service, volumes=(Volume(name="data", mount="/app/data"),))
+        for service in ("66666666-aaaa-4aaa-8aaa-000000000006", "77777777-aaaa-4aaa-8aaa-000000000007")
+    )
+    for each in (first, second):
+        await station.engine.run(each, 0)
+    return first, second
+
+
 class Conformance:
     @pytest.fixture
     async def station(self, rig: Rig) -> AsyncIterator[Station]:
         async with Station(rig) as made:
             yield made
-            await made.engine.sweep(())
+            await made.engine.sweep(await made.engine.services())
 
     # It begins.
 
@@ -279,20 +291,46 @@ class Conformance:
         assert list(await rig.traces(it.service)) == []
         await station.engine.run(wanted(it.artifact, generation=2), 0)
 
-    async def test_a_sweep_takes_what_belongs_to_nobody_and_nothing_else(self, rig, station):
-        art = await rig.artifact(programs.SLEEPS)
-        volume = Volume(name="data", mount="/app/data")
-        ours, stranger = (
-            wanted(art, service=service, volumes=(volume,))
-            for service in ("66666666-aaaa-4aaa-8aaa-000000000006", "77777777-aaaa-4aaa-8aaa-000000000007")
-        )
-        for each in (ours, stranger):
-            await station.engine.run(each, 0)
-        before = await station.one(ours.service)
-        await station.engine.sweep([ours.service])
-        assert list(await rig.traces(stranger.service)) == []
+    async def test_a_sweep_erases_what_it_is_told_and_nothing_else(self, rig, station):
+        kept, deleted = await two_with_volumes(rig, station)
+        before = await station.one(kept.service)
+        await station.engine.sweep([deleted.service, "88888888-aaaa-4aaa-8aaa-000000000008"])
+        assert list(await rig.traces(deleted.service)) == []
         assert await station.engine.all() == [before]
-        assert await rig.copies(ours.service) == [(1, 0)]
+        assert await rig.copies(kept.service) == [(1, 0)]
+
+    async def test_a_sweep_that_is_told_nothing_erases_nothing(self, rig, station):
+        both = await two_with_volumes(rig, station)
+        before = await station.engine.all(), [sorted(await rig.traces(each.service)) for each in both]
+        await station.engine.sweep(())
+        assert before == (
+            await station.engine.all(),
+            [sorted(await rig.traces(each.service)) for each in both],
+        )
+
+    async def test_every_service_of_which_something_is_here_is_counted(self, rig, station):
+        both = await two_with_volumes(rig, station)
+        await station.engine.remove(both[1].service, grace=0)
+        found = await station.engine.services()
+        assert {service: (each.instances, each.volumes) for service, each in found.items()} == {
+            both[0].service: (1, 1),
+            both[1].service: (0, 1),
+        }
+        assert found[both[0].service].name == "web"
+
+    async def test_what_is_set_aside_ends_and_keeps_what_it_stored(self, rig, station, tmp_path):
+        it, other = await two_with_volumes(rig, station)
+        await station.hears("kept", times=2)
+        for _ in range(2):  # as after an interruption
+            await station.engine.set_aside(it.service, tmp_path / "aside")
+        assert await rig.copies(it.service) == []
+        assert await rig.copies(other.service) == [(1, 0)]
+        await station.engine.sweep(())
+        for _ in range(2):
+            await station.engine.put_back(it.service, tmp_path / "aside")
+        assert await rig.copies(it.service) == []
+        assert (await station.engine.run(it, 0)).phase is Phase.RUNNING
+        await station.hears("again kept")
 
     # What it is given.
 
@@ -414,7 +452,7 @@ class Conformance:
             await until(lambda: _true(len(after.said) > seen + 20))
             numbers = [int(line.removeprefix("line ")) for line in [*before.said, *after.said]]
             assert set(numbers) == set(range(max(numbers) + 1))
-            await after.engine.sweep(())
+            await after.engine.sweep([it.service])
 
     async def test_the_end_of_what_was_found_again_is_noticed_and_it_is_begun_anew(self, rig):
         needs(rig, "adopt")
@@ -429,7 +467,7 @@ class Conformance:
                 assert seen.exit_code == 3
             await after.engine.run(it, 0)
             assert (await after.running(it.service, restarts=1)).restarts >= 1
-            await after.engine.sweep(())
+            await after.engine.sweep([it.service])
 
     async def test_what_ended_without_windlass_runs_again_when_it_is_run(self, rig):
         needs(rig, "adopt")
@@ -440,7 +478,7 @@ class Conformance:
         async with Station(rig) as after:
             await after.engine.run(it, 0)
             await after.running(it.service, restarts=1)
-            await after.engine.sweep(())
+            await after.engine.sweep([it.service])
 
     async def test_killed_at_any_moment_it_leaves_no_twins_and_no_orphans(self, rig):
         needs(rig, "adopt")
@@ -527,7 +565,7 @@ async def look(rig: Rig, service: str, attempt: int) -> None:
 
         await until(consistent, lambda: "what runs is not what it says")
         if attempt % 4 == 3:  # what the others left must be found by the next ones, too
-            await after.engine.sweep(())
+            await after.engine.sweep([service])
             assert list(await rig.traces(service)) == []
 
 

@@ -6,6 +6,14 @@ print("here", flush=True)
 time.sleep(1000)
 """
 
+STORES = """
+import pathlib, time
+file = pathlib.Path("/app/data/file" if pathlib.Path("/app/data").is_dir() else "data/file")
+print("again " + file.read_text() if file.exists() else "kept", flush=True)
+file.write_text("kept")
+time.sleep(1000)
+"""
+
 SERVES = """
 import os, socket
 server = socket.create_server(("0.0.0.0", int(os.environ["PORT"])))

@@ -96,7 +96,7 @@ async def raw(host):
 
 
 async def nothing_left(watched: Watched) -> None:
-    await watched.engine.sweep(())
+    await watched.engine.sweep(await watched.engine.services())
     filters = {"label": [f"windlass.installation={watched.installation}"]}
     docker = Docker(watched.host)
     try:
@@ -385,7 +385,7 @@ async def test_of_another_installation_on_the_same_engine_nothing_is_touched(hos
     other = make_engine(host)
     it = wanted(volumes=(Volume(name="data", mount="/data"),))
     await other.engine.run(it, 0)
-    await engine.sweep(())
+    await engine.sweep(await engine.services())
     await engine.discard(it.service)
     await engine.remove(it.service)
     assert await engine.observe(it.service) == []
@@ -403,7 +403,7 @@ async def test_what_somebody_makes_of_an_image_of_ours_by_hand_is_no_instance(en
     try:
         await raw.json("POST", f"/containers/{made['Id']}/start")
         assert await engine.observe(it.service) == []
-        await engine.sweep(())
+        await engine.sweep(await engine.services())
         state = (await raw.json("GET", f"/containers/{made['Id']}/json"))["State"]
         assert state["Running"]
     finally:
@@ -548,6 +548,7 @@ class TestAway:
             engine.discard(it.service),
             engine.execute(found, ["true"], 5),
             engine.usage(),
+            engine.services(),
             engine.sweep(()),
         ):
             with pytest.raises(EngineAway, match="does not answer"):

@@ -67,7 +67,7 @@ def rig(tmp_path):
 async def station(rig):
     async with Station(rig) as made:
         yield made
-        await made.engine.sweep(())
+        await made.engine.sweep(await made.engine.services())
 
 
 @pytest.fixture
@@ -315,7 +315,7 @@ async def test_ports_of_instances_that_are_gone_are_free_again(rig, station):
     assert len(list(claims.iterdir())) == 2
     (claims / "10000").symlink_to("somebody/1-0")  # of a Windlass that was killed in between
     await station.engine.remove(SERVICE)
-    await station.engine.sweep(())
+    await station.engine.sweep(await station.engine.services())
     assert list(claims.iterdir()) == []
 
 
@@ -384,7 +384,7 @@ async def test_of_a_backlog_that_is_too_long_the_oldest_is_lost_and_that_is_said
         assert "bytes of output are lost" in heard[0]
         numbers = [int(line.split()[1]) for line in after.said if line.startswith("line ")]
         assert numbers == list(range(numbers[0], 100_000))
-        await after.engine.sweep(())
+        await after.engine.sweep(await after.engine.services())
 
 
 async def _ends_with(path, words):
@@ -406,7 +406,7 @@ async def test_lines_that_could_not_be_kept_are_handed_over_again(rig):
     await engine.run(it, 0)
     await until(lambda: _has(lines, "done, without an end"))
     assert lines == [*(f"line {number}" for number in range(100)), "done, without an end"]
-    await engine.sweep(())
+    await engine.sweep(await engine.services())
     await engine.stop()
 
 
@@ -424,7 +424,7 @@ async def test_one_of_two_windlasses_reads_and_the_other_goes_on_when_it_ends(ri
         await first.hears(f"line {len(second.said) + 20}")
         both = second.said + first.said
         assert both == [f"line {number}" for number in range(len(both))]
-        await first.engine.sweep(())
+        await first.engine.sweep(await first.engine.services())
 
 
 async def test_a_program_that_truncates_its_own_output_is_read_on(rig, station):
@@ -452,7 +452,7 @@ async def test_a_pid_that_is_somebody_elses_by_now_is_not_taken_for_ours(rig, st
     shelf.write(KEY, structs.replace(record, process=structs.replace(now, start=now.start - 1)))
     async with Station(rig) as after:
         assert (await after.one(SERVICE)).phase is not Phase.RUNNING
-        await after.engine.sweep(())
+        await after.engine.sweep(await after.engine.services())
         assert stranger.poll() is None
 
 
@@ -476,7 +476,7 @@ async def test_a_record_torn_by_a_power_cut_is_like_none(rig):
     async with Station(rig) as station:
         assert await station.engine.observe(SERVICE) == []
         assert (await station.engine.run(wanted(rig.made(programs.SLEEPS)), 0)).phase is Phase.RUNNING
-        await station.engine.sweep(())
+        await station.engine.sweep(await station.engine.services())
 
 
 async def test_a_removal_that_was_interrupted_is_finished(rig):
@@ -525,7 +525,7 @@ async def test_processes_without_a_folder_and_commands_without_a_windlass_are_en
                 await asyncio.to_thread(each.wait)
             assert of_another.poll() is None
             assert (await after.one(SERVICE)).phase is Phase.RUNNING
-            await after.engine.sweep(())
+            await after.engine.sweep(await after.engine.services())
         of_another.kill()
 
 
@@ -539,7 +539,7 @@ async def test_it_says_when_its_folder_cannot_be_used_and_goes_on_once_it_can(tm
         (tmp_path / "engine").unlink()
         assert await station.engine.trouble() == ""
         assert (await station.engine.run(wanted(rig.made(programs.SLEEPS)), 0)).phase is Phase.RUNNING
-        await station.engine.sweep(())
+        await station.engine.sweep(await station.engine.services())
 
 
 def test_it_says_what_it_does_not_enforce(tmp_path):

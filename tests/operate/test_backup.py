@@ -18,7 +18,7 @@ from windlass.config import DATABASE, Settings
 from windlass.key import WrongKey, found_seal
 from windlass.operate.archive import FORMAT, BadArchive, Manifest, Writer
 from windlass.operate.backup import backup, restore
-from windlass.operate.refused import Refused
+from windlass.refused import Refused
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import InUse, connect, migrate
 

@@ -30,14 +30,17 @@ class Docker:
         self._thread.start()
 
     def _serve(self) -> None:
-        said = json.dumps({"Version": "27.5.1", "ApiVersion": "1.47", "MinAPIVersion": "1.24"}).encode()
+        version = {"Version": "27.5.1", "ApiVersion": "1.47", "MinAPIVersion": "1.24"}
         while True:
             try:
                 line, _ = self._listening.accept()
             except OSError:
                 return
             with line:
-                line.recv(65_536)
+                asked = line.recv(65_536)
+                nothing: object = {"Volumes": None} if b"/volumes" in asked else []
+                is_general = b"/version" in asked or b"/_ping" in asked
+                said = json.dumps(version if is_general else nothing).encode()
                 line.sendall(
                     b"HTTP/1.1 %d OK\r\nContent-Length: %d\r\n\r\n%b" % (self._status, len(said), said)
                 )

@@ -70,6 +70,18 @@ class Builder(Protocol):
         what was just made for another deployment would go with the rest."""
         ...
 
-    async def sweep(self, keep: Collection[str]) -> None:
-        """Of no other services than these is anything left, and nothing half-made of any."""
+    async def services(self) -> Collection[str]:
+        """All services for which anything is kept."""
+        ...
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        """Nothing is left of these services, and of others nothing that is half-made."""
+        ...
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """A builder that keeps files moves all of this service to the folder `into`; erases nothing."""
+        ...
+
+    async def put_back(self, service: str, out: Path) -> None:
+        """Undoes `set_aside`."""
         ...

@@ -89,8 +89,17 @@ class FakeBuilder:
         self.pruned.append(service)
         self.kept = {key: one for key, one in self.kept.items() if key[0] != service or key[1] in keep}
 
-    async def sweep(self, keep: Collection[str]) -> None:
-        self.kept = {key: one for key, one in self.kept.items() if key[0] in keep}
+    async def services(self) -> Collection[str]:
+        return {service for service, _ in self.kept}
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        self.kept = {key: one for key, one in self.kept.items() if key[0] not in erase}
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """It keeps no files."""
+
+    async def put_back(self, service: str, out: Path) -> None:
+        """It keeps no files."""
 
 
 class FakeServers:
@@ -103,5 +112,14 @@ class FakeServers:
     async def discard(self, service: str) -> None:
         return None
 
-    async def sweep(self, keep: Collection[str]) -> None:
+    async def services(self) -> Collection[str]:
+        return ()
+
+    async def sweep(self, erase: Collection[str]) -> None:
         return None
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """It keeps no files."""
+
+    async def put_back(self, service: str, out: Path) -> None:
+        """It keeps no files."""

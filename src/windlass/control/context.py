@@ -64,7 +64,13 @@ class Servers(Protocol):
 
     async def discard(self, service: str) -> None: ...
 
-    async def sweep(self, keep: Collection[str]) -> None: ...
+    async def services(self) -> Collection[str]: ...
+
+    async def sweep(self, erase: Collection[str]) -> None: ...
+
+    async def set_aside(self, service: str, into: Path) -> None: ...
+
+    async def put_back(self, service: str, out: Path) -> None: ...
 
 
 class WayOut(Protocol):
@@ -121,6 +127,8 @@ class ListsCommits(Protocol):
 
 class Context(Struct, frozen=True, kw_only=True):
     settings: Settings
+    installation: str
+    """Its id; see `mark`."""
     registry: Registry
     store: Store
     clock: Clock

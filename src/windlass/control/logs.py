@@ -22,7 +22,6 @@ class Logs:
         self._most = most
         self._age = days * DAY
         self._clock = clock or SystemClock()
-        self._orphans: set[str] = set()
 
     # What is said
 
@@ -72,21 +71,27 @@ class Logs:
         """Lets go of files that are open."""
         self._segments.close()
 
-    def sweep(self, services: Collection[str]) -> None:
-        """Lets go of the lines of services that are gone, of lines that are too old, and of builds too many.
+    async def services(self) -> Collection[str]:
+        """All of which there are lines."""
+        return {stream.partition("/")[0] for stream in self._segments.streams()}
 
-        A service may have been made since somebody counted them: it has to be missing twice in a row."""
+    async def sweep(self, erase: Collection[str]) -> None:
+        """Removes all lines of these services; of others, lines that are too old and builds too many."""
         now = self._clock.now()
         self._segments.report(now)
-        there = sorted(self._segments.streams())
-        missing = {stream.partition("/")[0] for stream in there} - set(services)
-        for service in missing & self._orphans:
+        for service in erase:
             self.forget(service)
-        self._orphans = missing - self._orphans
-        kept = [stream for stream in there if stream.partition("/")[0] not in missing]
-        for stream in kept:
+        there = sorted(self._segments.streams())
+        for stream in there:
             self._segments.expire(stream, now - self._age, now - self._age // _STEPS)
-        self._sweep_builds([stream for stream in kept if _is_build(stream)])
+        self._sweep_builds([stream for stream in there if _is_build(stream)])
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """Moves the lines of this service, and of its builds, to the folder `into`."""
+        self._segments.move_out(service, into / "logs")
+
+    async def put_back(self, service: str, out: Path) -> None:
+        self._segments.move_in(out / "logs", service)
 
     def _sweep_builds(self, streams: Sequence[str]) -> None:
         """Builds of one service have the same room as what it says while it runs; the newest are kept."""

@@ -9,6 +9,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
+from windlass.base.log import log
+from windlass.control import holdings
 from windlass.control.builds import sweep_work
 from windlass.control.context import Context
 from windlass.control.deployments import RECONCILE
@@ -23,6 +25,7 @@ from windlass.store.store import Claim, Tx
 
 SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
 EVENTS_AT_ONCE = 500
+_log = log("upkeep")
 SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
 
 
@@ -53,18 +56,19 @@ async def forget_events(ctx: Context) -> None:
 
 
 async def tidy(ctx: Context, claim: Claim) -> None:
-    """Takes away what runs, was built or was written for services that are no more, and old builds."""
-    # Each sweep may take long, and what was made for services that came meanwhile must stay: it asks anew.
-    services = ctx.store.reads.services
+    """Erases what is left of services that were deleted, with old builds and lines, and sets aside what this
+    database does not know."""
     await ctx.point("about to sweep")
     with suppress(EngineAway):  # It is asked again next time.
-        await ctx.engine.sweep(await services())
+        await holdings.sweep(ctx, ctx.engine)
     await ctx.point("engine swept")
-    await ctx.builder.sweep(await services())
-    await ctx.servers.sweep(await services())
+    await holdings.sweep(ctx, ctx.builder)
+    await holdings.sweep(ctx, ctx.servers)
     await ctx.point("builds swept")
     await sweep_work(ctx)
-    ctx.logs.sweep(await services())
+    await holdings.sweep(ctx, ctx.logs)
+    with suppress(EngineAway):
+        await holdings.set_unknown_aside(ctx, "the database does not know it")
     await ctx.point("swept")
     await ctx.store.write(lambda tx: tx.again(claim, tx.now + TIDY_EVERY))
 
@@ -72,6 +76,10 @@ async def tidy(ctx: Context, claim: Claim) -> None:
 async def discard(ctx: Context, claim: Claim) -> None:
     """A service was deleted: so is everything that was made for it."""
     service = claim.id.removeprefix(f"{DISCARD}:")
+    if not await ctx.store.reads.is_deleted(service):
+        _log.error("nothing is erased of a service that was not deleted", extra={"service": service})
+        await ctx.store.write(lambda tx: tx.done(claim))
+        return
     ctx.watch.forget(service)
     async with ctx.routing[service]:
         await ctx.router.forget(service)

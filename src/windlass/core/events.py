@@ -39,6 +39,8 @@ class Event(StrEnum):
     WEBHOOK_DISABLED = "WEBHOOK_DISABLED"
     WEBHOOK_TESTED = "WEBHOOK_TESTED"
     WEBHOOK_REPLAYED = "WEBHOOK_REPLAYED"
+    SET_ASIDE = "SERVICE_SET_ASIDE"
+    PUT_BACK = "SERVICE_PUT_BACK"
 
 
 # The contract's word first, then the full interface's for the same thing.

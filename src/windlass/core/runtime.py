@@ -145,6 +145,17 @@ class Instance(Struct, frozen=True, kw_only=True):
     started_at: int = 0
 
 
+class Kept(Struct, frozen=True, kw_only=True):
+    """What there is of one service, whether or not any database knows it."""
+
+    name: str = ""
+    """What people called it, as far as can be told."""
+    instances: int = 0
+    volumes: int = 0
+    is_lost: bool = False
+    """It runs, and its files are not where they were: perhaps a disk is not mounted yet."""
+
+
 class Usage(Struct, frozen=True, kw_only=True):
     """What an instance has used; two of them tell a rate."""
 

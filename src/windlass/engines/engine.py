@@ -8,9 +8,10 @@ than one live copy of that.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Literal, Protocol
 
-from windlass.core.runtime import Instance, Said, Usage, Wanted
+from windlass.core.runtime import Instance, Kept, Said, Usage, Wanted
 
 
 class EngineError(Exception):
@@ -82,8 +83,21 @@ class Engine(Protocol):
         """Of every instance that runs, by its id."""
         ...
 
-    async def sweep(self, keep: Collection[str]) -> None:
-        """Discards what belongs to no service in `keep`."""
+    async def services(self) -> Mapping[str, Kept]:
+        """All services of which anything is here, be it only a note."""
+        ...
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        """Discards these services, and nothing of any other. Tidies what belongs to no service at all."""
+        ...
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """Its instances end, and nothing of it is erased. An engine that keeps files moves them to the folder
+        `into`; what it keeps elsewhere stays there. May be repeated after an interruption."""
+        ...
+
+    async def put_back(self, service: str, out: Path) -> None:
+        """Undoes `set_aside`: everything is in its place again, and nothing runs before `run` is called."""
         ...
 
     async def trouble(self) -> str:

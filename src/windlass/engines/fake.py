@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 from msgspec.structs import replace
 
-from windlass.core.runtime import Instance, Phase, Said, Usage, Wanted
+from windlass.core.runtime import Instance, Kept, Phase, Said, Usage, Wanted
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
 
 Key = tuple[str, int, int]
@@ -27,6 +28,8 @@ class FakeEngine:
         self.begun = 0
         """How often something was to be started that did not run yet."""
         self.discarded: list[str] = []
+        self.aside: dict[str, dict[Key, Instance]] = {}
+        """By service: what was set aside."""
         self.load: dict[str, Usage] = {}
         self.broken = ""
         """If set, nothing starts, for this reason."""
@@ -113,9 +116,23 @@ class FakeEngine:
         self._answer()
         return self.load
 
-    async def sweep(self, keep: Collection[str]) -> None:
-        for service in {one.service for one in self.instances.values()} - set(keep):
+    async def services(self) -> Mapping[str, Kept]:
+        self._answer()
+        found = [one.service for one in self.instances.values()]
+        return {service: Kept(instances=found.count(service)) for service in found}
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        for service in (await self.services()).keys() & set(erase):
             await self.discard(service)
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        moved = {key: one for key, one in self.instances.items() if one.service == service}
+        self.aside.setdefault(service, {}).update(moved)
+        await self.remove(service)
+
+    async def put_back(self, service: str, out: Path) -> None:
+        for key, one in self.aside.pop(service, {}).items():
+            self.instances[key] = replace(one, phase=Phase.EXITED)
 
     async def trouble(self) -> str:
         return "it does not answer" if self.away else ""

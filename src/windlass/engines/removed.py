@@ -49,11 +49,18 @@ class Removed:
             self._write(file, [-generation])
             return True
 
-    def forget_others(self, keep: Collection[str]) -> None:
-        for path in self._folder.glob("*"):
+    def services(self) -> set[str]:
+        return {path.name for path in self._folder.glob("*")}
+
+    def file(self, service: str) -> Path:
+        return self._folder / service
+
+    def forget(self, services: Collection[str]) -> None:
+        """Of services that were deleted; not before the last late call for them is over."""
+        for service in services:
             with suppress(FileNotFoundError):
-                if path.name not in keep and path.stat().st_mtime < time.time() - LATE:
-                    path.unlink()
+                if self.file(service).stat().st_mtime < time.time() - LATE:
+                    self.file(service).unlink()
 
     @contextmanager
     def _held(self, service: str) -> Iterator[IO[str]]:

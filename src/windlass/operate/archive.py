@@ -22,13 +22,15 @@ from msgspec import Struct
 
 from windlass.base.clock import stamp
 from windlass.base.seal import Seal
-from windlass.operate.refused import Refused
-from windlass.store.archive import Table
+from windlass.refused import Refused
+from windlass.store.archive import Table, level, tables
 
 FORMAT: Final = "windlass backup 1"
 MANIFEST, SEAL = "manifest.json", "manifest.seal"
 LOGS = "logs/"
 _BLOCK = 1 << 20
+_SERVICES: Final = {"status": "id", "tombstone": "service"}
+"""Tables with services, and the column that names them."""
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -201,6 +203,15 @@ class Archive:
         if any(part.file == file for part in self.manifest.tables):
             with self._zip.open(file) as lines:
                 yield from (_row(table, line) for line in lines)
+
+    def services(self) -> set[str]:
+        """Those of which it has a record, or that were deleted before it was made."""
+        found: set[str] = set()
+        for table in tables(level(self.manifest.migrations)):
+            if column := _SERVICES.get(table.name):
+                place = table.columns.index(column)
+                found |= {row[place] for row in self.rows(table)}
+        return found
 
     def extract_logs(self, folder: Path) -> None:
         for part in self.manifest.logs:

@@ -14,8 +14,9 @@ from msgspec import Struct
 
 from windlass.base.clock import stamp
 from windlass.config import Settings
-from windlass.operate.database import looking
-from windlass.operate.refused import Refused
+from windlass.database import looking
+from windlass.ownership import check
+from windlass.refused import Refused
 from windlass.store.archive import Moment, level
 from windlass.store.chain import BEGINNING, Head, hashed
 from windlass.store.store import EventRow, Reads
@@ -53,6 +54,7 @@ class Verdict(Struct):
 async def verified(settings: Settings, noted: str = "") -> Verdict:
     """`noted`: a number and a hash that were the newest at some time."""
     head = _head(noted)
+    await check(settings)
     async with looking(settings) as line:
         moment = Moment(line)
         if level(await moment.applied()) < _SINCE:

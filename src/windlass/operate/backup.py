@@ -9,18 +9,21 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from windlass import __version__
+from windlass import __version__, mark
 from windlass.base.clock import Clock, SystemClock, stamp
+from windlass.base.moving import move
 from windlass.base.seal import Seal
 from windlass.config import Settings
+from windlass.core.runtime import Kept
+from windlass.database import looking, replacing
 from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
 from windlass.operate.archive import FORMAT, Archive, Manifest, Part, Writer, in_batches
-from windlass.operate.database import looking, replacing
-from windlass.operate.refused import Refused
+from windlass.ownership import check, inventory, look, without_record
+from windlass.refused import Refused
 from windlass.store.archive import Moment, Refill
 from windlass.store.migrate import migrations
 
@@ -30,6 +33,7 @@ _OPEN_OURS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> Manifest:
     """Writes everything of one moment into `file`, which is there whole or not at all."""
     seal = found_seal(settings)
+    await check(settings)
     async with looking(settings) as line:
         moment = Moment(line)
         fingerprint = await moment.fact(FACT) if await moment.applied() else None
@@ -57,8 +61,12 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
     return manifest
 
 
-async def restore(settings: Settings, file: Path, *, force: bool) -> Manifest:
-    """Everything as it was, or nothing: it is one transaction, and what could stop it is looked at before."""
+async def restore(
+    settings: Settings, file: Path, *, force: bool, tell: Callable[[str], None] = lambda said: None
+) -> Manifest:
+    """Everything as it was, or nothing: it is one transaction, and what could stop it is looked at before.
+
+    `tell` takes what people should know beforehand."""
     with Archive.opened(file) as archive:
         manifest = archive.manifest
         seal = _fitting_seal(settings, manifest)
@@ -67,16 +75,35 @@ async def restore(settings: Settings, file: Path, *, force: bool) -> Manifest:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 (nothing else runs in this process)
         async with replacing(settings) as line:
             refill = Refill(line)
-            if await refill.occupied() and not force:
-                raise Refused("this installation is not empty: --force replaces all that is in it")
             archive.verify(seal)
-            with _logs_beside(settings, archive) as put_logs:
+            orphans = await without_record(settings, archive.services())
+            if await refill.occupied() and not force:
+                raise Refused(
+                    f"this installation is not empty: --force replaces all that is in it{_losing(orphans)}"
+                )
+            if orphans:
+                tell(f"Services without a record in this backup stay as they are{_losing(orphans)}")
+            with _logs_beside(settings, archive, orphans) as put_logs:
                 for table in await refill.clear(manifest.migrations):
                     for rows in in_batches(archive.rows(table)):
                         await refill.fill(table, rows)
                 await refill.finish(manifest.migrations)
                 put_logs()
+    if not orphans:
+        await _mark(settings)
     return manifest
+
+
+async def _mark(settings: Settings) -> None:
+    """Who restores an older state wants it: the data directory follows, if it is of this installation."""
+    seen = mark.read(settings)
+    if seen and (await look(settings, seen)).installation == seen.installation:
+        async with looking(settings) as line:
+            mark.write(settings, await mark.present(settings, seen.installation, Moment(line).reads))
+
+
+def _losing(orphans: Mapping[str, Kept]) -> str:
+    return f"; without a record then: {inventory(orphans)}" if orphans else ""
 
 
 def log_folder(settings: Settings) -> Path:
@@ -128,12 +155,16 @@ def _appearing(file: Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def _logs_beside(settings: Settings, archive: Archive) -> Iterator[Callable[[], None]]:
-    """Unpacked beside the present ones; what is yielded puts them in their place."""
+def _logs_beside(
+    settings: Settings, archive: Archive, orphans: Iterable[str]
+) -> Iterator[Callable[[], None]]:
+    """Unpacked beside the present ones; what is yielded puts them in their place. Those of `orphans` stay."""
     folder = log_folder(settings)
     fresh, stale = folder.with_name("logs.restored"), folder.with_name("logs.replaced")
 
     def put() -> None:
+        for service in orphans:
+            move(folder / service, fresh / service)
         if folder.exists():
             folder.rename(stale)
         fresh.rename(folder)

@@ -27,7 +27,13 @@ _AS = click.option("--json/--text", FORM, default=None, help="JSON, as also when
 
 
 @click.command("serve", cls=Command, params=flags())
-def serve(**options: Any) -> None:
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="Start although the data directory belongs to another database, or to a newer state of this one. "
+    "Services that this database does not know are set aside, and not erased.",
+)
+def serve(adopt: bool, **options: Any) -> None:
     """Run everything in one process.
 
     Every setting is also a variable of the environment, as WINDLASS_PORT is for --port, and a line of the
@@ -37,7 +43,7 @@ def serve(**options: Any) -> None:
         settings, _ = given(options)
         from windlass.operate.serving import run  # noqa: PLC0415 (the whole server)
 
-        run(settings)
+        run(settings, adopt=adopt)
 
 
 @click.command("config", cls=Command, params=flags("data_dir"))
@@ -127,15 +133,23 @@ def restore(file: Path, force: bool, **options: Any) -> None:
 
     All of it, or nothing. The backup may come from the other kind of database. The key of the backed-up
     installation must be here already, as the file `key` of the data directory or as WINDLASS_KEY.
+
+    Services that were made after the backup lose their record and nothing else: they are named here, and the
+    next start sets them aside.
     """
     with plainly():
         settings, _ = given(options)
         from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (both databases)
+        from windlass.ownership import examined  # noqa: PLC0415 (with every part of a server)
 
-        done = asyncio.run(put_back(settings, file, force=force))
-    click.echo(
-        f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `windlass serve`.", err=True
-    )
+        done = asyncio.run(put_back(settings, file, force=force, tell=_say))
+        claim = asyncio.run(examined(settings))
+    start = "windlass serve --adopt" if claim.reason else "windlass serve"
+    click.echo(f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `{start}`.", err=True)
+
+
+def _say(message: str) -> None:
+    click.echo(message, err=True)
 
 
 @click.group("audit")

@@ -21,12 +21,14 @@ import apsw
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
 from windlass.config import BadSetting, Settings, strangers
+from windlass.database import file_of, looking
 from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
-from windlass.operate.database import file_of, looking
 from windlass.operate.explain import explain
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.machine import ports, runs
-from windlass.operate.refused import Refused
+from windlass.ownership import examined as examine
+from windlass.ownership import inventory, refusal
+from windlass.refused import Refused
 from windlass.store.archive import Moment
 from windlass.store.migrate import migrations, missing
 from windlass.store.sqlite import TooOld, check_version
@@ -45,6 +47,7 @@ async def examined(settings: Settings) -> list[Finding]:
         *_folder(settings),
         _key(settings),
         *[finding async for finding in _database(settings)],
+        *[finding async for finding in _installation(settings)],
         *await asyncio.to_thread(ports, settings),
         *[finding async for finding in runs(settings)],
     ]
@@ -118,7 +121,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
             yield await _form(moment)
             if await moment.applied():
                 yield await _fitting_key(settings, moment)
-                yield _clock(await moment.newest_event())
+                yield _clock(await moment.last_change())
                 return
     except Refused as error:
         yield ok("Database", str(error))
@@ -132,6 +135,30 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
             raise
         yield fail("Database", said, "see the manual, docs/operations.md")
     yield _clock(None)
+
+
+async def _installation(settings: Settings) -> AsyncIterator[Finding]:
+    """Whether the data directory, the engine and the database belong together."""
+    try:
+        claim = await examine(settings)
+    except BadSetting as error:
+        yield fail("Installation", str(error), "a start is refused until then")
+        return
+    except Exception as error:
+        if explain(error) is None:
+            raise
+        return  # Said of the database already.
+    if claim.reason:
+        yield fail("Installation", f"{claim.reason}: {inventory(claim.found)}", refusal(settings, claim))
+    elif claim.unseen:
+        yield warn("Installation", claim.unseen, "what it has could not be compared with the database")
+    elif claim.mark:
+        yield ok("Installation", f"{claim.installation}, in data directory and database")
+    else:
+        yield ok("Installation", "the next start marks the data directory")
+    if claim.aside:
+        advice = "`windlass set-aside list` shows them; restore them, or purge them for good"
+        yield warn("Set aside", f"services {claim.aside}, with what they stored", advice)
 
 
 async def _form(moment: Moment) -> Finding:

@@ -9,13 +9,14 @@ import apsw
 
 from windlass.base.errors import Unavailable
 from windlass.key import WrongKey
-from windlass.operate.refused import Refused
+from windlass.ownership import NotOurs
+from windlass.refused import Refused
 from windlass.routers.router import RouteError
 from windlass.store.migrate import Changed
 from windlass.store.sqlite import InUse, TooOld
 
 # These say it all themselves.
-_PLAIN = (Refused, WrongKey, Changed, TooOld, InUse, Unavailable)
+_PLAIN = (Refused, NotOurs, WrongKey, Changed, TooOld, InUse, Unavailable)
 
 
 def explain(error: Exception) -> str | None:

@@ -15,17 +15,17 @@ from windlass.base.secrecy import refuse_dumps, wipe_variables
 from windlass.config import Settings, take_secrets
 from windlass.installation import install
 from windlass.operate.explain import cannot_listen
-from windlass.operate.refused import Refused
+from windlass.refused import Refused
 from windlass.server import listen, serve
 
 USUAL = "http://127.0.0.1:8080"
 """Where the command line looks for a server, unless it is told."""
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, *, adopt: bool = False) -> None:
     start_logging(settings.log_level, settings.log_format)
     keep_secrets()
-    uvloop.run(_serve(settings))
+    uvloop.run(_serve(settings, adopt))
 
 
 def keep_secrets() -> None:
@@ -34,7 +34,7 @@ def keep_secrets() -> None:
     refuse_dumps()
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, adopt: bool) -> None:
     check_folder(settings)
     try:
         listening = listen(settings.host, settings.port)
@@ -42,7 +42,7 @@ async def _serve(settings: Settings) -> None:
         raise cannot_listen(settings.host, settings.port, error) from error
     # A port that was left to the system is known now, and is a part of the built-in issuer's name.
     settings = msgspec.structs.replace(settings, port=listening.getsockname()[1])
-    installation = await install(settings)
+    installation = await install(settings, adopt=adopt)
 
     def announce(port: int) -> None:
         click.echo(_welcome(settings.host, port, installation.first_token), err=True)

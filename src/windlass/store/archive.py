@@ -87,10 +87,20 @@ class Moment:
     async def fact(self, name: str) -> bytes | None:
         return await Reads(self._line).fact(name)
 
-    async def newest_event(self) -> int | None:
+    async def last_change(self) -> int | None:
         """When the last thing happened that is recorded here."""
         row = await self._line.one("SELECT max(at) FROM event")
         return row[0] if row else None
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(self._line)
+
+    async def deleted(self) -> set[str]:
+        """Services that this database deleted."""
+        if not await self._line.has("tombstone"):
+            return set()
+        return {row[0] for row in await self._line.all(sql.TOMBSTONES)}
 
     def events(self) -> AsyncIterator[Sequence[Any]]:
         """All of them, in order; each an `EventRow`."""

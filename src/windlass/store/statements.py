@@ -152,6 +152,7 @@ _EVENT = (
 _EVENT_VALUES = ", ".join(f"${place}" for place in range(1, len(_EVENT.split(", ")) + 1))
 EVENT_ADD: Final = f"INSERT INTO event ({_EVENT}) VALUES ({_EVENT_VALUES})"
 EVENT_HASH: Final = "SELECT hash FROM event WHERE seq = $1"
+EVENT_NEWEST: Final = "SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1"
 EVENTS_AFTER: Final = f"SELECT {_EVENT} FROM event WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3"
 EVENTS_ALL: Final = f"SELECT {_EVENT} FROM event ORDER BY seq"
 EVENTS_SPAN: Final = "SELECT (SELECT min(seq) FROM event), (SELECT max(seq) FROM event)"
@@ -310,6 +311,11 @@ INSERT INTO budget (subject, opened, used) VALUES ($1, $2, $3)
 ON CONFLICT (subject) DO UPDATE SET opened = excluded.opened, used = excluded.used"""
 BUDGET_GIVE_BACK: Final = "UPDATE budget SET used = used - $1 WHERE subject = $2 AND opened = $3"
 BUDGET_SWEEP: Final = "DELETE FROM budget WHERE opened < $1"
+
+TOMBSTONE: Final = "SELECT 1 FROM tombstone WHERE service = $1"
+TOMBSTONES: Final = "SELECT service FROM tombstone"
+TOMBSTONE_ADD: Final = """
+INSERT INTO tombstone (service, at) VALUES ($1, $2) ON CONFLICT (service) DO NOTHING"""
 
 FACT: Final = "SELECT value FROM fact WHERE name = $1"
 FACT_SET: Final = """

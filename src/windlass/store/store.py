@@ -349,6 +349,10 @@ class Reads:
         """Those that run first, each part with the oldest first."""
         return [row[0] for row in await self._all(sql.STATUS_OLDEST)]
 
+    async def is_deleted(self, service: str) -> bool:
+        """Whether this database deleted the service: only then may what was made for it be erased."""
+        return await self._one(sql.TOMBSTONE, service) is not None
+
     async def names(self, service: str) -> list[NameRow]:
         """The names that this service holds, in the order in which it got them."""
         return [NameRow(*row) for row in await self._all(sql.NAMES_OF, service)]
@@ -372,6 +376,16 @@ class Reads:
         """The numbers of the oldest and the newest event; (0, 0) if there is none."""
         row = await self._one(sql.EVENTS_SPAN)
         return (row[0] or 0, row[1] or 0) if row else (0, 0)
+
+    async def newest_event(self) -> tuple[int, bytes | None]:
+        """Number and hash of the newest event; (0, None) if there is none."""
+        row = await self._one(sql.EVENT_NEWEST)
+        return (row[0], row[1]) if row else (0, None)
+
+    async def event_hash(self, number: int) -> bytes | None:
+        """None if there is no such event, or it is from before the chain."""
+        row = await self._one(sql.EVENT_HASH, number)
+        return row[0] if row else None
 
     async def event_time(self, number: int) -> int | None:
         """When the event of this number happened, or the first after it that is there."""
@@ -510,7 +524,10 @@ class Tx(Reads):
             self.nudge(route_word(id))
         if await self._all(sql.TOKEN_REMOVE, id):
             self.nudge("tokens")
-        return bool(await self._all(sql.STATUS_REMOVE, id))
+        deployable = bool(await self._all(sql.STATUS_REMOVE, id))
+        if deployable:
+            await self._all(sql.TOMBSTONE_ADD, id, self.now)
+        return deployable
 
     async def add_status(self, id: str, org: str, state: str) -> None:
         await self._all(sql.STATUS_ADD, id, org, state, "", None, 0, None, self.now, None, "", 0)
@@ -577,8 +594,7 @@ class Tx(Reads):
     async def _head(self, number: int) -> Head:
         """Where the next event is to be chained. One that is missing or has no hash is no link: the chain
         begins anew after it, and whoever verifies it knows whether it may."""
-        row = await self._one(sql.EVENT_HASH, number)
-        return Head(number, row[0] if row and row[0] is not None else BEGINNING)
+        return Head(number, await self.event_hash(number) or BEGINNING)
 
     async def forget_events(self, before: int, most: int) -> int:
         """Lets go of the oldest, at most so many, and keeps in mind where what is kept begins. The newest

@@ -23,6 +23,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.log import log
+from windlass.base.moving import move
 from windlass.base.segments import files
 from windlass.base.segments.files import Gone
 from windlass.base.segments.lines import EVERYTHING, Saying, Sieve, instant, time_of
@@ -234,6 +235,11 @@ class Segments:
 
     def forget(self, stream: str) -> None:
         """Removes it with all streams below it, and ends who follows them. Absent is fine."""
+        self._let_go(stream)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._folder(stream))
+
+    def _let_go(self, stream: str) -> None:
         for name in [
             name for name in {*self._writers, *self._losses, *self._followers} if _is_in(name, stream)
         ]:
@@ -242,8 +248,16 @@ class Segments:
             for follower in self._followers.get(name, ()):
                 follower.ended = True
                 follower.woken.set()
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self._folder(stream))
+
+    def move_out(self, stream: str, target: Path) -> None:
+        """Moves it with all streams below it out of here, and ends who follows them. Absent is fine."""
+        self._let_go(stream)
+        move(Path(self._folder(stream)), target)
+
+    def move_in(self, source: Path, stream: str) -> None:
+        """Undoes `move_out`."""
+        self._let_go(stream)
+        move(source, Path(self._folder(stream)))
 
     def expire(self, stream: str, before: int, renewed: int) -> None:
         """Removes segments in which all lines are from before a time.

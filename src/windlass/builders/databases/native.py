@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base import group
+from windlass.base.moving import move
 from windlass.builders.builder import BuildError
 from windlass.builders.databases.machine import Places, Server, servers
 from windlass.core.runtime import Artifact
@@ -72,11 +73,18 @@ class NativeDatabases:
     async def discard(self, service: str) -> None:
         await group.aside(_gone, self._home / service)
 
-    async def sweep(self, keep: Collection[str]) -> None:
-        """Of no other services than these, anything stays."""
-        there = self._home.iterdir() if self._home.is_dir() else ()
-        for left in [folder for folder in there if folder.name not in keep]:
-            await group.aside(_gone, left)
+    async def services(self) -> Collection[str]:
+        return {folder.name for folder in self._home.iterdir()} if self._home.is_dir() else ()
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        for service in erase:
+            await self.discard(service)
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        await group.aside(move, self._home / service, into / "database")
+
+    async def put_back(self, service: str, out: Path) -> None:
+        await group.aside(move, out / "database", self._home / service)
 
 
 def _kind(type: str) -> Kind:

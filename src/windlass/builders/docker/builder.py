@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from msgspec.structs import replace
@@ -81,7 +82,17 @@ class DockerBuilder:
                 if each["Labels"].get(KEY, "") not in keep:
                     await self._forget(each)
 
-    async def sweep(self, keep: Collection[str]) -> None:
+    async def services(self) -> Collection[str]:
+        with _translated():
+            return {service for each in await self._images() if (service := each["Labels"].get(SERVICE))}
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """Images stay where they are: nothing runs from them by itself."""
+
+    async def put_back(self, service: str, out: Path) -> None:
+        """They never went."""
+
+    async def sweep(self, erase: Collection[str]) -> None:
         with _translated():
             left, self._left = self._left, []
             for progress in left:
@@ -91,7 +102,7 @@ class DockerBuilder:
                 if (service, key) in self._building:
                     continue
                 # One that was built twice under a key has lost its name to the later.
-                if service not in keep or not _names(each):
+                if service in erase or not _names(each):
                     await self._forget(each)
 
     async def _built(self, order: Order, say: Say) -> Artifact:

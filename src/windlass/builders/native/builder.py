@@ -18,11 +18,12 @@ from weakref import WeakValueDictionary
 
 from windlass import config
 from windlass.base import group
+from windlass.base.moving import move
 from windlass.builders.builder import BuildError, Order, Say
 from windlass.builders.native import node, python, sources, tree
 from windlass.builders.native.command import Site, settled
 from windlass.builders.native.recipe import Shell
-from windlass.builders.native.shelf import CACHE, COMPLETE, Shelf, name_of, services, synced
+from windlass.builders.native.shelf import CACHE, COMPLETE, Shelf, finish_removals, name_of, services, synced
 from windlass.builders.native.sources import Sources
 from windlass.builders.native.tools import Tools, about_registries
 from windlass.core.runtime import Artifact
@@ -66,11 +67,21 @@ class NativeBuilder:
     async def prune(self, service: str, keep: Collection[str]) -> None:
         await group.aside(Shelf(self._folder, service).sweep, keep)
 
-    async def sweep(self, keep: Collection[str]) -> None:
-        kept = {name_of(service) for service in keep}
-        for found in await group.aside(lambda: list(services(self._folder))):
+    async def services(self) -> Collection[str]:
+        return await group.aside(services, self._folder)
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        await group.aside(finish_removals, self._folder)
+        gone = {name_of(service) for service in erase}
+        for found in await self.services():
             shelf = Shelf(self._folder, found)
-            await group.aside(shelf.sweep if found in kept else shelf.discard)
+            await group.aside(shelf.discard if found in gone else shelf.sweep)
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        await group.aside(move, Shelf(self._folder, service).folder, into / "builds")
+
+    async def put_back(self, service: str, out: Path) -> None:
+        await group.aside(move, out / "builds", Shelf(self._folder, service).folder)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
         shelf = Shelf(self._folder, order.service)

@@ -174,14 +174,18 @@ class Shelf:
         _gone(gone)
 
 
-def services(folder: Path) -> Iterator[str]:
-    """The folders of services; what an interrupted removal has left goes on the way."""
-    if folder.is_dir():
-        for found in sorted(folder.iterdir()):
-            if found.name.startswith(GONE):
-                _gone(found)
-            elif found.name != CACHE and found.is_dir():
-                yield found.name
+def services(folder: Path) -> list[str]:
+    """The folders of services."""
+    there = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [
+        each.name for each in there if _PLAIN.fullmatch(each.name) and each.name != CACHE and each.is_dir()
+    ]
+
+
+def finish_removals(folder: Path) -> None:
+    """Erases what an interrupted removal has left."""
+    for left in folder.glob(f"{GONE}*"):
+        _gone(left)
 
 
 def synced(folder: Path) -> None:

@@ -8,6 +8,7 @@ remembered to find it again, and there are never two of one.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import ceil
@@ -18,7 +19,7 @@ from windlass.base import group
 from windlass.base.docker import Away, Docker, Refused
 from windlass.base.locks import Locks
 from windlass.base.log import log
-from windlass.core.runtime import Instance, Usage, Wanted
+from windlass.core.runtime import Instance, Kept, Usage, Wanted
 from windlass.engines.docker import create, words
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.files import packed
@@ -34,6 +35,7 @@ T = TypeVar("T")
 TRIES: Final = 3
 AT_ONCE: Final = 16
 SOON: Final = 5.0
+GRACE: Final = 10.0
 LEAVING: Final = 60.0
 """Seconds that the engine may take to stop a container beyond its grace."""
 
@@ -135,13 +137,27 @@ class DockerEngine:
             found = await _some_at_once([self._used(each) for each in running])
         return dict(each for each in found if each)
 
-    async def sweep(self, keep: Collection[str]) -> None:
+    async def services(self) -> Mapping[str, Kept]:
         with _translated():
-            there = {each["Labels"][words.SERVICE] for each in await self._containers()}
-            there |= await self._place.services_with_volumes()
-            await _some_at_once([self.discard(service) for service in there - set(keep)])
+            return {
+                **{service: Kept() for service in self._removed.services()},
+                **await self._kept(),
+            }
+
+    async def sweep(self, erase: Collection[str]) -> None:
+        with _translated():
+            there = await self._kept() if erase else {}
+            await _some_at_once([self.discard(service) for service in there.keys() & set(erase)])
             await self._place.discard_networks()
-        self._removed.forget_others(keep)
+        self._removed.forget(erase)
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        """Its containers are stopped, and stay so until `run` starts them: nothing has to be moved."""
+        with _translated():
+            await group.together(*(self._halt(each) for each in await self._containers(service=service)))
+
+    async def put_back(self, service: str, out: Path) -> None:
+        """Everything stayed in its place."""
 
     async def trouble(self) -> str:
         try:
@@ -152,6 +168,16 @@ class DockerEngine:
         except (Away, Refused) as error:
             return str(error)
         return ""
+
+    async def _kept(self) -> dict[str, Kept]:
+        """By service, what there is of it on the engine."""
+        containers, volumes = await self._containers(), await self._place.volumes_by_service()
+        instances = Counter(each["Labels"][words.SERVICE] for each in containers)
+        names = {each["Labels"][words.SERVICE]: each["Labels"].get(words.ALIAS, "") for each in containers}
+        return {
+            service: Kept(name=names.get(service, ""), instances=instances[service], volumes=volumes[service])
+            for service in sorted(instances | volumes)
+        }
 
     async def _running(self, wanted: Wanted, index: int, name: str) -> dict[str, Any] | None:
         """What the engine says of it, if it was running already."""
@@ -208,7 +234,15 @@ class DockerEngine:
         async with self._locks[_name(said)]:
             await self._ended(said["Id"], grace)
 
+    async def _halt(self, said: Mapping[str, Any]) -> None:
+        async with self._locks[_name(said)]:
+            await self._stopped(said["Id"], GRACE)
+
     async def _ended(self, container: str, grace: float) -> None:
+        await self._stopped(container, grace)
+        await self._gone(container)
+
+    async def _stopped(self, container: str, grace: float) -> None:
         try:
             await self._docker.raw(
                 "POST",
@@ -220,7 +254,6 @@ class DockerEngine:
             if refused.status != 404:
                 raise
         await self._watch.silent(container)
-        await self._gone(container)
 
     async def _gone(self, container: str) -> None:
         """Without it and the volumes that nobody named when this returns."""

@@ -86,8 +86,8 @@ class Place:
                 if not self._entering[environment] and not await self._containers(environment=environment):
                     await self._gone(f"/networks/{network['Id']}")
 
-    async def services_with_volumes(self) -> set[str]:
-        return {labels[words.SERVICE] for labels in (await self._volumes()).values()}
+    async def volumes_by_service(self) -> Counter[str]:
+        return Counter(labels[words.SERVICE] for labels in (await self._volumes()).values())
 
     async def _network(self, environment: str) -> str:
         found = await self._networks(environment=environment)

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from windlass.base.clock import Clock
 from windlass.base.log import log
-from windlass.core.runtime import Instance, Usage, Wanted
+from windlass.core.runtime import Instance, Kept, Usage, Wanted
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
 from windlass.engines.process import beside, cgroups, fate, files, kernel, ports, weight
 from windlass.engines.process.birth import Birth
@@ -27,6 +27,7 @@ from windlass.engines.process.keeper import Keeper
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.lives import Lives
 from windlass.engines.process.output import BACKLOG
+from windlass.engines.process.set_aside import move_in, move_out
 from windlass.engines.process.shelf import Key, Shelf, names, safe
 from windlass.engines.process.surroundings import Surroundings
 
@@ -140,15 +141,32 @@ class ProcessEngine:
             if (record := self._shelf.read(key)) and kernel.lives(record.process)
         }
 
-    async def sweep(self, keep: Collection[str]) -> None:
+    async def services(self) -> Mapping[str, Kept]:
+        there = {*names(self._shelf.services), *names(self._shelf.volumes), *self._places.services()}
+        there |= self._shelf.removed.services()
+        return {
+            **self._lost(await self._counting.now()),
+            **{service: self._kept(service) for service in sorted(there)},
+        }
+
+    async def sweep(self, erase: Collection[str]) -> None:
         self._prepare()
-        known = set(names(self._shelf.services)) | set(names(self._shelf.volumes)) | self._places.services()
-        for service in sorted(known - set(keep)):
+        known = {*names(self._shelf.services), *names(self._shelf.volumes), *self._places.services()}
+        for service in sorted(known & set(erase)):
             await self.discard(service)
         await self._end_strays(await self._counting.now())
         self._claims.tidy()
-        self._shelf.removed.forget_others(keep)
+        self._shelf.removed.forget(erase)
         await self._keeper.finish_all()
+
+    async def set_aside(self, service: str, into: Path) -> None:
+        self._prepare()
+        await self._whole(self._set_aside(service, into))
+
+    async def put_back(self, service: str, out: Path) -> None:
+        self._prepare()
+        await asyncio.to_thread(move_in, self._shelf, self._places, service, out)
+        self._shelf.ring()
 
     async def trouble(self) -> str:
         try:
@@ -233,6 +251,24 @@ class ProcessEngine:
         await self._remove(service, None, None, _GRACE)
         await asyncio.to_thread(files.erase, self._shelf.volumes / service)
         self._places.forget(service)
+
+    async def _set_aside(self, service: str, into: Path) -> None:
+        await asyncio.gather(*(self._lives.halt(key, _GRACE) for key in self._shelf.find(service)))
+        await asyncio.to_thread(move_out, self._shelf, self._places, service, into)
+        self._shelf.ring()
+
+    def _kept(self, service: str) -> Kept:
+        keys = self._shelf.find(service)
+        records = [record for key in keys if (record := self._shelf.read(key))]
+        # A pod is called after its service, generation and index.
+        name = records[-1].pod.rsplit("-", 2)[0] if records else ""
+        return Kept(name=name, instances=len(keys), volumes=len(names(self._shelf.volumes / service)))
+
+    def _lost(self, census: Census) -> dict[str, Kept]:
+        """Services that run although their folder is gone."""
+        homes = {Path(each.home) for each in census.by_pid.values() if each.home}
+        lost = [home for home in homes if home.parent.parent == self._shelf.services and not home.exists()]
+        return {home.parent.name: Kept(instances=1, is_lost=True) for home in lost}
 
     async def _end_strays(self, census: Census) -> None:
         """Processes whose instance is gone, and commands whose Windlass is."""

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import stat
+import time
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -25,6 +26,8 @@ _CLONE: Final = (
     0x40049409  # FICLONE: the copy shares its blocks with the original until one of them is written
 )
 _PIECE: Final = 1 << 30
+_TRIES: Final = 50
+_PAUSE: Final = 0.02
 
 
 def make(home: Path, wanted: Wanted, volumes: Path) -> None:
@@ -184,19 +187,26 @@ def _parent(place: Path, *allowed: Path) -> None:
 
 
 def erase(path: Path) -> None:
-    """Absent is fine; so is a folder that its program has locked, or that somebody else erases, too."""
+    """Absent is fine; so is a folder that its program has locked, or still writes to, or that another
+    Windlass erases, too."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
-    try:
-        shutil.rmtree(path)
-    except PermissionError:
-        _unlock(path)
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        shutil.rmtree(path, ignore_errors=True)
-        if path.exists():
-            raise
+    for attempt in range(1, _TRIES + 1):
+        try:
+            shutil.rmtree(path)
+            return
+        except FileNotFoundError:
+            if not path.exists():
+                return
+        except PermissionError:
+            _unlock(path)
+        except OSError as error:
+            # A program that is just ending has written one more file.
+            if error.errno != errno.ENOTEMPTY or attempt == _TRIES:
+                raise
+            time.sleep(_PAUSE)
+    shutil.rmtree(path)
 
 
 def _unlock(path: Path) -> None:

@@ -124,7 +124,15 @@ class Keeper:
             _log.exception("Output of %s cannot be handed over yet", home.parent.name)
 
     async def finish(self, aside: Path) -> None:
-        """The last words of an instance, and then nothing is left of it."""
+        """The last words of an instance, and then nothing is left of it; now, or when it is tried again."""
+        try:
+            await self._finish(aside)
+        except OSError as error:
+            _log.warning(
+                "an instance that ended is erased later", extra={"why": error.strerror or str(error)}
+            )
+
+    async def _finish(self, aside: Path) -> None:
         record = self._shelf.read_in(aside)
         for name in ("app", "files", "home", "tmp"):
             await asyncio.to_thread(erase, aside / name)

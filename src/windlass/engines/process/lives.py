@@ -381,6 +381,23 @@ class Lives:
             await self._take_away(key, record)
         self.notice(key.service)
 
+    async def halt(self, key: Key, grace: float) -> None:
+        """Ends the program and keeps the instance with its working copy: only `run` begins it again."""
+        async with self._shelf.held(key) as home:
+            record = self._shelf.read(key)
+            if home is None or record is None:
+                return
+            self.let_go(key)
+            await self._ending.ask(home, record.process, record.cgroup, grace)
+            await self._ending.end(home, record.process, record.cgroup)
+            for port in record.ports.values():
+                self._claims.release(port, key)
+            cgroups.remove(record.cgroup)
+            self._shelf.write(key, structs.replace(record, process=None, cgroup="", ports={}, resume_at=0))
+            await self._keeper.flush(home)
+            self._keeper.drop(home)
+        self.notice(key.service)
+
     async def end_for(self, key: Key, seen: Process, verdict: str) -> None:
         """Ends the program, not the instance: it is begun anew, and the reason is this one."""
         async with self._shelf.held(key) as home:

@@ -105,6 +105,17 @@ class Whereabouts:
     def services(self) -> set[str]:
         return set(self._read())
 
+    def known(self, service: str) -> dict[int, int]:
+        """The lasting port of each port inside."""
+        return self._read().get(service, {})
+
+    def take_back(self, service: str, known: dict[int, int]) -> None:
+        """As they were; a port that another service has got meanwhile stays theirs."""
+        with self._changing() as places:
+            taken = {port for other, each in places.items() if other != service for port in each.values()}
+            kept = {internal: port for internal, port in known.items() if port not in taken}
+            places[service] = kept | places.get(service, {})
+
     def forget(self, service: str) -> None:
         self._known.pop(service, None)
         if service in self._read():

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from windlass.config import DATABASE, Settings
-from windlass.operate.refused import Refused
+from windlass.refused import Refused
 from windlass.store.archive import Line
 
 

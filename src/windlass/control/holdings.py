@@ -1,0 +1,195 @@
+"""What there is of services outside the database: on the engine, builds, database servers, log lines.
+
+Only a service that the database has marked as deleted is erased. Anything of which the database knows nothing
+is set aside: it ends, and what it stored is kept below `set-aside/`, or where the engine keeps it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.group import aside
+from windlass.base.log import log
+from windlass.builders.builder import Builder
+from windlass.control.context import Context, Servers
+from windlass.control.logs import Logs
+from windlass.control.organizations import NOBODY, SYSTEM
+from windlass.control.recording import ITSELF, About, emit
+from windlass.core.events import Event
+from windlass.core.runtime import Kept
+from windlass.engines.engine import Engine
+from windlass.mark import INSTALLATION, SET_ASIDE
+from windlass.store.store import Tx
+
+RECORD: Final = "record.json"
+_log = log("holdings")
+
+
+class Holder(Protocol):
+    """Anything that keeps something of services; see `engines.engine` for what each verb promises."""
+
+    async def services(self) -> Collection[str]: ...
+
+    async def sweep(self, erase: Collection[str]) -> None: ...
+
+    async def set_aside(self, service: str, into: Path) -> None: ...
+
+    async def put_back(self, service: str, out: Path) -> None: ...
+
+
+class SetAside(Struct, frozen=True, kw_only=True):
+    """A service that was set aside."""
+
+    service: str
+    name: str
+    installation: str
+    """Of which it is: an engine may know it by that."""
+    at: int
+    why: str
+    instances: int
+    volumes: int
+
+
+class Occupied(Exception):
+    """Something of the service is in its place again, and is not replaced."""
+
+
+class Holdings:
+    def __init__(self, engine: Engine, builder: Builder, servers: Servers, logs: Logs, data: Path) -> None:
+        self.engine = engine
+        self._files: Sequence[Holder] = (builder, servers, logs)
+        self._folder = data / SET_ASIDE
+
+    async def services(self) -> dict[str, Kept]:
+        """Everything that is in its place; what was set aside is not."""
+        found: dict[str, Kept] = {}
+        for holder in self._files:
+            found |= dict.fromkeys(await holder.services(), Kept())
+        found |= await self.engine.services()
+        return {service: kept for service, kept in found.items() if service not in self.records()}
+
+    def records(self) -> Mapping[str, SetAside]:
+        found = [self.record(folder.name) for folder in sorted(self._folder.glob("*"))]
+        return {record.service: record for record in found if record}
+
+    def record(self, service: str) -> SetAside | None:
+        try:
+            return msgspec.json.decode((self._folder / service / RECORD).read_bytes(), type=SetAside)
+        except FileNotFoundError:
+            return None
+
+    async def set_aside(self, record: SetAside) -> None:
+        """Written down first: what is interrupted is done again."""
+        folder = self._folder / record.service
+        await aside(_write, folder / RECORD, msgspec.json.encode(record))
+        for holder in (self.engine, *self._files):
+            await holder.set_aside(record.service, folder)
+        _log.warning(
+            "a service that the database does not know was set aside",
+            extra={"service": record.service, "called": record.name, "why": record.why},
+        )
+
+    async def put_back(self, service: str) -> None:
+        folder = self._folder / service
+        try:
+            for holder in (self.engine, *self._files):
+                await holder.put_back(service, folder)
+        except FileExistsError as error:
+            raise Occupied(str(error)) from error
+        await aside(shutil.rmtree, folder)
+        _log.warning("a service that was set aside was put back", extra={"service": service})
+
+    async def purge(self, service: str) -> None:
+        """For good."""
+        await aside(shutil.rmtree, self._folder / service)
+
+
+def _write(file: Path, content: bytes) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.write_bytes(content)
+
+
+def holdings_of(ctx: Context) -> Holdings:
+    return Holdings(ctx.engine, ctx.builder, ctx.servers, ctx.logs, Path(ctx.settings.data_dir))
+
+
+# Decided by the database
+
+
+class OtherDatabase(Exception):
+    """The database is no longer the one that this server was started with."""
+
+
+async def sweep(ctx: Context, holder: Holder) -> None:
+    """Erases what is left of services that were deleted."""
+    there = set(await holder.services()) - holdings_of(ctx).records().keys()
+    await holder.sweep([service for service in sorted(there) if await ctx.store.reads.is_deleted(service)])
+
+
+async def set_unknown_aside(ctx: Context, why: str) -> None:
+    holdings = holdings_of(ctx)
+    for service, kept in (await unknown(ctx, holdings)).items():
+        await put_aside(ctx, holdings, service, kept, ctx.installation, why)
+
+
+async def unknown(ctx: Context, holdings: Holdings) -> dict[str, Kept]:
+    """Services that this database neither has nor has deleted. They are looked for before it is asked: of one
+    that is just being made, the database knows first."""
+    there, reads = await holdings.services(), ctx.store.reads
+    known = set(await reads.services())
+    rest = {service: kept for service, kept in there.items() if service not in known and not kept.is_lost}
+    found = {service: kept for service, kept in rest.items() if not await reads.is_deleted(service)}
+    if found and await reads.fact(INSTALLATION) != ctx.installation.encode():
+        raise OtherDatabase(
+            "the database is not the one that this server was started with: nothing is erased or set aside"
+        )
+    return found
+
+
+async def put_aside(
+    ctx: Context, holdings: Holdings, service: str, kept: Kept, installation: str, why: str
+) -> None:
+    record = SetAside(
+        service=service,
+        name=kept.name,
+        installation=installation,
+        at=ctx.clock.now(),
+        why=why,
+        instances=kept.instances,
+        volumes=kept.volumes,
+    )
+    await holdings.set_aside(record)
+    await _tell(ctx, Event.SET_ASIDE, record)
+
+
+async def bring_back(ctx: Context) -> None:
+    """Services that were set aside while another database was used, and that this one has."""
+    holdings = holdings_of(ctx)
+    for service, record in holdings.records().items():
+        if await ctx.store.reads.status(service) is None:
+            continue
+        try:
+            await holdings.put_back(service)
+        except Occupied as error:
+            _log.warning("a service stays set aside", extra={"service": service, "why": str(error)})
+        else:
+            await _tell(ctx, Event.PUT_BACK, record)
+
+
+async def _tell(ctx: Context, kind: Event, record: SetAside) -> None:
+    """In the audit of the first organization: nobody knows whose it was."""
+
+    async def change(tx: Tx) -> None:
+        first = await tx.first(NOBODY, "organization")
+        assert first is not None
+        about = About(first.id, first.family, first.id, first.family)
+        facts = {"name": record.name, "service_id": record.service, "message": record.why}
+        emit(tx, kind, first.id, about, SYSTEM.id, SYSTEM.name, ITSELF, facts)
+
+    await ctx.store.write(change)

@@ -1,0 +1,41 @@
+"""Moves everything that the engine keeps of a service out of its folder, and back: nothing is erased."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base.moving import move
+from windlass.engines.process.ports import Whereabouts
+from windlass.engines.process.shelf import Shelf, replace, safe
+
+_PORTS: Final = "whereabouts.json"
+
+
+def move_out(shelf: Shelf, places: Whereabouts, service: str, into: Path) -> None:
+    """Nothing of the service runs any more."""
+    if known := places.known(service):
+        into.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace(into / _PORTS, msgspec.json.encode(known), durable=True)
+    for own, kept in _folders(shelf, service, into):
+        move(own, kept)
+    places.forget(service)
+
+
+def move_in(shelf: Shelf, places: Whereabouts, service: str, out: Path) -> None:
+    file = out / _PORTS
+    if file.exists():
+        places.take_back(service, msgspec.json.decode(file.read_bytes(), type=dict[int, int]))
+        file.unlink()
+    for own, kept in _folders(shelf, service, out):
+        move(kept, own)
+
+
+def _folders(shelf: Shelf, service: str, aside: Path) -> Iterator[tuple[Path, Path]]:
+    """Where the engine has them, and where they are kept; volumes first, which nobody could make again."""
+    yield shelf.volumes / safe(service), aside / "volumes"
+    yield shelf.removed.file(safe(service)), aside / "removed"
+    yield shelf.services / safe(service), aside / "instances"

@@ -1,0 +1,79 @@
+"""The mark of an installation: its id, in the database and in a file of the data directory.
+
+The file also tells how far the database had come when this data directory was last used with it, so that an
+older state of the same database, or another course of it, is known as such.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.config import BadSetting, Settings
+from windlass.store.store import Reads
+
+INSTALLATION: Final = "installation"
+"""Under which name the database keeps the id."""
+FILE: Final = "installation"
+SET_ASIDE: Final = "set-aside"
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    installation: str
+    event: int = 0
+    """Number of the newest event."""
+    hash: str = ""
+    """Of that event, as the audit chains it; empty, if it has none."""
+    database: str = ""
+    """The kind of database it was used with."""
+
+
+def file_of(settings: Settings) -> Path:
+    return Path(settings.data_dir) / FILE
+
+
+def read(settings: Settings) -> Mark | None:
+    try:
+        return msgspec.json.decode(file_of(settings).read_bytes(), type=Mark)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise BadSetting(
+            f"the file {file_of(settings)} is damaged: bring back a copy of it, or remove it if this data "
+            "directory belongs to this database"
+        ) from error
+
+
+def write(settings: Settings, mark: Mark) -> None:
+    """The old file or the new one, never a part, also after a power cut."""
+    file = file_of(settings)
+    draft = file.with_name(f".{FILE}-{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as made:
+        made.write(msgspec.json.encode(mark) + b"\n")
+        made.flush()
+        os.fsync(made.fileno())
+    draft.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+async def present(settings: Settings, installation: str, reads: Reads) -> Mark:
+    """How far this database is now."""
+    event, hash = await reads.newest_event()
+    return Mark(
+        installation=installation,
+        event=event,
+        hash=hash.hex() if hash else "",
+        database=kind_of(settings),
+    )
+
+
+def kind_of(settings: Settings) -> str:
+    return "PostgreSQL" if settings.database_url else "SQLite"

@@ -1,0 +1,258 @@
+"""Whether a data directory, and what a container engine has, belong to the database that the settings name.
+
+Looked at before anything is begun, written or erased, and it changes nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+
+from windlass import mark
+from windlass.base.clock import SystemClock
+from windlass.builders.builder import BuilderAway
+from windlass.config import BadSetting, Settings
+from windlass.control.holdings import Holdings
+from windlass.control.logs import Logs
+from windlass.core.runtime import Kept
+from windlass.database import file_of, looking
+from windlass.engines.engine import EngineAway
+from windlass.key import FACT, WrongKey, found_seal
+from windlass.mark import INSTALLATION, Mark
+from windlass.parts import Parts, real_parts
+from windlass.store.archive import Moment
+
+PATIENCE: Final = 5.0
+"""Seconds that a container engine may take to answer."""
+_MOST_NAMED: Final = 5
+
+PartsFor = Callable[[str], Awaitable[Parts]]
+"""The parts of the installation with this id."""
+
+
+class NotOurs(Exception):
+    """The start is refused: what is here belongs to another database, or to a newer state of this one."""
+
+
+class Claim(Struct, kw_only=True):
+    """What is here, and what the database says of it."""
+
+    mark: Mark | None
+    """Of the data directory."""
+    installation: str = ""
+    """Of the database; empty, if it was never used."""
+    event: int = 0
+    """The newest in the database."""
+    reason: str = ""
+    """Why they do not belong together; empty if they do."""
+    unknown: dict[str, dict[str, Kept]] = field(default_factory=dict)
+    """Services that the database neither has nor has deleted, by the installation whose label they bear on a
+    container engine."""
+    is_lost: bool = False
+    """Something runs whose files are not here."""
+    aside: int = 0
+    """Services that were set aside earlier."""
+    unseen: str = ""
+    """Why the engine could not be looked at."""
+
+    @property
+    def found(self) -> dict[str, Kept]:
+        return {service: kept for found in self.unknown.values() for service, kept in found.items()}
+
+
+class Database(Struct, frozen=True):
+    """What a database says of itself."""
+
+    installation: str = ""
+    is_older_form: bool = False
+    """It is from before databases knew their id."""
+    event: int = 0
+    hash: str = ""
+    """Of the event that the data directory saw last."""
+    known: frozenset[str] = frozenset()
+    """Services that it has, or has deleted."""
+
+
+def legacy_id(fingerprint: str) -> str:
+    """Of an installation from before there were ids: what it made bears this label."""
+    return fingerprint[:16]
+
+
+async def examine(settings: Settings, parts_for: PartsFor) -> Claim:
+    # The mark is read before the database, and what there is before what the database knows: all of these may
+    # grow while they are looked at, and a database is never behind.
+    seen = mark.read(settings)
+    database = await look(settings, seen)
+    claim = Claim(mark=seen, installation=database.installation, event=database.event)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await _count(settings, claim, database, parts_for)
+    except (EngineAway, BuilderAway) as error:
+        claim.unseen = str(error)
+    except TimeoutError:
+        claim.unseen = "the container engine does not answer in time"
+    claim.reason = _reason(settings, claim, database)
+    return claim
+
+
+async def examined(settings: Settings) -> Claim:
+    """With the parts that a server would have."""
+    return await examine(settings, partial(real_parts, settings, SystemClock()))
+
+
+async def check(settings: Settings) -> None:
+    """For commands beside the server: what they do must be done with the database of this data directory."""
+    seen = mark.read(settings)
+    claim = Claim(mark=seen)
+    claim.reason = _reason(settings, claim, await look(settings, seen)) if seen else ""
+    if claim.reason:
+        raise NotOurs(refusal(settings, claim))
+
+
+async def without_record(settings: Settings, known: Container[str]) -> dict[str, Kept]:
+    """Services that are here and not among these; of a container engine that is away, nothing is known."""
+    seen = mark.read(settings)
+    claim = Claim(mark=seen)
+    database = await look(settings, seen)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await _gather(settings, claim, database, partial(real_parts, settings, SystemClock()))
+    except (EngineAway, BuilderAway, TimeoutError):
+        pass
+    return _without(claim.found, known)
+
+
+async def look(settings: Settings, seen: Mark | None) -> Database:
+    """An empty file is a database that was never used."""
+    if not settings.database_url and (not file_of(settings).exists() or not file_of(settings).stat().st_size):
+        return Database()
+    async with looking(settings) as line:
+        moment = Moment(line)
+        fingerprint = await moment.fact(FACT) if await moment.applied() else None
+        if fingerprint is None:
+            return Database()
+        id, reads = await moment.fact(INSTALLATION), moment.reads
+        known = frozenset(await reads.services()) | await moment.deleted()
+        if id is None:
+            return Database(legacy_id(fingerprint.decode()), is_older_form=True, known=known)
+        event, _ = await reads.newest_event()
+        hash = await reads.event_hash(seen.event) if seen else None
+        return Database(id.decode(), event=event, hash=hash.hex() if hash else "", known=known)
+
+
+async def _count(settings: Settings, claim: Claim, database: Database, parts_for: PartsFor) -> None:
+    await _gather(settings, claim, database, parts_for)
+    known = (await look(settings, claim.mark)).known if claim.found else frozenset[str]()
+    claim.unknown = {
+        label: rest for label, found in claim.unknown.items() if (rest := _without(found, known))
+    }
+
+
+async def _gather(settings: Settings, claim: Claim, database: Database, parts_for: PartsFor) -> None:
+    """Everything that is here, by label, whether the database knows it or not."""
+    for label in _labels(settings, claim, database):
+        async with holdings(settings, parts_for, label) as held:
+            claim.aside = len(held.records())
+            there = await held.services()
+            claim.unknown[label] = _without(there, claim.found)
+            claim.is_lost = claim.is_lost or any(kept.is_lost for kept in there.values())
+
+
+def _without(found: Mapping[str, Kept], others: Container[str]) -> dict[str, Kept]:
+    return {service: kept for service, kept in found.items() if service not in others}
+
+
+def _labels(settings: Settings, claim: Claim, database: Database) -> list[str]:
+    """By which a container engine may know what is ours, the present one first."""
+    labels = [database.installation, claim.mark.installation if claim.mark else ""]
+    if not database.installation or database.is_older_form:
+        labels.append(_label_by_key(settings))
+    return [*dict.fromkeys(label for label in labels if label)] or ["none"]
+
+
+def _label_by_key(settings: Settings) -> str:
+    try:
+        return legacy_id(found_seal(settings).fingerprint)
+    except (WrongKey, BadSetting):
+        return ""
+
+
+@asynccontextmanager
+async def holdings(settings: Settings, parts_for: PartsFor, installation: str) -> AsyncIterator[Holdings]:
+    """Of an installation that does not run here."""
+    parts, data = await parts_for(installation), Path(settings.data_dir)
+    logs = Logs(data / "logs", settings.log_retention_bytes)
+    async with AsyncExitStack() as closing:
+        closing.push_async_callback(parts.engine.stop)
+        closing.push_async_callback(parts.builder.stop)
+        closing.callback(logs.close)
+        yield Holdings(parts.engine, parts.builder, parts.servers, logs, data)
+
+
+# In words
+
+
+def _reason(settings: Settings, claim: Claim, database: Database) -> str:
+    place = _place(settings)
+    if claim.is_lost and claim.mark is None:
+        return f"programs run from {settings.data_dir}, and their files are not in it: is its disk mounted?"
+    if not database.installation:
+        if claim.mark is None and not claim.found:
+            return ""
+        return f"{place} is empty, and {settings.data_dir} is of an installation that was used before"
+    if claim.mark is None:
+        # Before there were marks nobody kept one: what such a database does not know is set aside later.
+        return f"{place} does not know all that is here" if claim.found and not database.is_older_form else ""
+    if claim.mark.installation != database.installation:
+        return f"{place} is of another installation than {settings.data_dir}"
+    if claim.mark.event > database.event:
+        return (
+            f"{place} is older than {settings.data_dir}: its newest event is number {database.event}, and "
+            f"number {claim.mark.event} was seen here"
+        )
+    if claim.mark.hash and database.hash and claim.mark.hash != database.hash:
+        return f"{place} has gone another way since {settings.data_dir} was used with it"
+    return f"{place} does not know all that is here" if claim.found else ""
+
+
+def _place(settings: Settings) -> str:
+    if settings.database_url:
+        return "the database that WINDLASS_DATABASE_URL names"
+    return f"the database {file_of(settings)}"
+
+
+def refusal(settings: Settings, claim: Claim) -> str:
+    return (
+        f"start with the database that belongs to {settings.data_dir} ({_hint(settings, claim)}), or go on "
+        f"with this one: `windlass serve --adopt`. Nothing was begun or changed: {claim.reason}. "
+        f"Without a record in it: {inventory(claim.found)}. With --adopt these are set aside, which ends "
+        "them and keeps what they stored; see `windlass set-aside --help`"
+    )
+
+
+def _hint(settings: Settings, claim: Claim) -> str:
+    used = claim.mark.database if claim.mark else mark.kind_of(settings)
+    if used != mark.kind_of(settings):
+        if settings.database_url:
+            return f"it was used with {file_of(settings)}: start without WINDLASS_DATABASE_URL"
+        return "it was used with PostgreSQL: set WINDLASS_DATABASE_URL"
+    if settings.database_url:
+        return "look at WINDLASS_DATABASE_URL"
+    return f"bring back {file_of(settings)}, or restore a backup"
+
+
+def inventory(found: Mapping[str, Kept]) -> str:
+    if not found:
+        return "no service"
+    names = sorted(kept.name or service for service, kept in found.items())
+    shown = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+    instances, volumes = (
+        sum(getattr(kept, what) for kept in found.values()) for what in ("instances", "volumes")
+    )
+    return f"services {len(found)} ({shown}), with instances {instances} and volumes {volumes}"
