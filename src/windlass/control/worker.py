@@ -20,13 +20,13 @@ from windlass.control.reconcile import LostClaim, reconcile
 from windlass.control.resources import DISCARD
 from windlass.control.webhooks import DELIVER
 from windlass.engines.engine import EngineAway
-from windlass.store.store import Claim, Tx
+from windlass.store.store import LANES, QUICK, Claim, Tx
 
 LEASE = 15 * SECOND
 """How long work rests after its worker was killed. A living worker prolongs it at a third of it."""
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
-QUICK, CALLING = 8, 256
+QUICK_SLOTS, CALLING_SLOTS = 8, 256
 """Slots: of what is soon done, and of what waits for other people's servers."""
 _log = log("worker")
 
@@ -49,7 +49,7 @@ class Lane(Struct):
     """What takes long has slots of its own, so that what is quick never waits behind it."""
 
     number: int
-    """As the statements tell kinds of work apart."""
+    """As the store keeps it with each piece of work."""
     slots: int
     running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
 
@@ -60,7 +60,11 @@ class Worker:
         self._lease = lease
         self._wake = asyncio.Event()
         self._jobs = jobs()
-        self._lanes = (Lane(1, ctx.settings.parallel_deployments), Lane(0, QUICK), Lane(2, CALLING))
+        self._lanes = (
+            Lane(LANES[RECONCILE], ctx.settings.parallel_deployments),
+            Lane(QUICK, QUICK_SLOTS),
+            Lane(LANES[DELIVER], CALLING_SLOTS),
+        )
         self._claiming: asyncio.Task[int] | None = None
         ctx.store.listen(self._heard)
 

@@ -200,24 +200,41 @@ EVENTS_NEWER_ENVIRONMENT: Final = _newer(_ENVIRONMENT)
 # While a worker holds a row (`lease` > 0), `due` is far away unless the work was asked for once more.
 # An epoch never comes again, also not when a row was deleted and asked for anew: so it begins anywhere.
 WORK_ASK: Final = """
-INSERT INTO work (id, kind, due, lease, epoch, attempts, org) VALUES ($1, $2, $3, 0, $4, 0, $5)
-ON CONFLICT (id) DO UPDATE SET due = CASE WHEN excluded.due < work.due THEN excluded.due ELSE work.due END"""
-# Organizations take turns: whoever has less under way comes first. What is slow has a lane of its own, so
-# that what is quick never waits behind it.
-WORK_CLAIM: Final = """
-UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
-WHERE id IN (
-    SELECT id FROM (
-        SELECT id, CASE WHEN lease > 0 THEN lease ELSE due END AS since,
-            row_number() OVER (PARTITION BY org ORDER BY CASE WHEN lease > 0 THEN lease ELSE due END, id)
-            + (SELECT count(*) FROM work AS held WHERE held.org = work.org AND held.lease > $3) AS turn
-        FROM work
-        WHERE ((lease = 0 AND due <= $3) OR (lease > 0 AND lease <= $3))
-            AND CASE kind WHEN 'reconcile' THEN 1 WHEN 'deliver' THEN 2 ELSE 0 END = $4
-    ) AS waiting
-    ORDER BY turn, since, id LIMIT $5
+INSERT INTO work (id, kind, due, lease, epoch, attempts, org, lane) VALUES ($1, $2, $3, 0, $4, 0, $5, $6)
+ON CONFLICT (id) DO UPDATE SET
+    lane = excluded.lane, due = CASE WHEN excluded.due < work.due THEN excluded.due ELSE work.due END"""
+# `turns` says in which order work is taken. None of these statements looks at all that is due; what is held
+# is never more than the slots of all workers.
+WORK_FRONT: Final = """
+SELECT 'held' AS what, count(*) AS since, '' AS id, org FROM work WHERE lease > 0 AND lease > $1 GROUP BY org
+UNION ALL
+SELECT 'ended', lease, id, org FROM work WHERE lease > 0 AND lease <= $1 AND lane = $2
+UNION ALL
+SELECT 'waiting', due, id, org FROM (
+    SELECT due, id, org FROM work WHERE lane = $2 AND lease = 0 AND due <= $1 ORDER BY due, id LIMIT $3
+) AS front"""
+# The first piece of each organization: from one to the next by the index, whatever lies between. Without a
+# join, for which PostgreSQL might read everything.
+_FIRST = """
+SELECT {0} FROM work WHERE lane = $1 AND lease = 0 AND work.org = waiting.org AND due <= $2
+ORDER BY due, id LIMIT 1"""
+WORK_FIRST: Final = f"""
+WITH RECURSIVE waiting (org) AS (
+    SELECT min(org) FROM work WHERE lane = $1 AND lease = 0
+    UNION ALL
+    SELECT (SELECT min(org) FROM work WHERE lane = $1 AND lease = 0 AND work.org > waiting.org)
+    FROM waiting WHERE waiting.org IS NOT NULL
 )
-RETURNING id, kind, epoch, attempts"""
+SELECT ({_FIRST.format("due")}), ({_FIRST.format("id")}), org FROM waiting"""
+WORK_OF_ORG: Final = """
+SELECT due, id, org FROM work WHERE lane = $1 AND lease = 0 AND org = $2 AND due <= $3
+ORDER BY due, id LIMIT $4"""
+TAKEN_AT_ONCE: Final = 16
+"""Pieces that one statement claims; places that are not needed are empty."""
+_PIECES = ", ".join(f"${place}" for place in range(3, 3 + TAKEN_AT_ONCE))
+WORK_CLAIM: Final = f"""
+UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
+WHERE id IN ({_PIECES}) RETURNING id, kind, epoch, attempts"""
 WORK_HELD: Final = "SELECT id FROM work WHERE id = $1 AND epoch = $2 AND lease > 0"
 WORK_HOLD: Final = "UPDATE work SET lease = $1 WHERE id = $2 AND epoch = $3 AND lease > 0 RETURNING id"
 WORK_DONE: Final = "DELETE FROM work WHERE id = $1 AND epoch = $2 AND due = $3 AND lease > 0 RETURNING id"
@@ -227,8 +244,11 @@ WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
 WORK_RELEASE: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
 WORK_NEXT: Final = """
-SELECT min(CASE WHEN lease > 0 THEN lease ELSE due END) FROM work
-WHERE CASE kind WHEN 'reconcile' THEN 1 WHEN 'deliver' THEN 2 ELSE 0 END = $1"""
+SELECT min(since) FROM (
+    SELECT min(due) AS since FROM work WHERE lane = $1 AND lease = 0
+    UNION ALL
+    SELECT min(lease) FROM work WHERE lane = $1 AND lease > 0
+) AS nearest"""
 WORK_REMOVE: Final = "DELETE FROM work WHERE id = $1"
 
 _DELIVERY = "id, webhook, lane, number, kind, created, state, due, attempts, body, story, address"
@@ -321,6 +341,10 @@ FACT: Final = "SELECT value FROM fact WHERE name = $1"
 FACT_SET: Final = """
 INSERT INTO fact (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value"""
 
-ALL: Final = {name: text for name, text in globals().items() if name.isupper() and not name.startswith("_")}
+ALL: Final[dict[str, str]] = {
+    name: text
+    for name, text in globals().items()
+    if name.isupper() and not name.startswith("_") and isinstance(text, str)
+}
 LOOKING: Final = frozenset(text for text in ALL.values() if text.split()[0] in {"SELECT", "WITH"})
 """Those that change nothing."""

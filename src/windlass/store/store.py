@@ -19,6 +19,7 @@ from msgspec import Struct
 from windlass.base import ids
 from windlass.store import statements as sql
 from windlass.store.chain import ANCHOR, BEGINNING, Anchor, End, Head, anchor_of, chained
+from windlass.store.turns import Due, Turns
 
 T = TypeVar("T")
 Write = Callable[["Tx"], Awaitable[T]]
@@ -29,6 +30,11 @@ DEAF: Final = "deaf"
 """A nudge that is made here alone: others may have been missed."""
 
 ROUTE: Final = "route:"
+QUICK: Final = 0
+LANES: Final = {"reconcile": 1, "deliver": 2}
+"""Kinds of work that have slots of their own; all others are quick, and share one lane."""
+# So many of the longest-waiting pieces of work are looked at before organizations are.
+_FRONT: Final = 64
 
 # Holes are counted in blocks of 64, 64², 64³ and 64⁴ places.
 _FANOUT, _LEVELS = 64, 4
@@ -633,12 +639,46 @@ class Tx(Reads):
 
     async def ask(self, kind: str, id: str, due: int | None = None, org: str = "") -> None:
         """Asks for a piece of work. Asking twice is asking once."""
-        await self._all(sql.WORK_ASK, id, kind, self.now if due is None else due, secrets.randbits(48), org)
+        lane = LANES.get(kind, QUICK)
+        moment = self.now if due is None else due
+        await self._all(sql.WORK_ASK, id, kind, moment, secrets.randbits(48), org, lane)
         self.nudge("work")
 
     async def claim(self, lease: int, most: int, lane: int = 1) -> list[Claim]:
-        found = await self._all(sql.WORK_CLAIM, self.now + lease, FAR, self.now, lane, most)
-        return [Claim(*row) for row in found]
+        """Takes what is due, organizations by turns; what others hold is theirs until the lease ends."""
+        claims: list[Claim] = []
+        while (missing := min(sql.TAKEN_AT_ONCE, most - len(claims))) > 0:
+            pieces = await self._next_pieces(lane, missing)
+            places = [*pieces, *[""] * (sql.TAKEN_AT_ONCE - len(pieces))]
+            rows = await self._all(sql.WORK_CLAIM, self.now + lease, FAR, *places) if pieces else ()
+            claims += sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
+            if len(pieces) < missing:
+                break
+        return claims
+
+    async def _next_pieces(self, lane: int, most: int) -> list[str]:
+        """The ids of the pieces whose turn it is."""
+        found = await self._all(sql.WORK_FRONT, self.now, lane, _FRONT)
+        turns = Turns({row[3]: row[1] for row in found if row[0] == "held"})
+        ended = [Due(*row[1:]) for row in found if row[0] == "ended"]
+        front = [Due(*row[1:]) for row in found if row[0] == "waiting"]
+        if len(front) < _FRONT:
+            turns.add([*ended, *front], whole=True)
+        else:
+            # Where enough organizations in front have nothing under way, no others can come before them.
+            turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
+            if turns.idle() < most:
+                rows = await self._all(sql.WORK_FIRST, lane, self.now)
+                turns.add_firsts([*ended, *(Due(*row) for row in rows if row[0] is not None)])
+        taken: list[str] = []
+        while len(taken) < most and (piece := turns.take()):
+            taken.append(piece.id)
+            if turns.lacks(piece.org):
+                rows = await self._all(sql.WORK_OF_ORG, lane, piece.org, self.now, _FRONT + most)
+                own = [one for one in ended if one.org == piece.org]
+                turns.refill(piece.org, [*own, *(Due(*row) for row in rows)])
+            turns.advance(piece.org)
+        return taken
 
     async def held(self, claim: Claim) -> bool:
         """Whether this worker is still the one."""

@@ -1,0 +1,190 @@
+"""Which work is taken next: the same as if all of it had been counted and sorted, without doing so."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.store.stores import Place
+from tests.store.test_statements import placeholders
+from tests.world import NOON, HandClock
+from windlass.store import statements as sql
+from windlass.store import store as stores
+from windlass.store.store import FAR, Claim, Store
+from windlass.store.turns import Turns
+
+LEASE, LANE = 15_000, 1
+# What is promised, in one statement that looks at everything: its cost grows with the square of what is due.
+COUNTED = """
+SELECT id FROM (
+    SELECT id, CASE WHEN lease > 0 THEN lease ELSE due END AS since,
+        row_number() OVER (PARTITION BY org ORDER BY CASE WHEN lease > 0 THEN lease ELSE due END, id)
+        + (SELECT count(*) FROM work AS held WHERE held.org = work.org AND held.lease > $1) AS turn
+    FROM work
+    WHERE ((lease = 0 AND due <= $1) OR (lease > 0 AND lease <= $1)) AND lane = $2
+) AS waiting
+ORDER BY turn, since, id LIMIT $3"""
+ADD = """
+INSERT INTO work (id, kind, due, lease, epoch, attempts, org, lane) VALUES ($1, 'x', $2, $3, 1, 0, $4, $5)"""
+CLEAR = "DELETE FROM work"
+
+
+class Piece(NamedTuple):
+    org: int
+    since: int
+    """Before or after now."""
+    held: bool
+    lane: int
+
+
+PIECES = st.lists(
+    st.builds(
+        Piece,
+        st.integers(0, 5),
+        st.integers(-12, 4),
+        st.integers(0, 5).map(lambda roll: roll == 0),
+        st.integers(0, 1),
+    ),
+    max_size=60,
+)
+
+
+async def fill(store: Store, pieces: Sequence[Piece]) -> None:
+    async def change(tx: stores.Tx) -> None:
+        await tx._all(CLEAR)
+        for number, piece in enumerate(pieces):
+            moment = NOON + piece.since
+            times = (FAR, moment) if piece.held else (moment, 0)
+            await tx._all(ADD, f"piece-{number:05d}", *times, f"org-{piece.org}", piece.lane)
+
+    await store.write(change)
+
+
+async def counted(store: Store, most: int) -> list[str]:
+    async def change(tx: stores.Tx) -> list[str]:
+        return [row[0] for row in await tx._all(COUNTED, tx.now, LANE, most)]
+
+    return await store.write(change)
+
+
+async def claim(store: Store, most: int) -> list[Claim]:
+    return await store.write(lambda tx: tx.claim(LEASE, most, LANE))
+
+
+async def agree(store: Store, pieces: Sequence[Piece], most: int) -> None:
+    """Claims until nothing is left, each time what the statement says."""
+    await fill(store, pieces)
+    while True:
+        expected = await counted(store, most)
+        claimed = await claim(store, most)
+        assert [claim.id for claim in claimed] == expected
+        if not expected:
+            return
+
+
+@pytest.fixture
+def small_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few pieces are more than are looked at first."""
+    monkeypatch.setattr(stores, "_FRONT", 4)
+
+
+@pytest.mark.parametrize("front", [1, 3, 64])
+def test_any_work_is_taken_in_the_order_that_counting_gives(
+    embedded: Place, monkeypatch: pytest.MonkeyPatch, front: int
+):
+    monkeypatch.setattr(stores, "_FRONT", front)
+
+    async def run(pieces: list[Piece], most: int) -> None:
+        async with embedded.opened(HandClock()) as store:
+            await agree(store, pieces, most)
+
+    @given(PIECES, st.integers(1, 20))
+    @settings(max_examples=60, deadline=None)
+    def check(pieces: list[Piece], most: int) -> None:
+        asyncio.run(run(pieces, most))
+
+    check()
+
+
+@pytest.mark.parametrize("orgs", [1, 3, 40, 500])
+async def test_much_work_is_taken_in_the_same_order_on_both_databases(store: Store, orgs: int):
+    draw = random.Random(orgs)
+    pieces = [
+        Piece(draw.randrange(orgs), -draw.randrange(1000), draw.random() < 0.05, draw.randrange(2))
+        for _ in range(500)
+    ]
+    await fill(store, pieces)
+    for most in (4, 20, 1, 16):
+        expected = await counted(store, most)
+        claimed = await claim(store, most)
+        assert [claim.id for claim in claimed] == expected
+
+
+async def test_a_crowd_of_one_organization_hides_no_other(store: Store, small_front: None):
+    crowd = [Piece(0, -100 + number, held=False, lane=1) for number in range(50)]
+    await agree(store, [*crowd, Piece(1, -1, held=False, lane=1)], 2)
+
+
+async def test_a_wrong_order_would_be_seen(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Without organizations behind the front, the crowd has every turn."""
+    monkeypatch.setattr(stores, "_FRONT", 4)
+    monkeypatch.setattr(Turns, "idle", lambda self: 99)
+    crowd = [Piece(0, -100 + number, held=False, lane=1) for number in range(50)]
+    with pytest.raises(AssertionError):
+        await agree(store, [*crowd, Piece(1, -1, held=False, lane=1)], 2)
+
+
+# What it costs
+
+
+async def looked_at(store: Store) -> int:
+    """The rows that a claim of four reads."""
+    seen = 0
+
+    async def change(tx: stores.Tx) -> None:
+        nonlocal seen
+        ask = tx._all
+
+        async def noted(statement: str, *values: Any) -> Any:
+            nonlocal seen
+            found = await ask(statement, *values)
+            seen += len(found)
+            return found
+
+        tx._all = noted
+        await tx.claim(LEASE, 4, 1)
+
+    await store.write(change)
+    return seen
+
+
+@pytest.mark.parametrize("orgs", [1, 20])
+async def test_a_claim_reads_as_few_rows_of_ten_thousand_as_of_a_hundred(store: Store, orgs: int):
+    found = []
+    for count in (100, 5_000):
+        await fill(store, [Piece(number % orgs, -number, held=False, lane=1) for number in range(count)])
+        found.append(await looked_at(store))
+    assert found[0] == found[1]
+
+
+EXPLAINED = ("WORK_FRONT", "WORK_FIRST", "WORK_OF_ORG", "WORK_NEXT", "WORK_CLAIM", "WORK_RELEASE")
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+async def test_no_statement_for_work_reads_the_whole_table(embedded: Place, name: str):
+    text = sql.ALL[name]
+    async with embedded.opened(HandClock()):
+        plan = await embedded.sql(f"EXPLAIN QUERY PLAN {text}", *[None] * len(placeholders(text)))
+    assert not [row for row in plan if str(row[3]) == "SCAN work"], plan
+
+
+async def test_a_scan_would_be_seen(embedded: Place):
+    async with embedded.opened(HandClock()):
+        plan = await embedded.sql("EXPLAIN QUERY PLAN SELECT * FROM work WHERE attempts = 3")
+    assert [row for row in plan if str(row[3]) == "SCAN work"]
