@@ -220,6 +220,12 @@ def describe(settings: Settings, sources: Mapping[str, str]) -> list[Described]:
     return found
 
 
+def wants_no_colour(environment: Mapping[str, str] | None = None) -> bool:
+    """As https://no-color.org has it: set, to whatever, and not empty."""
+    environment = os.environ if environment is None else environment
+    return bool(environment.get("NO_COLOR"))
+
+
 def for_tools(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment, for those who hand on what of it concerns proxies, certificates and registries."""
     return dict(os.environ if environment is None else environment)

@@ -12,6 +12,7 @@ import click
 
 from windlass import __version__
 from windlass.base.show import FORM
+from windlass.config import wants_no_colour
 
 _MACHINE = ("serve", "config", "doctor", "backup", "restore", "audit")
 _EXTRA = ("demo", "token", "api")
@@ -50,9 +51,12 @@ def _derived() -> Any:
 @click.version_option(__version__, prog_name="windlass")
 @click.option("--url", envvar="WINDLASS_URL", default="http://127.0.0.1:8080", help="Where the server is.")
 @click.option("--token", envvar="WINDLASS_TOKEN", help="API token; better in WINDLASS_TOKEN than here.")
-@click.option("--json/--text", FORM, default=None, help="Output as JSON, as also when piped; or as text.")
-def main(**options: Any) -> None:
+@click.option("--json/--text", FORM, default=None, help="Output as JSON, the default in pipes, or as text.")
+@click.pass_context
+def main(ctx: click.Context, /, **options: Any) -> None:
     """Windlass: a self-hosted control plane for infrastructure.
 
     `windlass serve` starts a server. Everything a server does is a command too: windlass project list
     """
+    if wants_no_colour():
+        ctx.color = False

@@ -42,9 +42,15 @@ def shown(said) -> list[str]:
 class Terminal:
     """`windlass` in a process of its own, whose output is read as it comes."""
 
-    def __init__(self, url: str, *words: str, piped: bool) -> None:
+    def __init__(self, url: str, *words: str, piped: bool, **more: str) -> None:
         ours, theirs = os.pipe() if piped else pty.openpty()
-        environment = {"WINDLASS_URL": url, "WINDLASS_TOKEN": ADMIN, "TERM": "xterm", "COLUMNS": "120"}
+        environment = {
+            "WINDLASS_URL": url,
+            "WINDLASS_TOKEN": ADMIN,
+            "TERM": "xterm",
+            "COLUMNS": "120",
+            **more,
+        }
         command = [sys.executable, "-m", "windlass", *words]
         self.process = subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, env=environment)
         os.close(theirs)
@@ -65,8 +71,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def at_a_terminal(url: str, *words: str, piped: bool = False):
-    terminal = Terminal(url, *words, piped=piped)
+def at_a_terminal(url: str, *words: str, piped: bool = False, **more: str):
+    """`more`: variables of the environment."""
+    terminal = Terminal(url, *words, piped=piped, **more)
     try:
         yield terminal
     finally:

@@ -44,7 +44,8 @@ async def test_a_name_that_several_have_is_not_guessed(windlass):
     await windlass.done("environment", "create", "--project", "blog", "--name", "production")
     said = await windlass("environment", "get", "production")
     assert said.code == 2
-    assert "shop/production, blog/production" in said.err
+    assert "shop/production" in said.err
+    assert "blog/production" in said.err
     blog = await windlass.done("environment", "get", "blog/production")
     assert blog == await windlass.done("environment", "get", "production", "--project", "blog")
     assert blog == await windlass.done("environment", "get", blog["id"])
@@ -57,18 +58,18 @@ async def test_names_are_found_without_regard_to_case(windlass):
 
 async def test_a_name_that_nobody_has_is_said_to_be_missing(windlass):
     said = await windlass("project", "get", "nothing")
-    assert (said.code, said.err) == (1, "windlass: there is no project 'nothing' here\n")
+    assert (said.code, said.err) == (1, "windlass: There is no project 'nothing' here\n")
 
 
 async def test_somebody_below_an_unknown_project_hears_of_the_project(windlass):
     said = await windlass("application", "get", "nothing/production/web")
-    assert (said.code, said.err) == (1, "windlass: there is no project 'nothing' here\n")
+    assert (said.code, said.err) == (1, "windlass: There is no project 'nothing' here\n")
 
 
 async def test_the_place_has_to_be_said_where_there_could_be_several(windlass):
-    said = await windlass("application", "list")
+    said = await windlass("environment", "list")
     assert said.code == 2
-    assert "--environment" in said.err
+    assert "--project" in said.err
 
 
 async def test_a_secret_goes_to_the_lowest_level_that_is_named(windlass):
@@ -250,7 +251,7 @@ async def test_on_a_terminal_a_list_is_a_table_and_elsewhere_json(windlass):
     await windlass.done("project", "create", "--name", "shop", "--description", "Where people buy rope")
     shown = await asyncio.to_thread(on_a_terminal, "project", "list", url=windlass.url)
     head, row = shown.splitlines()
-    assert head.split() == ["NAME", "ID", "DESCRIPTION", "CREATED", "AT"]
+    assert head.split() == ["NAME", "DESCRIPTION", "CREATED", "AT"]
     assert row.split()[0] == "shop"
     assert (await windlass("project", "list")).json["results"][0]["name"] == "shop"
 
@@ -281,10 +282,12 @@ async def test_a_name_cannot_move_the_cursor_of_who_reads_it(windlass):
         assert "owned" in said.out
 
 
-async def test_a_narrow_terminal_breaks_no_id(windlass):
+@pytest.mark.parametrize("width", [30, 80, 200])
+async def test_ids_are_shown_with_wide_alone_and_never_broken(windlass, width):
     await windlass.done("project", "create", "--name", "shop")
     id = (await windlass.done("project", "get", "shop"))["id"]
-    assert id in (await windlass("project", "list", "--text", width=30)).out
+    assert id not in (await windlass("project", "list", "--text", width=width)).out
+    assert id in (await windlass("project", "list", "--text", "--wide", width=width)).out
 
 
 async def test_an_empty_list_says_so_aside(windlass):

@@ -75,7 +75,7 @@ async def test_a_failure_ends_with_1_the_reason_and_the_last_lines(windlass):
     assert (said.code, said.out) == (1, "")
     assert states(said)[-1] == "ERROR"
     assert "The last lines of the log of web:\n  KeyError: 'PORT'\n" in said.err
-    assert said.err.splitlines()[-1].startswith("windlass: web ended in FAILED: ")
+    assert said.err.splitlines()[-1].startswith("windlass: mend this and deploy web again: ")
     assert "it ended with exit code 3" in said.err.splitlines()[-1]
 
 
@@ -113,7 +113,7 @@ async def test_a_way_back_can_be_waited_for(windlass):
 async def test_where_there_is_nothing_to_do_nothing_is_waited_for(windlass):
     await shop(windlass)
     said = await windlass("application", "uninstall", "web", "--wait")
-    assert (said.code, said.out, said.err) == (0, "", "")
+    assert (said.code, said.out, said.err) == (0, "", "web: there was nothing to do\n")
 
 
 async def test_a_deployment_that_a_newer_one_replaced_is_no_success(windlass):
@@ -126,7 +126,7 @@ async def test_a_deployment_that_a_newer_one_replaced_is_no_success(windlass):
     await windlass.done("application", "deploy", "web")
     said = await waiting
     assert said.code == 1
-    assert "web ended in SUPERSEDED" in said.err
+    assert "windlass: look at the newer deployment of web" in said.err
     gate.set()
     await settling
 
@@ -207,8 +207,8 @@ async def test_of_an_environment_each_failure_has_its_reason(windlass):
     assert said.code == 1
     assert "The last lines of the log of web" in said.err
     for name in ("web", "api"):
-        assert f"{name} ended in FAILED: " in said.err
-    assert said.err.endswith("windlass: 2 of 2 did not end as they should\n")
+        assert f"mend this and deploy {name} again: no requirements.txt\n" in said.err
+    assert said.err.endswith("windlass: 2 of 2 failed: see above what to do about each\n")
 
 
 async def test_an_environment_without_services_has_nothing_to_wait_for(windlass):

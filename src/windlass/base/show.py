@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -51,13 +51,38 @@ def console(least: int = 0) -> Console:
     return Console(highlight=False, markup=False, emoji=False, width=max(least, room()), height=25)
 
 
+def coloured(state: str) -> str:
+    """A state in its colour: green is well, yellow is on its way, red has failed."""
+    colour = colour_of(state)
+    return click.style(plain(state), fg=colour) if colour else plain(state)
+
+
+def colour_of(state: str) -> str | None:
+    match state:
+        case "RUNNING" | "DEPLOYED" | "RESTARTED" | "SUCCEEDED" | "SUCCESS" | "UP_TO_DATE":
+            return "green"
+        case "FAILED":
+            return "red"
+        case "CANCELED" | "SUPERSEDED" | "OUT_OF_DATE":
+            return "yellow"
+        case _ if state.endswith("ERROR"):
+            return "red"
+        case _:
+            return "yellow" if state.endswith(("ING", "QUEUED")) else None
+
+
 def room() -> int:
     """How wide the terminal is."""
     return shutil.get_terminal_size().columns
 
 
-def table(titles: Sequence[str], widths: Sequence[int], rows: Iterable[Sequence[str]]) -> None:
-    """Columns under titles. What does not fit into its column wraps."""
+def table(
+    titles: Sequence[str],
+    widths: Sequence[int],
+    rows: Iterable[Sequence[str]],
+    states: Collection[int] = (),
+) -> None:
+    """Columns under titles. What does not fit into its column wraps. `states` are columns to be coloured."""
     from rich.table import Table  # noqa: PLC0415 (a server must not wait for it)
     from rich.text import Text  # noqa: PLC0415
 
@@ -65,7 +90,9 @@ def table(titles: Sequence[str], widths: Sequence[int], rows: Iterable[Sequence[
     for title, wide in zip(titles, widths, strict=True):
         grid.add_column(title, overflow="fold", vertical="top", width=wide)
     for row in rows:
-        grid.add_row(*(Text(plain(cell)) for cell in row))
+        colours = [colour_of(cell) if place in states else None for place, cell in enumerate(row)]
+        cells = zip(row, colours, strict=True)
+        grid.add_row(*(Text(plain(cell), style=colour or "") for cell, colour in cells))
     # Rather wider than the terminal than with ids broken in two.
     there = console(sum(widths) + GAP * len(widths))
     with there.capture() as drawn:
@@ -74,13 +101,15 @@ def table(titles: Sequence[str], widths: Sequence[int], rows: Iterable[Sequence[
         click.echo(line.rstrip())
 
 
-def pairs(rows: Iterable[tuple[str, str, str]]) -> None:
-    """Names, values beside them, and remarks below the values. A long word, such as a token, stays whole."""
+def pairs(rows: Iterable[tuple[str, str, str]], states: Callable[[str], bool] = lambda name: False) -> None:
+    """Names, values beside them, and remarks below the values. A long word, such as a token, stays whole.
+    `states` says by its name whether a value is to be coloured."""
     known = list(rows)
     wide = max(len(plain(name)) for name, _, _ in known) + GAP
     for name, value, remark in known:
         label = click.style(plain(name), bold=True) + " " * (wide - len(plain(name)))
-        click.echo(label + indented(value, wide))
+        shown = indented(value, wide)
+        click.echo(label + (coloured(shown) if states(name) else shown))
         if remark:
             click.echo(" " * wide + click.style(indented(remark, wide), dim=True))
 

@@ -11,7 +11,7 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from email.message import Message
 from http import HTTPStatus
 from typing import Any
@@ -92,20 +92,25 @@ class Api:
         self._token = token
         # A redirect is not followed: the token is for this server, and for no other.
         self._opener = urllib.request.build_opener(_NoRedirect, *_proxies(self._url))
+        self._insist: Callable[[Callable[[], Answer]], Answer] = lambda ask: ask()
 
     @property
     def url(self) -> str:
         return self._url
 
-    def get(self, path: str, **query: Any) -> Any:
+    def get(self, path: str, /, **query: Any) -> Any:
         return self.call("GET", path, query=query).json
 
-    def everything(self, path: str) -> list[Any]:
+    def be_patient(self, insist: Callable[[Callable[[], Answer]], Answer]) -> None:
+        """From now on, each call is made by `insist`, which may repeat it."""
+        self._insist = insist
+
+    def everything(self, path: str, /, **query: Any) -> list[Any]:
         """A list from its first page to its last."""
         found: list[Any] = []
         page = 1
         while True:
-            answer = self.get(path, page=page, page_size=_PAGE)
+            answer = self.get(path, page=page, page_size=_PAGE, **query)
             found += answer["results"]
             if page >= answer.get("pagination", {}).get("total_pages", 1):
                 return found
@@ -121,8 +126,13 @@ class Api:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """The answer, if it is a good one."""
+        return self._insist(lambda: self._call(method, path, body, query or {}, headers or {}))
+
+    def _call(
+        self, method: str, path: str, body: bytes | None, query: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> Answer:
         address = self._url + path + (f"?{urlencode(query)}" if query else "")
-        request = urllib.request.Request(address, body, dict(headers or {}), method=method)  # noqa: S310 (checked)
+        request = urllib.request.Request(address, body, dict(headers), method=method)  # noqa: S310 (checked)
         request.add_header("User-Agent", f"cli/{__version__} windlass")
         request.add_header("Accept", "application/json")
         if body is not None:

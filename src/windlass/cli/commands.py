@@ -1,4 +1,4 @@
-"""Commands out of deeds, and what happens when they are called."""
+"""The commands of the API, made from its declarations, and what happens when they are called."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import click
 import msgspec
 
 from windlass.base.sections import Command
-from windlass.base.show import FORM, print_json, wants_json
+from windlass.base.show import FORM, plain, print_json, wants_json
 from windlass.base.stopped import Misused, ended_by_hand
 from windlass.cli.client import Answer, Api, path_of
-from windlass.cli.deeds import Deed, Way, about, ancestry, deeds, kebab
+from windlass.cli.deeds import Deed, Way, about, ancestry, deeds, is_service, kebab
 from windlass.cli.fields import body_of
-from windlass.cli.following import LINE, Following
-from windlass.cli.names import Names
+from windlass.cli.following import LINE, Following, when_too_many
+from windlass.cli.names import Found, Names
 from windlass.cli.options import Options, api_of, base_body, free_fields, options_of, values
-from windlass.cli.show import show, show_event
-from windlass.cli.waiting import Before
-from windlass.core.document import narrowed
+from windlass.cli.show import show, show_event, show_list
+from windlass.cli.waiting import Started, Together, Waiting, first_address, say, serves, summary
 from windlass.core.registry import Operation
-from windlass.core.resource import Trait, Verb
+from windlass.core.resource import Family, Trait, Verb
 from windlass.families import registry
 
+SERVICES = "listOrganizationServices"
 _NORMAL = {"token_normalize_func": kebab}
 
 
@@ -87,33 +87,92 @@ def _deeper(options: Options) -> str | None:
 
 def _call(deed: Deed, options: Options, **said: Any) -> None:
     api = api_of(said)
+    if said.get("wait"):
+        api.be_patient(when_too_many)
     asked = Asked(deed, options, said, api)
+    as_json, wide = wants_json(said.get(FORM)), bool(said.get("wide"))
+    if deed.lists_services and asked.is_overview(as_json=as_json):
+        return _show_services(asked, as_json=as_json, wide=wide)
     operation = asked.way.operation
     path = path_of(operation.path, asked.ids())
     if operation.method == "DELETE" and not said["yes"]:
         _make_sure(deed, said)
+    if said.get("wait"):
+        return _wait(api, asked, path, as_json=as_json)
     if operation.paged and not any(values("query", options.query, said)):
         answer: Any = {"results": api.everything(path)}
-    elif said.get("wait"):
-        answer = _waited(api, asked, path)
     else:
         reply = asked.answered(path)
         if reply.going_on is not None:
-            return _show_as_it_comes(asked, path, reply, as_json=wants_json(said.get(FORM)))
+            return _show_as_it_comes(asked, path, reply, as_json=as_json)
         answer = reply.json
-    if wants_json(said.get(FORM)):
-        if answer is not None:
-            print_json(answer)
-    else:
-        show(operation, answer)
+    if not as_json:
+        show(operation, answer, wide=wide)
+    elif answer is not None:
+        print_json(answer)
     return _note(operation)
 
 
-def _waited(api: Api, asked: Asked, path: str) -> Any:
-    before = Before(api, registry(), asked.way.operation, path)
-    answer = asked.answered(path).json
+def _show_services(asked: Asked, *, as_json: bool, wide: bool) -> None:
+    """With state and address, which are not in the resource itself."""
+    rows = asked.services()
+    if as_json:
+        print_json({"results": rows})
+    else:
+        show_list(_operation(SERVICES), rows, wide=wide)
+
+
+# Waiting
+
+
+def _wait(api: Api, asked: Asked, path: str, *, as_json: bool) -> None:
     with ended_by_hand("It goes on by itself."):
-        return before.wait(answer)
+        if asked.way.operation.family is asked.place:
+            _wait_for_all(api, asked, path, as_json=as_json)
+        else:
+            _wait_for_one(api, asked, path, as_json=as_json)
+
+
+def _wait_for_one(api: Api, asked: Asked, path: str, *, as_json: bool) -> None:
+    home, found = asked.service()
+    answer = asked.answered(path).json
+    if answer is None:
+        say(f"{plain(found.name)}: there was nothing to do")
+        return
+    started = Started(home, found.name, answer["deployment_request_id"])
+    ended = Waiting(api, started, cancelled=asked.cancels).until_done()
+    if as_json:
+        print_json(ended.deployment)
+    else:
+        click.echo(summary(ended, first_address(api, home) if serves(ended) else ""))
+
+
+def _wait_for_all(api: Api, asked: Asked, path: str, *, as_json: bool) -> None:
+    """For the services of an environment that the call has started."""
+    assert asked.place is not None
+    found = asked.subject()
+    together = Together(api, found.id, cancelled=asked.cancels)
+    answer = asked.answered(path).json
+    listing = path_of(_operation(SERVICES).path, {"org_id": found.organization})
+    services = api.everything(listing, environment_id=found.id)
+    known = {
+        one["id"]: Started(f"/{one['service_type'].lower()}/{one['id']}", one["name"], "") for one in services
+    }
+    ended = together.until_done(known)
+    if as_json:
+        if answer is not None:
+            print_json(api.get(f"/{asked.place.name}/{found.id}/status"))
+        return
+    live = any(serves(one) for one in ended)
+    urls = {one["id"]: one["url"] for one in api.everything(listing, environment_id=found.id)} if live else {}
+    for one in ended:
+        click.echo(summary(one, urls.get(one.started.service, "") if serves(one) else ""))
+    if not ended:
+        say("There was nothing to do")
+
+
+def _operation(id: str) -> Operation:
+    return registry().operation(id)
 
 
 def _show_as_it_comes(asked: Asked, path: str, first: Answer, *, as_json: bool) -> None:
@@ -124,7 +183,7 @@ def _show_as_it_comes(asked: Asked, path: str, first: Answer, *, as_json: bool) 
 
 
 class Asked:
-    """One call of a command: what was said, and what of the API it comes to."""
+    """One call of a command: what was said, and which call of the API that is."""
 
     def __init__(self, deed: Deed, options: Options, said: Mapping[str, Any], api: Api) -> None:
         self._deed = deed
@@ -135,7 +194,61 @@ class Asked:
             name: text for name in options.above if (text := said.get(f"above_{name}")) is not None
         }
         self._names = Names(api, registry(), self._above)
-        self.way = self._way()
+        self._chosen: Way | None = None
+
+    @property
+    def way(self) -> Way:
+        self._chosen = self._chosen or self._way()
+        return self._chosen
+
+    @property
+    def cancels(self) -> bool:
+        return "cancel" in self.way.operation.handler.lower()
+
+    @property
+    def place(self) -> Family | None:
+        """The family that services are in."""
+        found = next((one for one in registry().families.values() if is_service(one)), None)
+        parents = registry().parents(found) if found else ()
+        return parents[0] if parents else None
+
+    def subject(self) -> Found:
+        """The resource that the command is about."""
+        assert self._deed.family is not None
+        return self._names.find(self._deed.family, self._said["subject_0"])
+
+    def service(self) -> tuple[str, Found]:
+        """Of a command that starts something with one service: its path, and what is known of it."""
+        family = self._deed.family
+        assert family is not None
+        if not family.nested:
+            found = self.subject()
+            return f"/{family.name}/{found.id}", found
+        parent = self.way.operation.parent
+        assert parent is not None
+        found = self._names.find(parent, self._above[parent.name])
+        return f"/{parent.name}/{found.id}", found
+
+    # Lists of services
+
+    def is_overview(self, *, as_json: bool) -> bool:
+        """For people, and wherever no environment was named: then there is no other list."""
+        if any(values("query", self._options.query, self._said)):
+            return False
+        return not as_json or not any(name in self._above for name, _ in self._deed.ways[0].above)
+
+    def services(self) -> list[Any]:
+        """Those of the family, of the environment or project that was named, or all."""
+        family, query = self._deed.family, {}
+        assert family is not None
+        for above in ancestry(registry(), family):
+            if above.name in self._above and above.parent is not None:
+                found = self._names.find(above, self._above[above.name])
+                query = {f"{above.name}_id": found.id}
+                break
+        listing = _operation(SERVICES)
+        rows = self._api.everything(path_of(listing.path, {"org_id": self._names.home}), **query)
+        return [one for one in rows if one["service_type"] == family.name.upper()]
 
     def _way(self) -> Way:
         ways = self._deed.ways
@@ -172,28 +285,15 @@ class Asked:
             ".".join(field.path): value for field, value in values("query", self._options.query, self._said)
         }
         headers = {"If-Match": self._said["if_match"]} if self._said.get("if_match") else {}
-        body = None
-        if operation.body is not None:
-            body, tag = self._body(path)
-            headers = ({"If-Match": tag} if tag else {}) | headers
-        sent = None if body is None else msgspec.json.encode(body)
+        sent = None if operation.body is None else msgspec.json.encode(self._body())
         return self._api.call(operation.method, path, sent, query=query, headers=headers | dict(more or {}))
 
-    def _body(self, path: str) -> tuple[dict[str, Any], str]:
-        """The body, and the version on which it builds, if it builds on one."""
+    def _body(self) -> dict[str, Any]:
         given = [
             *((field.path, self._resolved(field.refers, value)) for field, value in self._fields()),
             *free_fields(self._options.fields, self._said),
         ]
-        base = base_body(self._said)
-        partly = {path[0] for path, _ in given if len(path) > 1} - base.keys()
-        if not partly or self.way.operation.handler.rpartition(".")[2] != Verb.UPDATE:
-            return body_of(base, given), ""
-        # A PUT replaces an object as a whole: what of it was not named is taken from the present version.
-        present = self._api.call("GET", path)
-        assert self.way.operation.family is not None
-        stored = narrowed(present.json, self.way.operation.family.spec)
-        return body_of({name: stored[name] for name in partly & stored.keys()} | base, given), present.tag
+        return body_of(base_body(self._said), given)
 
     def _fields(self) -> list[tuple[Any, Any]]:
         return list(values("field", self._options.fields, self._said))

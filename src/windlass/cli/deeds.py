@@ -15,10 +15,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.core.access import Scope
 from windlass.core.registry import Operation, Registry
 from windlass.core.resource import Family, Verb
+from windlass.core.traits import Deployment
 
-_WORDS: Final = {Verb.READ: "get", Verb.UPDATE: "edit"}
+_WORDS: Final = {Verb.READ: "get", Verb.PATCH: "edit", Verb.UPDATE: "replace"}
 
 
 class Way(Struct, frozen=True, kw_only=True):
@@ -56,6 +58,21 @@ class Deed(Struct, frozen=True, kw_only=True):
         return is_top and bool(self.ways[0].subject) and self.operation.method != "DELETE"
 
     @property
+    def starts(self) -> bool:
+        """Whether it starts something that goes on after its answer: that, and nothing else, needs Deploy."""
+        return self.operation.need is Scope.DEPLOY
+
+    @property
+    def lists_services(self) -> bool:
+        """Whether it lists what can be deployed: of that, people want to know how it is and where."""
+        family = self.family
+        return (
+            family is not None
+            and is_service(family)
+            and self.operation.handler == f"{family.name}.{Verb.LIST}"
+        )
+
+    @property
     def choices(self) -> list[str]:
         return [way.choice for way in self.ways] if len(self.ways) > 1 and self.ways[0].choice else []
 
@@ -64,6 +81,11 @@ class Deed(Struct, frozen=True, kw_only=True):
         """What the ways have in common: `List AWS regions`, `List GCP regions` are `List regions`."""
         said = [way.operation.summary.partition(" (")[0].split() for way in self.ways]
         return " ".join(word for word in said[0] if all(word in other for other in said))
+
+
+def is_service(family: Family) -> bool:
+    """Whether it can be deployed."""
+    return not family.nested and any(action.answer is Deployment for action in family.actions)
 
 
 def deeds(registry: Registry) -> dict[str, dict[str, Deed]]:

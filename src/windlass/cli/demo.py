@@ -171,7 +171,7 @@ class Demo:
     def _wait(self, path: str, name: str, begun: Mapping[str, Any]) -> None:
         started = Started(path, name, begun["deployment_request_id"])
         try:
-            Waiting(self.api, [started], patience=self._patience).until_done()
+            Waiting(self.api, started, seconds=self._patience).until_done()
         except Failed as failed:
             raise Stopped(f"{name} does not run: {failed.why}") from failed
 

@@ -1,6 +1,6 @@
-"""Answers that go on: the events of one stream, over as many connections as it takes.
+"""Answers that continue: the events of one stream, over as many connections as it takes.
 
-A server that is away for a while is waited for, and asked to go on after the last event that came through.
+A server that is away for a while is waited for, and asked to continue after the last event that came through.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Final
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from typing import Final, TypeVar
 
 import click
 from msgspec import Struct
@@ -31,6 +33,10 @@ _LATER: Final = frozenset({429, 502, 503, 504})
 """Answers of a server, or of a proxy before it, that may be others a little later."""
 _MOST = 3600.0
 
+_LONG: Final = 5.0
+"""Seconds of which a person wants to know."""
+
+T = TypeVar("T")
 Ask = Callable[[Mapping[str, str]], Answer]
 """Makes the call once more, with these headers."""
 
@@ -42,7 +48,7 @@ class Event(Struct, frozen=True):
 
 
 class Patience:
-    """Whether it is worth another try, and when. Says when the trouble begins, and when it is over."""
+    """Whether another try is worth it, and when. Says when the trouble begins, and when it is over."""
 
     def __init__(self, seconds: float = PATIENCE, *, quiet: bool = False) -> None:
         self._seconds = seconds
@@ -54,13 +60,16 @@ class Patience:
         """Seconds to wait; raises the trouble if that would not help, or not any more."""
         if not _passes(trouble):
             raise trouble
-        now = time.monotonic()
+        now, asked = time.monotonic(), _asked_for(trouble)
         if not self._until:
-            self._until = now + self._seconds
-            self._say(f"{plain(str(trouble))}\nTrying again…")
+            self._until = now + asked + self._seconds
+            self._say(f"{plain(str(trouble))}\n{announced(asked)}")
         if now > self._until:
             raise trouble
-        return max(next(self._pauses), _asked_for(trouble))
+        return max(next(self._pauses), asked)
+
+    def wait(self, trouble: Exception) -> None:
+        time.sleep(self.pause(trouble))
 
     def over(self) -> None:
         if self._until:
@@ -74,6 +83,30 @@ class Patience:
     def _say(self, message: str) -> None:
         if not self._quiet:
             click.echo(message, err=True)
+
+
+def insist(ask: Callable[[], T], patience: Patience, only: Callable[[Exception], bool] | None = None) -> T:
+    """The answer, also of a server that is away for a while. `only` says which trouble is waited out."""
+    while True:
+        try:
+            answer = ask()
+        except Stopped as trouble:
+            if only is not None and not only(trouble):
+                raise
+            patience.wait(trouble)
+            continue
+        patience.over()
+        return answer
+
+
+def when_too_many(ask: Callable[[], T]) -> T:
+    """Waits until the hour's requests are there again. Nothing was done for a request that came too early, so
+    that it can be repeated whatever it is."""
+    return insist(ask, Patience(), _is_too_many)
+
+
+def _is_too_many(trouble: Exception) -> bool:
+    return isinstance(trouble, Refused) and trouble.status == HTTPStatus.TOO_MANY_REQUESTS
 
 
 class Following:
@@ -161,6 +194,15 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
 
 def _passes(trouble: Exception) -> bool:
     return isinstance(trouble, Unreachable) or (isinstance(trouble, Refused) and trouble.status in _LATER)
+
+
+def announced(seconds: float) -> str:
+    """What is waited for, and how long."""
+    if seconds < _LONG:
+        return "Trying again…"
+    until = datetime.now() + timedelta(seconds=seconds)  # noqa: DTZ005 (as the clock on the wall shows it)
+    long = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
+    return f"Waiting {long}, until {until:%H:%M:%S}. What was started goes on meanwhile."
 
 
 def _asked_for(trouble: Exception) -> float:

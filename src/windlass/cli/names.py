@@ -1,34 +1,32 @@
 """From what a person says to the id that the API wants.
 
-A person says an id, or a name, or a path of names: `shop/production/web`.
+A person says an id, a name, or a path of names: `shop/production/web`. One request resolves it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from windlass.base import ids
-from windlass.base.stopped import Misused, Stopped
-from windlass.cli.client import Api, path_of
+from windlass.base.stopped import Misused
+from windlass.cli.client import Api
 from windlass.cli.deeds import ancestry, kebab
 from windlass.core.registry import Registry
 from windlass.core.resource import Family
 
 _ID = re.compile(ids.PATTERN)
-_MOST = 50
-"""More places than this are not looked through: each costs a request."""
 
 
 class Found(Struct, frozen=True):
-    family: Family | None
+    """A resource, as `GET /resource` tells it."""
+
     id: str
+    name: str
     path: str
-    """Its name, after the names of what it lies in."""
+    organization: str
 
 
 class Names:
@@ -38,26 +36,41 @@ class Names:
         self._api = api
         self._registry = registry
         self._given = given
+        self._known: dict[tuple[str, str, str], Found] = {}
 
-    @cached_property
+    @property
     def home(self) -> str:
-        """The caller's own organization."""
-        return str(self._api.get("/organization")["id"])
+        """The organization: as given, or the token's own. Whatever was found before told which that is."""
+        top = self._top
+        if top.name not in self._given:
+            for found in self._known.values():
+                return found.organization
+        return self.find(top, self._given.get(top.name, "")).id
 
     def id_of(self, family: Family | None, text: str) -> str:
         if family is None or _ID.fullmatch(text):
             return text
         if family.names is None:
-            raise Misused(f"{_said(family)} has no name: give its id, and not {text!r}")
-        matching = list(self._narrowed(family, text)._places(family))
-        match matching:
-            case [one]:
-                return one.id
-            case []:
-                raise Stopped(f"there is no {_said(family)} {text!r} here")
-            case several:
-                ways = ", ".join(one.path for one in several)
-                raise Misused(f"{text!r} could be each of these: {ways}. Say which, or give an id")
+            raise Misused(f"{_spoken(family)} has no name: give its id, and not {text!r}")
+        return self.find(family, text).id
+
+    def find(self, family: Family, text: str) -> Found:
+        """By name, path or id."""
+        line = self._line(family)
+        below = line[-2].name if len(self._registry.parents(family)) > 1 else ""
+        question = (family.name, self._path(line, text), below)
+        if question not in self._known:
+            self._known[question] = self._asked(text, *question)
+        return self._known[question]
+
+    def _asked(self, text: str, family: str, path: str, below: str) -> Found:
+        query = {"family": family, "path": path} | ({"below": below} if below else {})
+        matches = self._api.get("/resource", **query)["results"]
+        if len(matches) != 1:
+            ways = ", ".join(str(one["path"]) for one in matches) or "none"
+            raise Misused(f"{text!r} could be each of these: {ways}. Say which, or give an id")
+        [match] = matches
+        return Found(match["id"], match["name"], match["path"], match["organization_id"])
 
     def nearest(self, families: Sequence[Family]) -> Family:
         """The one of these that was given; of several in a line, the lowest."""
@@ -69,56 +82,39 @@ class Names:
             raise Misused(f"say where, with one of {options}")
         return lowest[0]
 
-    def _narrowed(self, family: Family, text: str) -> Names:
-        """With the families above that a path names, `shop` and `production` in `shop/production/web`."""
-        given, here = dict(self._given), family
-        while "/" in text and (above := self._only_parent(here)):
-            text, _, given[here.name] = text.rpartition("/")
-            here = above
-        given[here.name] = text
-        return Names(self._api, self._registry, given)
+    @property
+    def _top(self) -> Family:
+        return next(one for one in self._registry.families.values() if one.parent is None)
 
-    def _only_parent(self, family: Family) -> Family | None:
-        parents = self._registry.parents(family)
-        return parents[0] if len(parents) == 1 else None
+    def _line(self, family: Family) -> list[Family]:
+        """The families on the way to this one, from the top."""
+        line = [family]
+        while parents := [one for one in self._registry.parents(line[0]) if one is not None]:
+            line.insert(0, parents[0] if len(parents) == 1 else self.nearest(parents))
+        return line
 
-    def _places(self, family: Family) -> Iterator[Found]:
-        """Everything of a family below what was given, or that which is called as was given."""
-        wanted = self._given.get(family.name)
-        if wanted is not None and _ID.fullmatch(wanted):
-            yield Found(family, wanted, wanted)
-            return
-        for above in self._above(family):
-            for document in self._listed(family, above):
-                name = str(document.get(family.names or "", document["id"]))
-                if wanted is None or family.key_of(document) == family.key_of({str(family.names): wanted}):
-                    yield Found(family, document["id"], f"{above.path}/{name}".lstrip("/"))
-                    if wanted is not None:
-                        break
-
-    def _above(self, family: Family) -> list[Found]:
-        parents = self._registry.parents(family)
-        if parents == [None]:
-            return [Found(None, "", "")]
-        above = [one for one in parents if one is not None]
-        parent = above[0] if len(above) == 1 else self.nearest(above)
-        if self._registry.parents(parent) == [None] and parent.name not in self._given:
-            return [Found(parent, self.home, "")]
-        found = list(self._places(parent))
-        if not found and parent.name in self._given:
-            raise Stopped(f"there is no {_said(parent)} {self._given[parent.name]!r} here")
-        if len(found) > _MOST:
-            raise Misused(f"there are {len(found)} {parent.plural.lower()} to look through: name one")
-        return found
-
-    def _listed(self, family: Family, above: Found) -> list[Any]:
-        listing = next(
-            operation
-            for operation in self._registry.operations
-            if operation.handler == f"{family.name}.list" and operation.parent is above.family
-        )
-        return self._api.everything(path_of(listing.path, dict.fromkeys(listing.params, above.id)))
+    def _path(self, line: Sequence[Family], text: str) -> str:
+        """What was said of each family on the line, as one path. Each of them may be a path itself."""
+        parts = [""] * len(line)
+        said = {family.name: self._given.get(family.name, "") for family in line} | {line[-1].name: text}
+        for place, family in enumerate(line):
+            words = said[family.name].split("/")
+            if len(words) > place + 1:
+                longest = "/".join(kebab(one.name) for one in line[: place + 1])
+                raise Misused(f"{said[family.name]!r} is too long a path: it can be {longest}")
+            for here, word in zip(range(place, -1, -1), reversed(words), strict=False):
+                parts[here] = _agreed(line[here], parts[here], word)
+        return "/".join(parts).lstrip("/")
 
 
-def _said(family: Family) -> str:
+def _agreed(family: Family, one: str, other: str) -> str:
+    """What both say. An id says most."""
+    said = [text for text in (one, other) if text]
+    exact = [text for text in said if _ID.fullmatch(text)]
+    if len({text.casefold() for text in exact or said}) > 1:
+        raise Misused(f"the {_spoken(family)} is said to be both {one!r} and {other!r}: say one of them")
+    return (exact or said or [""])[0]
+
+
+def _spoken(family: Family) -> str:
     return kebab(family.name).replace("-", " ")

@@ -1,4 +1,4 @@
-"""The options of a command, and what was said with them."""
+"""The options of a command, and the values given to them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from windlass.base.stopped import Misused
 from windlass.cli.client import Api
 from windlass.cli.deeds import Deed, ancestry, kebab
 from windlass.cli.fields import Field, fields_of, json_of
-from windlass.cli.waiting import waits
 from windlass.core.registry import Registry
 from windlass.core.resource import Verb
+from windlass.core.traits import LogLine
 
-_WHERE, _FIELDS, _BODY, _WHICH, _CALL = "Where", "Fields", "Fields, said otherwise", "Which", "The call"
+_WHERE, _FIELDS, _BODY, _WHICH, _CALL = "Where", "Fields", "Fields in other forms", "Which", "The call"
 
 _LONGEST_CHOICE = 120
 
@@ -114,7 +114,7 @@ def _json(text: str, where: str) -> Any:
 
 
 def _is_edit(deed: Deed) -> bool:
-    return deed.operation.handler.endswith(f".{Verb.UPDATE}")
+    return deed.operation.handler.endswith((f".{Verb.UPDATE}", f".{Verb.PATCH}"))
 
 
 def _above(registry: Registry, deed: Deed) -> list[str]:
@@ -139,7 +139,8 @@ def _arguments(deed: Deed) -> Iterator[click.Parameter]:
 def _above_option(registry: Registry, name: str) -> Option:
     family = registry.families.get(name)
     spoken = kebab(name).replace("-", " ")
-    said = f"Id or name of the {spoken}." if family and family.names else f"Id of the {spoken}."
+    named = "Id, name or path of names" if family and family.parent else "Id or name"
+    said = f"{named} of the {spoken}." if family and family.names else f"Id of the {spoken}."
     if family and family.parent is None:
         said += "  [the token's own]"
     return Option([f"above_{name}", f"--{kebab(name)}"], help=said, metavar="ID|NAME", section=_WHERE)
@@ -165,24 +166,24 @@ def _body_options() -> Iterator[Option]:
 
 
 def _conditions(deed: Deed) -> Iterator[Option]:
-    if waits(deed.operation):
+    if deed.starts:
         yield Option(
             ["wait", "--wait"],
             is_flag=True,
-            help="Show how it goes, and end when it is done: with 1 if that was not well.",
+            help="Show progress until it is done. The exit code is 1 if it fails.",
             section=_CALL,
         )
+    if deed.operation.listing and deed.operation.answer is not LogLine:
+        yield Option(["wide", "--wide"], is_flag=True, help="Show every field, ids too.", section=_CALL)
     if deed.operation.conditional:
         yield Option(
             ["if_match", "--if-match"],
             metavar="ETAG",
-            help="Only if it is still this version.",
+            help="Only if this is still its version; otherwise the exit code is 1.",
             section=_CALL,
         )
     if deed.operation.method == "DELETE":
-        yield Option(
-            ["yes", "-y", "--yes"], is_flag=True, help="Do not ask whether it is meant.", section=_CALL
-        )
+        yield Option(["yes", "-y", "--yes"], is_flag=True, help="Delete without asking.", section=_CALL)
 
 
 def _field_option(prefix: str, place: int, field: Field, section: str, *, edits: bool = False) -> Option:

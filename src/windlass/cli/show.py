@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -13,7 +14,8 @@ import click
 import msgspec
 from msgspec import Struct
 
-from windlass.base.show import GAP, pairs, plain, room, table
+from windlass.base import ids
+from windlass.base.show import GAP, coloured, pairs, plain, room, table
 from windlass.base.stopped import Stopped
 from windlass.cli.deeds import kebab
 from windlass.core.registry import Operation
@@ -23,22 +25,27 @@ from windlass.families.environment import EnvironmentChanges
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _LATE = ("created_at", "updated_at")
-_WIDEST = 44
+_STATES = ("state", "status")
+_ADDRESSES = ("url",)
+_ID = re.compile(ids.PATTERN)
+_WIDEST, _NO_LIMIT = 44, 10_000
+"""Characters of a column."""
 
 
-def show(operation: Operation, answer: Any) -> None:
+def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
     if operation.answer is LogLine:
         for line in answer["results"]:
             show_line(line)
     elif operation.listing:
-        _show_list(operation, answer["results"])
+        show_list(operation, answer["results"], wide=wide)
         _show_page(answer.get("pagination"))
     elif isinstance(answer, dict) and (among := _list_in(operation)):
-        field, kind = among
-        _show_parts(kind, answer[field])
+        show_list(
+            msgspec.structs.replace(operation, answer=among[1], family=None), answer[among[0]], wide=wide
+        )
         _show_next(answer.get("links", {}))
     elif isinstance(answer, dict):
-        pairs((name, value, "") for name, value in _flat(answer))
+        _show_fields(answer)
     elif operation.method == "DELETE":
         click.echo("Deleted.")
 
@@ -91,7 +98,7 @@ def _show_statuses(changes: Any) -> None:
 
 
 def _show_status(kind: str, status: Any) -> None:
-    what, how = click.style(plain(kind), dim=True), click.style(plain(status["state"]), fg="cyan")
+    what, how = click.style(plain(kind), dim=True), coloured(status["state"])
     said = f"  {plain(status['message'])}" if status.get("message") else ""
     click.echo(f"{what} {plain(status['id'])}  {how}{said}")
 
@@ -104,16 +111,117 @@ _LINES: Final[Mapping[type[Struct] | None, Callable[[Any], None]]] = {
 """How one event of a stream is shown, by what it tells."""
 
 
-def _show_list(operation: Operation, rows: Sequence[Any]) -> None:
+# Lists
+
+
+def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) -> None:
+    """As a table of the fields that tell most, or with all fields. What is left out is said."""
     if not rows:
         click.echo("There are none.", err=True)
         return
-    columns = _columns(operation, rows)
-    table(
-        [_title(name) for name in columns],
-        [_width(rows, name) for name in columns],
-        [[_cell(row.get(name)) for name in columns] for row in rows],
+    names = _names(operation, rows)
+    if wide:
+        _show_wide(rows, names)
+        return
+    names = [name for name in names if _is_first(operation, name) or not _is_for_programs(rows, name)]
+    shown = _that_fit(rows, [name for name in names if _is_first(operation, name)], names)
+    if not shown:
+        _show_apart(rows, names)
+        return
+    _table(rows, shown)
+    if left := len(names) - len(shown):
+        click.echo(f"{left} more column{'s' if left > 1 else ''}: --wide", err=True)
+
+
+def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
+    """All fields that tell something, in the order in which they are declared."""
+    known = operation.answer.__struct_encode_fields__ if operation.answer else tuple(rows[0])
+    there = [name for name in known if any(name in row for row in rows) and name not in _LATE]
+    late = [name for name in _LATE if any(name in row for row in rows)]
+    return sorted(
+        (name for name in (*there, *late) if _tells(operation, rows, name)),
+        key=lambda name: _place(operation, name),
     )
+
+
+def _place(operation: Operation, name: str) -> int:
+    """Name, state and address come first, the rest as it is declared. What has no name is known by its id."""
+    named = operation.family.names if operation.family else None
+    order = (named or "name", *_STATES, *_ADDRESSES)
+    has_no_name = operation.family is not None and operation.family.names is None
+    if has_no_name and name == "id":
+        return -1
+    return order.index(name) if name in order else len(order)
+
+
+def _is_first(operation: Operation, name: str) -> bool:
+    return _place(operation, name) < len((None, *_STATES, *_ADDRESSES))
+
+
+def _is_id(rows: Sequence[Any], name: str) -> bool:
+    return any(isinstance(value := row.get(name), str) and _ID.fullmatch(value) for row in rows)
+
+
+def _is_for_programs(rows: Sequence[Any], name: str) -> bool:
+    """Ids, of things or of what they are in, and when something was changed last."""
+    owners = (row.get(name) for row in rows)
+    return (
+        name == _LATE[-1]
+        or _is_id(rows, name)
+        or all(isinstance(one, dict) and [*one] == ["id"] for one in owners)
+    )
+
+
+def _that_fit(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Those that come first, whole, and as many others as there is room for. None, if those do not fit."""
+    left = room() - sum(_width(rows, name, most=_NO_LIMIT) + GAP for name in first) + GAP
+    if left < 0:
+        return []
+    shown = list(first)
+    for name in names[len(first) :]:
+        if all(_flatly(row.get(name)) for row in rows) and _width(rows, name) + GAP <= left:
+            left -= _width(rows, name) + GAP
+            shown.append(name)
+    return shown
+
+
+def _show_wide(rows: Sequence[Any], names: Sequence[str]) -> None:
+    """Everything: as a table if that fits, else one below the other."""
+    needed = sum(_width(rows, name, most=_NO_LIMIT) + GAP for name in names)
+    if needed <= room() and all(_flatly(row.get(name)) for row in rows for name in names):
+        _table(rows, names)
+    else:
+        _show_apart(rows, names)
+
+
+def _table(rows: Sequence[Any], names: Sequence[str]) -> None:
+    table(
+        [_title(name) for name in names],
+        [_width(rows, name, most=_NO_LIMIT if _is_whole(name) else _WIDEST) for name in names],
+        [[_cell(row.get(name)) for name in names] for row in rows],
+        states=[place for place, name in enumerate(names) if _is_state(name)],
+    )
+
+
+def _is_whole(name: str) -> bool:
+    """What has to be copied is not broken."""
+    return name in _ADDRESSES or name == "id"
+
+
+def _show_apart(rows: Sequence[Any], names: Sequence[str]) -> None:
+    """Each with its fields below each other."""
+    for place, row in enumerate(rows):
+        if place:
+            click.echo()
+        _show_fields({name: row[name] for name in names if name in row})
+
+
+def _show_fields(document: dict[str, Any]) -> None:
+    pairs(((name, value, "") for name, value in _flat(document)), states=_is_state)
+
+
+def _is_state(name: str) -> bool:
+    return name.rpartition("_")[2] in _STATES
 
 
 def _list_in(operation: Operation) -> tuple[str, type[Struct]] | None:
@@ -134,26 +242,6 @@ def _listed(annotation: Any) -> type[Struct] | None:
             return None
 
 
-def _show_parts(kind: type[Struct], rows: Sequence[Any]) -> None:
-    """In the order in which they are declared, as many columns as fit."""
-    if not rows:
-        click.echo("There are none.", err=True)
-        return
-    columns, left = [], room()
-    for name in kind.__struct_encode_fields__:
-        wide = _width(rows, name) + GAP
-        if wide > left:
-            break
-        if any(row.get(name) not in _EMPTY for row in rows):
-            columns.append(name)
-            left -= wide
-    table(
-        [_title(name) for name in columns],
-        [_width(rows, name) for name in columns],
-        [[_cell(row.get(name)) for name in columns] for row in rows],
-    )
-
-
 def _show_next(links: dict[str, str]) -> None:
     """Which option leads on, from the token in the link."""
     for name, told in (("next", "older"), ("previous", "newer")):
@@ -167,30 +255,6 @@ def _show_page(place: dict[str, int] | None) -> None:
     if place is not None:
         said = f"Page {place['page']} of {place['total_pages']}, {place['total_count']} in all."
         click.echo(said, err=True)
-
-
-def _columns(operation: Operation, rows: Sequence[Any]) -> list[str]:
-    """As many as fit, those first that tell most: the name, the id, then what is not the same everywhere."""
-    names = operation.family.names if operation.family else None
-    first = [name for name in (names or "name", "id") if name in rows[0]]
-    telling = [
-        name for name in _fields(operation, rows) if name not in first and _tells(operation, rows, name)
-    ]
-    last = [name for name in _LATE[:1] if name in rows[0]]
-    left = room() - sum(_width(rows, name) + GAP for name in first)
-    fitting = set()
-    for name in (*telling, *last):
-        if _width(rows, name) + GAP <= left:
-            left -= _width(rows, name) + GAP
-            fitting.add(name)
-    return first + [name for name in (*telling, *last) if name in fitting]
-
-
-def _fields(operation: Operation, rows: Sequence[Any]) -> Iterator[str]:
-    known = operation.answer.__struct_encode_fields__ if operation.answer else tuple(rows[0])
-    for name in known:
-        if name not in _LATE and all(_flatly(row.get(name)) for row in rows):
-            yield name
 
 
 def _tells(operation: Operation, rows: Sequence[Any], name: str) -> bool:
@@ -211,9 +275,9 @@ def _flatly(value: Any) -> bool:
     return not isinstance(value, dict)
 
 
-def _width(rows: Sequence[Any], name: str) -> int:
+def _width(rows: Sequence[Any], name: str, most: int = _WIDEST) -> int:
     widest = max(len(_cell(row.get(name))) for row in rows)
-    return max(min(widest, _WIDEST), *(len(word) for word in _title(name).split()))
+    return max(min(widest, most), len(_title(name)))
 
 
 def _title(name: str) -> str:

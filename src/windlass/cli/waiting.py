@@ -1,4 +1,7 @@
-"""Waiting for what was started: its states and its build log as they come, and why it did not work out."""
+"""Waiting for what was started: states and build log as they come, one line at the end.
+
+Nothing is polled: a deployment has a stream, and so have its build log and the statuses of an environment.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,24 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import click
 from msgspec import Struct
 
-from windlass.base.show import plain
+from windlass.base.show import coloured, plain
 from windlass.base.stopped import Stopped
 from windlass.cli.client import Answer, Api
-from windlass.cli.following import LINE, Following, Patience, pauses
-from windlass.core.access import Scope
-from windlass.core.registry import Operation, Registry
+from windlass.cli.following import LINE, Following, Patience, insist
 from windlass.core.states import OPEN, Do, Progress
-from windlass.core.traits import Deployment
-from windlass.families.environment import environment
 
-_SOONEST, _LATEST = 0.2, 5.0
-"""Seconds between two looks at a state; there are only so many requests in an hour."""
-_PARTING: Final = 2.0
-"""Seconds for somebody to stop reading who may just be connecting again."""
+_PARTING: Final = 3.0
+"""Seconds for the last lines of a build to come, after its deployment has ended."""
 _LINES: Final = 20
 _MOST_LINES: Final = 10_000
-
-
-def waits(operation: Operation) -> bool:
-    """Whether it starts something that goes on after its answer: that, and nothing else, needs Deploy."""
-    return operation.need is Scope.DEPLOY
+_SETTLED: Final = {Progress.QUEUED, Progress.CANCELED, Progress.SUPERSEDED}
 
 
 class Started(Struct, frozen=True):
@@ -48,87 +42,293 @@ class Started(Struct, frozen=True):
     def service(self) -> str:
         return self.path.rpartition("/")[2]
 
+    @property
+    def itself(self) -> str:
+        return f"{self.path}/deployment/{self.deployment}"
+
+
+class Ended(Struct, frozen=True):
+    """A deployment that is over."""
+
+    started: Started
+    deployment: Mapping[str, Any]
+
 
 class Failed(Stopped):
     """It ended, and not as it should."""
 
-    def __init__(self, name: str, why: str, progress: str) -> None:
-        super().__init__(f"{name} ended in {progress}: {why}")
-        self.why = why
+    def __init__(self, name: str, deployment: Mapping[str, Any]) -> None:
+        self.why = _why(deployment)
+        super().__init__(f"{_advice(name, deployment)}: {self.why}")
 
 
-# What was started
+def _advice(name: str, deployment: Mapping[str, Any]) -> str:
+    """What to do now, before anything else."""
+    what = f"{_VERBS[Do(deployment['action'])]} {name} again"
+    match deployment["status"]:
+        case Progress.FAILED:
+            return f"mend this and {what}"
+        case Progress.SUPERSEDED:
+            return f"look at the newer deployment of {name}, which took the place of this one"
+        case Progress.CANCELED:
+            return f"{what} if you still want to: this deployment was cancelled"
+        case _:
+            return f"it was too late to cancel the deployment of {name}, which {deployment['status']}"
 
 
-class Before:
-    """What there is to compare with, taken before anything is started."""
+_VERBS: Final[Mapping[Do, str]] = {
+    Do.DEPLOY: "deploy",
+    Do.RESTART: "restart",
+    Do.STOP: "stop",
+    Do.UNINSTALL: "uninstall",
+}
 
-    def __init__(self, api: Api, registry: Registry, operation: Operation, path: str) -> None:
+
+# One service
+
+
+class Waiting:
+    """For one deployment."""
+
+    def __init__(
+        self, api: Api, started: Started, *, cancelled: bool = False, seconds: float | None = None
+    ) -> None:
+        """`cancelled`: whether that is how it shall end."""
         self._api = api
-        self._registry = registry
-        self._operation = operation
-        self._path = path
-        self._cancels = "cancel" in operation.handler.lower()
-        self._home = path.split("/")[2] if operation.family is environment else ""
-        self._statuses = self._look()
+        self._started = started
+        self._wanted = Progress.CANCELED if cancelled else Progress.SUCCEEDED
+        self._until = None if seconds is None else time.monotonic() + seconds
+        self._seconds = seconds
+        self._news: queue.SimpleQueue[_Heard] = queue.SimpleQueue()
+        self._patience = Patience()
+        self._build = None if cancelled else BuildLog(api, started, self._news)
+        self._shown = ""
 
-    def wait(self, answer: Any) -> Any:
-        """Until all is done that the call has started; then how it is: what the call would answer now."""
-        started = self._several() if self._home else self._one(answer)
-        if not started:
-            return answer
-        ended = Waiting(self._api, started, self._home, cancelled=self._cancels).until_done()
-        if not self._home:
-            return ended[0]
-        return self._api.get(f"/environment/{self._home}/status") if self._operation.answer else answer
+    def until_done(self) -> Ended:
+        """The deployment as it ended; `Failed` if that is otherwise than it should."""
+        following = Following(self._ask, insist(lambda: self._ask({}), self._patience))
+        reader = _Reader(following, self._news, "deployment")
+        with contextlib.closing(reader), contextlib.closing(self._build or reader):
+            deployment = self._last()
+            if self._build is not None:
+                self._build.show_rest(self._show)
+        if deployment["status"] != self._wanted:
+            if deployment["status"] == Progress.FAILED:
+                self._show_last_lines(deployment)
+            raise Failed(self._started.name, deployment)
+        return Ended(self._started, deployment)
 
-    def _one(self, answer: Any) -> list[Started]:
-        if answer is None:
-            return []  # There was nothing to do.
-        assert self._operation.answer is Deployment
-        assert self._operation.family is not None
-        family = self._operation.parent if self._operation.family.nested else self._operation.family
-        assert family is not None
-        path = f"/{family.name}/{answer['service_id']}"
-        return [Started(path, str(self._api.get(path)["name"]), answer["deployment_request_id"])]
+    def _ask(self, headers: Mapping[str, str]) -> Answer:
+        return self._api.call("GET", f"{self._started.itself}/stream", headers=headers)
 
-    def _several(self) -> list[Started]:
-        """Of the services of an environment: those that have a new deployment, or had one to be cancelled."""
-        then, now = self._statuses, self._statuses if self._cancels else self._look()
-        known = self._services() if now else {}
-        return [
-            Started(*known[service], status["deployment_request_id"])
-            for service, status in now.items()
-            if service in known
-            and (under_way(status) if self._cancels else _is_new(status, then.get(service)))
-        ]
+    def _last(self) -> Mapping[str, Any]:
+        """Shows what comes, up to the deployment's end."""
+        deployment: Mapping[str, Any] = {}
+        while deployment.get("status", Progress.QUEUED) in OPEN:
+            heard = self._next()
+            match heard.source:
+                case "deployment" if isinstance(heard.data, Stopped):
+                    raise heard.data
+                case "deployment" if heard.data is None:
+                    raise Stopped(f"{self._started.name} was deleted meanwhile")
+                case "deployment":
+                    deployment = heard.data
+                    self._say(_word(deployment))
+                    self._follow_build(deployment)
+                case _:
+                    self._show(heard.data)
+        return deployment
 
-    def _look(self) -> dict[str, Any]:
-        return _statuses(self._api, self._home) if self._home else {}
+    def _next(self) -> _Heard:
+        if self._until is None:
+            return self._news.get()
+        with contextlib.suppress(queue.Empty):
+            return self._news.get(timeout=max(0.0, self._until - time.monotonic()))
+        raise Stopped(
+            f"repeat the command to go on waiting: {self._started.name} is still {self._shown} after "
+            f"{self._seconds:.0f} seconds, and goes on by itself"
+        )
 
-    def _services(self) -> dict[str, tuple[str, str]]:
-        """Path and name of each service, by its id."""
-        families = [
-            family
-            for family in self._registry.children(environment)
-            if any(action.answer is Deployment for action in family.actions)
-        ]
-        return {
-            one["id"]: (f"/{family.name}/{one['id']}", one["name"])
-            for family in families
-            for one in self._api.everything(f"/environment/{self._home}/{family.name}")
-        }
+    def _follow_build(self, deployment: Mapping[str, Any]) -> None:
+        """From the moment there can be lines. What was over so soon is read at the end."""
+        builds = deployment["action"] == Do.DEPLOY and not deployment.get("repeats")
+        if self._build is not None and builds and deployment["status"] != Progress.QUEUED:
+            self._build.follow()
+
+    def _say(self, state: str) -> None:
+        if self._shown != state:
+            self._shown = state
+            say_state(self._started.name, state)
+
+    def _show(self, line: Any) -> None:
+        if isinstance(line, dict):
+            show_below(line)
+
+    def _show_last_lines(self, deployment: Mapping[str, Any]) -> None:
+        """Of the service, if it came so far. Those of the build were shown as they came."""
+        lines = _lines(self._api, self._started.path, since=deployment["created_at"])
+        _show_log(self._started.name, lines)
 
 
-def _statuses(api: Api, home: str) -> dict[str, Any]:
-    """How each service of an environment is, by its id."""
-    answer = api.get(f"/environment/{home}/statuses")
-    return {one["id"]: one for group in answer.values() if isinstance(group, list) for one in group}
+class _Heard(Struct, frozen=True):
+    """An event of one of the streams: its data, None at the end, or what went wrong for good."""
+
+    source: str
+    data: Any
 
 
-def _is_new(status: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool:
-    deployment = status["deployment_request_id"]
-    return deployment is not None and (before is None or before["deployment_request_id"] != deployment)
+class _Reader:
+    """Reads one stream in a thread, into a queue that it shares with others."""
+
+    def __init__(self, following: Following, news: queue.SimpleQueue[_Heard], source: str) -> None:
+        self._following = following
+        self._news = news
+        self._source = source
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self) -> None:
+        last: Any = None
+        try:
+            for event in self._following.events():
+                if event.kind == LINE:
+                    self._news.put(_Heard(self._source, json.loads(event.data)))
+        except Stopped as trouble:
+            last = trouble
+        self._news.put(_Heard(self._source, last))
+
+    def close(self) -> None:
+        self._following.hang_up()
+        self.thread.join(_PARTING)
+
+
+class BuildLog:
+    """The log of one build, read beside the deployment as it comes."""
+
+    def __init__(self, api: Api, started: Started, news: queue.SimpleQueue[_Heard]) -> None:
+        self._api = api
+        self._path = f"{started.itself}/log"
+        self._news = news
+        self._reader: _Reader | None = None
+
+    def follow(self) -> None:
+        """Begins to; does nothing if it has begun already. It ends with the deployment."""
+        if self._reader is None:
+            following = Following(self._ask, insist(lambda: self._ask({}), Patience()), quiet=True)
+            self._reader = _Reader(following, self._news, "build")
+
+    def show_rest(self, show: Any) -> None:
+        """All lines that are still to come, of a deployment that is over."""
+        if self._reader is None:
+            return
+        until = time.monotonic() + _PARTING
+        with contextlib.suppress(queue.Empty):
+            while (left := until - time.monotonic()) > 0:
+                heard = self._news.get(timeout=left)
+                if heard.source == "build" and not isinstance(heard.data, dict):
+                    return
+                if heard.source == "build":
+                    show(heard.data)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def _ask(self, headers: Mapping[str, str]) -> Answer:
+        query = {"follow": "true", "tail": _MOST_LINES}
+        return self._api.call("GET", self._path, query=query, headers=headers)
+
+
+# Several at once
+
+
+class Together:
+    """For what is started in an environment. Made before that, to know what is new."""
+
+    def __init__(self, api: Api, environment: str, *, cancelled: bool) -> None:
+        self._api = api
+        self._path = f"/environment/{environment}"
+        self._wanted = Progress.CANCELED if cancelled else Progress.SUCCEEDED
+        self._before = _by_service(self._api.get(f"{self._path}/statuses"))
+        self._shown: dict[str, str] = {}
+
+    def until_done(self, services: Mapping[str, Started]) -> list[Ended]:
+        """`services`: all of the environment, by id, without a deployment. `Failed` if one of them fails."""
+        ended: list[Ended] = []
+        waited: dict[str, Started] = {}
+        first = True
+        for statuses in self._changes():
+            if first:
+                waited = dict(self._started(statuses, services))
+                first = False
+            ended += list(self._over(statuses, waited))
+            if not waited:
+                break
+        self._judge(ended)
+        return ended
+
+    def _changes(self) -> Iterator[dict[str, Any]]:
+        """Statuses by service: all, then those that are new."""
+
+        def ask(headers: Mapping[str, str]) -> Answer:
+            return self._api.call("GET", f"{self._path}/status/stream", headers=headers)
+
+        for event in Following(ask, insist(lambda: ask({}), Patience())).events():
+            if event.kind == LINE:
+                yield _by_service(json.loads(event.data))
+
+    def _started(
+        self, now: Mapping[str, Any], services: Mapping[str, Started]
+    ) -> Iterator[tuple[str, Started]]:
+        """Services with a new deployment, or with one that is to be cancelled."""
+        for id, status in now.items():
+            deployment, before = status["deployment_request_id"], self._before.get(id)
+            is_new = before is None or before["deployment_request_id"] != deployment
+            if self._wanted is Progress.CANCELED:
+                is_new = before is not None and under_way(before)
+            if id in services and deployment is not None and is_new:
+                one = services[id]
+                yield id, Started(one.path, one.name, deployment)
+
+    def _over(self, statuses: Mapping[str, Any], waited: dict[str, Started]) -> Iterator[Ended]:
+        for id, status in statuses.items():
+            one = waited.get(id)
+            if one is None:
+                continue
+            if under_way(status) and status["deployment_request_id"] == one.deployment:
+                self._say(one, str(status["state"]))
+                continue
+            deployment = insist(lambda one=one: self._api.get(one.itself), Patience())  # type: ignore[misc]
+            self._say(one, _word(deployment))
+            if deployment["status"] not in OPEN:
+                del waited[id]
+                yield Ended(one, deployment)
+
+    def _say(self, one: Started, state: str) -> None:
+        if self._shown.get(one.path) != state:
+            self._shown[one.path] = state
+            say_state(one.name, state)
+
+    def _judge(self, ended: Sequence[Ended]) -> None:
+        failed = [one for one in ended if one.deployment["status"] != self._wanted]
+        for one in failed:
+            if one.deployment["status"] == Progress.FAILED:
+                self._show_last_lines(one)
+        if len(failed) == 1:
+            raise Failed(failed[0].started.name, failed[0].deployment)
+        for one in failed:
+            say(plain(Failed(one.started.name, one.deployment).message))
+        if failed:
+            raise Stopped(f"{len(failed)} of {len(ended)} failed: see above what to do about each")
+
+    def _show_last_lines(self, one: Ended) -> None:
+        lines = _lines(self._api, one.started.path, since=one.deployment["created_at"])
+        _show_log(one.started.name, lines or _lines(self._api, one.started.itself))
+
+
+def _by_service(statuses: Mapping[str, Any]) -> dict[str, Any]:
+    lists = (value for name, value in statuses.items() if isinstance(value, list) and name != "removed")
+    return {one["id"]: one for listed in lists for one in listed}
 
 
 def under_way(status: Mapping[str, Any]) -> bool:
@@ -136,197 +336,76 @@ def under_way(status: Mapping[str, Any]) -> bool:
     return state != "RUNNING" and state.endswith(("ING", "QUEUED"))
 
 
-# Until it is done
+# What is said
 
 
-class Waiting:
-    def __init__(
-        self,
-        api: Api,
-        started: Sequence[Started],
-        home: str = "",
-        *,
-        cancelled: bool = False,
-        patience: float | None = None,
-    ) -> None:
-        """`home` is the environment of several; `cancelled`, whether they shall end like that."""
-        self._api = api
-        self._home = home
-        self._open = list(started)
-        self._wanted = Progress.CANCELED if cancelled else Progress.SUCCEEDED
-        self._seconds = patience
-        self._patience = Patience()
-        self._said: dict[str, str] = {}
-        self._ended: list[tuple[Started, Any]] = []
-        self._build = BuildLog(api, started[0]) if len(started) == 1 and not cancelled else None
-        """Of one, that is shown; of several at once, it would be a muddle."""
+def summary(ended: Ended, url: str) -> str:
+    """How it ended, as one line."""
+    name, deployment = ended.started.name, ended.deployment
+    action = Do(deployment["action"])
+    if deployment["status"] == Progress.CANCELED:
+        return f"{name}: the deployment v{deployment['number']} is cancelled"
+    if action is Do.STOP:
+        return f"{name} is stopped ({_took(deployment)}); its data, settings and history stay"
+    if action is Do.UNINSTALL:
+        return f"{name} is removed with its data ({_took(deployment)}); its settings and history stay"
+    count = int(deployment.get("instances") or 1)
+    version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
+    facts = f"{count} instance{'s' if count != 1 else ''}, {_took(deployment)}, {version}"
+    place = f"live at {click.style(url, bold=True)}" if url else "live, without a public address"
+    return f"{name} is {place} ({facts})"
 
-    def until_done(self) -> list[Any]:
-        """The deployments as they ended; `Failed` if one of them ended otherwise than it should."""
-        began = time.monotonic()
-        with contextlib.closing(self._build) if self._build else contextlib.nullcontext():
-            for pause in pauses(_SOONEST, _LATEST):
-                pause = self._looked() or pause
-                if not self._open:
-                    break
-                if self._seconds is not None and time.monotonic() - began > self._seconds:
-                    raise self._too_late()
-                self._between(pause)
-            self._judge()
-        return [deployment for _, deployment in self._ended]
 
-    def _looked(self) -> float:
-        """Says what is new. What passes by itself is waited out: for so many seconds."""
-        try:
-            self._look()
-        except Stopped as trouble:
-            return self._patience.pause(trouble)
-        self._patience.restored()
-        return 0.0
+def serves(ended: Ended) -> bool:
+    """Whether it runs now, and may have an address."""
+    action, status = ended.deployment["action"], ended.deployment["status"]
+    return status == Progress.SUCCEEDED and action in {Do.DEPLOY, Do.RESTART}
 
-    def _look(self) -> None:
-        states = _statuses(self._api, self._home) if self._home else {}
-        if states:
-            self._patience.over()
-        for one in list(self._open):
-            state = states.get(one.service)
-            if state and under_way(state) and state["deployment_request_id"] == one.deployment:
-                self._say(one, state["state"])
-                continue
-            deployment = self._api.get(f"{one.path}/deployment/{one.deployment}")
-            self._patience.over()
-            over = deployment["status"] not in OPEN
-            if self._build is not None and deployment["action"] == Do.DEPLOY:
-                self._show_build(self._build, deployment["status"], over=over)
-            if over:
-                self._open.remove(one)
-                self._ended.append((one, deployment))
-            self._say(one, _word(deployment))
 
-    def _say(self, one: Started, state: str) -> None:
-        if self._said.get(one.path) != state:
-            self._said[one.path] = state
-            say(f"{one.name}: {state}")
+def first_address(api: Api, path: str) -> str:
+    """Where a service is reached, if it can be: the default first."""
+    links = insist(lambda: api.get(f"{path}/link"), Patience())["results"]
+    return str(links[0]["url"]) if links else ""
 
-    def _between(self, seconds: float) -> None:
-        if self._build is None:
-            time.sleep(seconds)
-        else:
-            self._build.show_for(seconds)
 
-    def _show_build(self, build: BuildLog, progress: str, *, over: bool) -> None:
-        if over:
-            build.show_rest()
-        elif progress == Progress.BUILDING:
-            build.follow()
+def _took(deployment: Mapping[str, Any]) -> str:
+    """From asking to the end."""
+    began, ended = (_seconds(str(deployment[name])) for name in ("created_at", "finished_at"))
+    seconds = max(0.0, ended - began)
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
-    def _judge(self) -> None:
-        failed = [
-            Failed(one.name, _why(deployment), deployment["status"])
-            for one, deployment in self._ended
-            if deployment["status"] != self._wanted
-        ]
-        for one, deployment in self._ended:
-            if deployment["status"] == Progress.FAILED != self._wanted:
-                self._show_last_lines(one, deployment)
-        if len(failed) == 1:
-            raise failed[0]
-        if failed:
-            for failure in failed:
-                say(plain(failure.message))
-            raise Stopped(f"{len(failed)} of {len(self._ended)} did not end as they should")
 
-    def _show_last_lines(self, one: Started, deployment: Any) -> None:
-        """Of the service, if it came so far, or else of the build, unless that was shown as it came."""
-        lines = self._api.get(f"{one.path}/log", tail=_LINES, since=deployment["created_at"])["results"]
-        if not lines and self._build is None:
-            lines = self._api.get(f"{one.path}/deployment/{one.deployment}/log", tail=_LINES)["results"]
-        if lines:
-            say(f"The last lines of the log of {one.name}:")
-            for line in lines:
-                show_below(line)
-
-    def _too_late(self) -> Stopped:
-        names = ", ".join(f"{one.name} is still {self._said[one.path]}" for one in self._open)
-        return Stopped(
-            f"{names} after {self._seconds:.0f} seconds. It goes on by itself: the same command waits for "
-            "it again"
-        )
+def _seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
 
 
 def _word(deployment: Mapping[str, Any]) -> str:
     """What it is about. The state of the service may be about another deployment: an earlier or a later."""
-    if deployment["status"] in {Progress.QUEUED, Progress.CANCELED, Progress.SUPERSEDED}:
-        return str(deployment["status"])
-    return str(deployment["state"])
+    return str(deployment["status"] if deployment["status"] in _SETTLED else deployment["state"])
 
 
 def _why(deployment: Mapping[str, Any]) -> str:
-    return str(deployment.get("message") or "nobody said why")
+    return str(deployment.get("message") or "no reason was given")
 
 
-class BuildLog:
-    """The log of one build: read in a thread beside as it comes, and shown in this one."""
+def _lines(api: Api, path: str, **query: Any) -> list[Any]:
+    found: list[Any] = insist(lambda: api.get(f"{path}/log", tail=_LINES, **query), Patience())["results"]
+    return found
 
-    def __init__(self, api: Api, one: Started) -> None:
-        self._api = api
-        self._path = f"{one.path}/deployment/{one.deployment}/log"
-        self._lines: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._last = ""
-        self._following: Following | None = None
-        self._thread: threading.Thread | None = None
 
-    def follow(self) -> None:
-        """Begins to; does nothing if it has begun already."""
-        if self._following is None:
-            self._following = Following(self._ask, self._ask({}), quiet=True)
-            self._thread = threading.Thread(target=self._read, args=(self._following,), daemon=True)
-            self._thread.start()
-
-    def show_for(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if self._following is None:
-                time.sleep(left)
-            else:
-                with contextlib.suppress(queue.Empty):
-                    self._show(self._lines.get(timeout=left))
-
-    def show_rest(self) -> None:
-        """All that is not shown yet, of a build that is over."""
-        self.close()
-        while not self._lines.empty():
-            self._show(self._lines.get())
-        lines = self._api.get(self._path, tail=_MOST_LINES)["results"]
-        ids = [line["id"] for line in lines]
-        for line in lines[ids.index(self._last) + 1 if self._last in ids else 0 :]:
-            self._show(line)
-
-    def close(self) -> None:
-        if self._following is not None and self._thread is not None:
-            self._following.hang_up()
-            self._thread.join(_PARTING)
-
-    def _ask(self, headers: Mapping[str, str]) -> Answer:
-        return self._api.call(
-            "GET", self._path, query={"follow": "true", "tail": _MOST_LINES}, headers=headers
-        )
-
-    def _read(self, following: Following) -> None:
-        # What goes wrong for good here does so, too, for whoever asks how the deployment is; and whatever is
-        # missing in the end is read then.
-        with contextlib.suppress(Stopped):
-            for event in following.events():
-                if event.kind == LINE:
-                    self._lines.put(json.loads(event.data))
-
-    def _show(self, line: Mapping[str, Any]) -> None:
-        self._last = line["id"]
-        show_below(line)
+def _show_log(name: str, lines: Sequence[Any]) -> None:
+    if lines:
+        say(f"The last lines of the log of {name}:")
+        for line in lines:
+            show_below(line)
 
 
 def show_below(line: Mapping[str, Any]) -> None:
     say(click.style(f"  {plain(line['message'])}", dim=True))
+
+
+def say_state(name: str, state: str) -> None:
+    say(f"{plain(name)}: {coloured(state)}")
 
 
 def say(message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing, suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,11 +17,11 @@ from windlass.core.access import Actor
 from windlass.core.states import OPEN
 from windlass.core.traits import Tail, has_logs
 from windlass.families.environment import environment
-from windlass.store.store import Row
+from windlass.store.store import Row, status_word
 
 Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
 
-_SECOND = 1.0
+_SECOND, _MOMENT = 1.0, 0.2
 _GONE = b"event: gone\ndata: %b\n\n" % encode(
     {"message": "Lines that should come here are no longer kept: the log has grown too large or too old"}
 )
@@ -40,7 +40,9 @@ async def log_reply(ctx: Context, call: Call, service: str, deployment: str | No
     wanted = _wanted(query)
     if query.follow:
         lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
-        return Reply(stream=_events(lines if deployment is None else _of_a_build(ctx, deployment, lines)))
+        return Reply(
+            stream=_events(lines if deployment is None else _of_a_build(ctx, service, deployment, lines))
+        )
     if wanted.takes_all:
         return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment)))
     # To find a few lines, all may have to be looked at.
@@ -80,26 +82,42 @@ async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
     yield _END
 
 
-async def _of_a_build(ctx: Context, deployment: str, lines: Lines) -> Lines:
-    """Until the deployment has ended, and what was said until then is said."""
-    over = False
+async def _of_a_build(ctx: Context, service: str, deployment: str, lines: Lines) -> Lines:
+    """Until the deployment has ended, and all that was written until then has been read."""
+    changed = ctx.calls.expect(status_word(service))
+    over, patience = False, _SECOND
     async with aclosing(lines):
         following = asyncio.ensure_future(anext(lines, None))
         try:
             while True:
-                done, _ = await asyncio.wait([following], timeout=_SECOND)
-                if not done:
-                    if over:
+                if await _comes(following, patience, None if over else changed):
+                    if (piece := following.result()) is None:
                         return
-                    over = await _is_over(ctx, deployment)
-                elif (piece := following.result()) is None:
+                    yield piece
+                    patience = _MOMENT  # the first may have to be searched for
+                    following = asyncio.ensure_future(anext(lines, None))
+                elif over:
                     return
                 else:
-                    yield piece
-                    following = asyncio.ensure_future(anext(lines, None))
+                    changed.clear()
+                    over = await _is_over(ctx, deployment)
         finally:
+            ctx.calls.forget(status_word(service), changed)
             following.cancel()
             await asyncio.wait([following])
+
+
+async def _comes(following: asyncio.Future[Any], moment: float, changed: asyncio.Event | None) -> bool:
+    """Whether a line comes, before something else changes; of what has ended, within a moment."""
+    if changed is None:
+        await asyncio.wait([following], timeout=moment)
+        return following.done()
+    ringing: asyncio.Future[Any] = asyncio.ensure_future(changed.wait())
+    try:
+        await asyncio.wait([following, ringing], timeout=_SECOND, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ringing.cancel()
+    return following.done()
 
 
 async def _is_over(ctx: Context, deployment: str) -> bool:

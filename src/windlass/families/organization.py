@@ -93,15 +93,15 @@ class ServiceInBrief(Shown):
     state: Annotated[str, Meta(description="As in its status")]
     url: Annotated[str, Meta(description="Its first public address, once it was deployed; else empty")] = ""
     message: Annotated[str, Meta(description="Why it is in this state, where there is something to say")] = ""
+    environment_name: str
+    project_name: str
+    last_deployment_date: Maybe[Timestamp] = absent
     service_type: str
     description: str = ""
     icon_uri: str = ""
-    project_id: Id
-    project_name: str
     environment_id: Id
-    environment_name: str
+    project_id: Id
     cluster_id: Id
-    last_deployment_date: Maybe[Timestamp] = absent
 
 
 services = Action(

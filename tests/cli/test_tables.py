@@ -1,0 +1,181 @@
+"""What lists and results look like to people, at the widths of their terminals."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import say
+from tests.cli.listener import listening
+from tests.cli.test_following import at_a_terminal
+from tests.cli.test_stories import shop
+from tests.cli.test_waiting import meanwhile
+from tests.world import REPOSITORY
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
+PORT = '[{"internal_port": 8080, "publicly_accessible": true}]'
+
+
+async def running(windlass) -> str:
+    """`web` runs in shop/production, with an address, beside `idle`; answers the address."""
+    await shop(windlass)
+    await windlass.done("application", "edit", "web", "--ports", PORT)
+    await windlass.done("application", "deploy", "web")
+    await windlass.world.settle()
+    where = ("--environment", "production", "--git-repository.url", REPOSITORY)
+    await windlass.done("application", "create", "--name", "idle", *where)
+    [link] = (await windlass.done("application", "link", "web"))["results"]
+    return str(link["url"])
+
+
+@pytest.mark.parametrize("width", [80, 140])
+async def test_a_list_of_services_begins_with_name_state_and_address(windlass, width):
+    url = await running(windlass)
+    said = await windlass("application", "list", "--environment", "shop/production", "--text", width=width)
+    head, *rows = said.out.splitlines()
+    assert head.split()[:3] == ["NAME", "STATE", "URL"]
+    idle, web = sorted(rows)
+    assert web.split()[:3] == ["web", "RUNNING", url]
+    assert idle.split()[:2] == ["idle", "STOPPED"]
+    assert max(map(len, said.out.splitlines())) <= width
+    assert not UUID.search(said.out)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+async def test_a_list_of_links_shows_them_whole(windlass, width):
+    url = await running(windlass)
+    said = await windlass("application", "link", "web", "--text", width=width)
+    assert url in said.out.splitlines()[1].split()
+    assert not UUID.search(said.out)
+
+
+async def test_what_does_not_fit_at_all_is_shown_below_each_other(windlass):
+    url = await running(windlass)
+    said = await windlass("application", "list", "--text", width=30)
+    assert url in said.out.split()
+    assert said.out.startswith("name ")
+
+
+async def test_columns_that_are_left_out_are_counted(windlass):
+    await running(windlass)
+    narrow = await windlass("application", "list", "--text", width=60)
+    left = re.fullmatch(r"(\d+) more columns?: --wide\n", narrow.err)
+    assert left
+    wide = await windlass("application", "list", "--text", width=1000)
+    assert wide.err == ""
+    shown = [len(re.split(r"  +", said.out.splitlines()[0].strip())) for said in (narrow, wide)]
+    assert shown[1] - shown[0] == int(left[1])
+
+
+async def test_wide_shows_every_field_with_ids(windlass):
+    await running(windlass)
+    said = await windlass("application", "list", "--wide", "--text", width=80)
+    assert UUID.search(said.out)
+    assert said.err == ""
+    for field in ("environment_name", "project_id", "last_deployment_date", "service_type"):
+        assert re.search(rf"^{field} ", said.out, re.MULTILINE), said.out
+
+
+async def test_without_an_environment_all_services_are_listed(windlass):
+    await running(windlass)
+    await windlass.done("environment", "create", "--project", "shop", "--name", "staging")
+    where = ("--environment", "staging", "--git-repository.url", REPOSITORY)
+    await windlass.done("application", "create", "--name", "api", *where)
+    said = await windlass("application", "list", "--text")
+    assert {line.split()[0] for line in said.out.splitlines()} == {"NAME", "web", "idle", "api"}
+    found = (await windlass.done("application", "list"))["results"]
+    assert {(one["name"], one["state"]) for one in found} == {
+        ("web", "RUNNING"),
+        ("idle", "STOPPED"),
+        ("api", "STOPPED"),
+    }
+    of_project = await windlass.done("application", "list", "--project", "shop")
+    assert of_project["results"] == found
+    assert (await windlass.done("database", "list")) == {"results": []}
+
+
+async def test_for_programs_the_list_of_an_environment_is_that_of_the_api(windlass):
+    await running(windlass)
+    [environment] = (await windlass.done("environment", "list", "--project", "shop"))["results"]
+    listed = await windlass.done("application", "list", "--environment", "production")
+    api = (await windlass.world.get(f"/environment/{environment['id']}/application")).json
+    assert listed["results"] == api["results"]
+
+
+# The end of what was waited for
+
+
+@pytest.mark.parametrize(
+    ("words", "end"),
+    [
+        ("deploy", r"web is live at http://web-production\.\S+ \(1 instance, \d+\.\d s, v1 [0-9a-f]{7}\)"),
+        ("restart-service", r"web is live at http://web-production\.\S+ \(1 instance, \d+\.\d s, v2 ?\S*\)"),
+        ("stop", r"web is stopped \(\d+\.\d s\); its data, settings and history stay"),
+        ("uninstall", r"web is removed with its data \(\d+\.\d s\); its settings and history stay"),
+    ],
+)
+async def test_the_end_is_one_line_with_address_version_and_duration(windlass, words, end):
+    await shop(windlass)
+    await windlass.done("application", "edit", "web", "--ports", PORT)
+    if words != "deploy":
+        await meanwhile(windlass, "application", "deploy", "web", "--wait")
+    said = await meanwhile(windlass, "application", words, "web", "--wait", "--text")
+    assert said.code == 0, said
+    assert re.fullmatch(end + "\n", said.out), said.out
+
+
+async def test_the_end_says_when_there_is_no_address(windlass):
+    await shop(windlass)
+    said = await meanwhile(windlass, "application", "deploy", "web", "--wait", "--text")
+    assert said.out.startswith("web is live, without a public address (1 instance, ")
+
+
+async def test_the_end_of_an_environment_is_a_line_for_each_service(windlass):
+    await shop(windlass)
+    await windlass.done("application", "edit", "web", "--ports", PORT)
+    db = ("--name", "db", "--type", "POSTGRESQL", "--version", "16", "--mode", "CONTAINER")
+    await windlass.done("database", "create", "--environment", "production", *db)
+    said = await meanwhile(windlass, "environment", "deploy", "production", "--wait", "--text")
+    ends = sorted(said.out.splitlines())
+    assert ends[0].startswith("db is live, without a public address (1 instance, ")
+    assert ends[1].startswith("web is live at http://web-production.")
+
+
+# Colours
+
+ESCAPE = "\x1b["
+
+
+async def on_a_terminal(windlass, *words: str, **environment: str) -> str:
+    with at_a_terminal(windlass.url, *words, piped=False, **environment) as terminal:
+        return f"{await terminal.line()}\n{await terminal.line()}\n{await terminal.line()}"
+
+
+async def test_states_have_colours_on_a_terminal(windlass):
+    await running(windlass)
+    shown = await on_a_terminal(windlass, "application", "list")
+    assert re.search(r"\x1b\[32mRUNNING", shown), shown
+
+
+@pytest.mark.parametrize("words", ["application list", "application get web", "--help"])
+async def test_no_color_sends_no_escapes_at_all(windlass, words):
+    await running(windlass)
+    assert ESCAPE not in await on_a_terminal(windlass, *words.split(), NO_COLOR="1")
+
+
+async def test_without_no_color_there_are_escapes(windlass):
+    await running(windlass)
+    assert ESCAPE in await on_a_terminal(windlass, "application", "get", "web")
+
+
+def test_a_list_of_what_has_no_name_begins_with_its_id():
+    id = "6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a11"
+    rows: list[dict[str, Any]] = [{"id": id, "status": "SUCCEEDED", "number": 3, "service_id": id}]
+    with listening() as server:
+        server.answer = (200, {}, b'{"results": [' + str(rows[0]).replace("'", '"').encode() + b"]}")
+        said = say("deployment", "list", "--application", id, "--text", url=server.url, width=80)
+    head, row = said.out.splitlines()
+    assert head.split() == ["ID", "STATUS", "NUMBER"]
+    assert row.split() == [id, "SUCCEEDED", "3"]
