@@ -37,10 +37,11 @@ from windlass.base.errors import (
 )
 from windlass.base.log import log
 from windlass.control.context import Call, Context, Dialect, Reply, encode
-from windlass.control.dispatch import Dispatch, Repeatable
+from windlass.control.dispatch import Dispatch
 from windlass.control.identity import Gate, Known, NoMember, refused
 from windlass.control.reading_logs import followed
 from windlass.control.recording import Whence
+from windlass.control.repeats import Repeatable
 from windlass.control.resources import forbidden
 from windlass.core.access import Actor
 from windlass.core.registry import Operation

@@ -12,7 +12,7 @@ from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway
-from windlass.control import upkeep
+from windlass.control import repeats, upkeep
 from windlass.control.context import Context
 from windlass.control.couriers import deliver
 from windlass.control.deployments import RECONCILE
@@ -42,6 +42,7 @@ def jobs() -> dict[str, Job]:
         DISCARD: upkeep.discard,
         upkeep.SCALE: upkeep.Scaler().scale,
         DELIVER: deliver,
+        repeats.FORGET: repeats.forget,
     }
 
 

@@ -97,6 +97,11 @@ def veiled() -> Meta:
     return Meta(extra={"veiled": True})
 
 
+def shown_once() -> Meta:
+    """A secret in an answer that is in no later one, also not under the same Idempotency-Key."""
+    return Meta(extra={"once": True})
+
+
 def fixed() -> Meta:
     """Chosen at creation, for good."""
     return Meta(extra={"fixed": True})

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import fields, replace
 
 from windlass.core.access import Scope
-from windlass.core.resource import Action, Family, Spec, Trait, Verb, spaced
+from windlass.core.resource import Action, Family, Spec, Trait, Verb, extra_of, spaced
 
 PAGE, MOST_PER_PAGE = 100, 1000
 _MERGE_PATCH = (
@@ -58,6 +59,8 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     """Whether it ends when the caller hangs up, because programs or other machines are busy with it."""
     tagged: bool = False
     """Whether the answer is one resource, with an ETag."""
+    once: frozenset[str] = frozenset()
+    """Fields of the answer that are shown once."""
     conditional: bool = False
     """Whether `If-Match` is honoured."""
     description: str = ""
@@ -78,6 +81,7 @@ class Registry:
             *(_endpoint(endpoint) for endpoint in endpoints),
             *(operation for family in self.families.values() for operation in self._operations(family)),
         ]
+        self.operations = [_with_once(operation) for operation in self.operations]
         self._refuse_twins()
         for family in self.families.values():
             self._check_addresses(family)
@@ -120,12 +124,18 @@ class Registry:
     def _check_addresses(self, family: Family) -> None:
         """Where a secret is sent is said by fields that are there."""
         names = {fact.name for fact in family.facts}
-        for secret, fields in family.sent_to.items():
-            if unknown := set(fields) - names:
+        for secret, addresses in family.sent_to.items():
+            if unknown := set(addresses) - names:
                 raise ValueError(f"{family.name}.{secret} is sent to {', '.join(unknown)}: no such field")
         for path, reference in family.references.items():
             if reference.family not in self.families:
                 raise ValueError(f"{family.name}.{path} refers to {reference.family}: no such family")
+
+
+def _with_once(operation: Operation) -> Operation:
+    answered = fields(operation.answer) if operation.answer else ()
+    once = frozenset(field.encode_name for field in answered if "once" in extra_of(field.type))
+    return replace(operation, once=once) if once else operation
 
 
 def _item_path(family: Family | None) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import MEANINGS, ROLE_IDS, WORDS, Scope, scopes_of, words_of
-from windlass.core.fields import Description, Id, Maybe, Name, Positive, Timestamp, absent, fixed
+from windlass.core.fields import Description, Id, Maybe, Name, Positive, Timestamp, absent, fixed, shown_once
 from windlass.core.resource import Family, Shown, Spec, clash
 from windlass.families.organization import organization
 
@@ -57,7 +57,7 @@ class ApiTokenShown(Shown):
 
 
 class Value(Shown):
-    token: Annotated[str, Meta(description="Shown this once")]
+    token: Annotated[str, Meta(description="Shown this once"), shown_once()]
 
 
 def settle(spec: ApiToken) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.fields import Description, Id, Line, Maybe, Name, Timestamp, absent
+from windlass.core.fields import Description, Id, Line, Maybe, Name, Timestamp, absent, shown_once
 from windlass.core.registry import Paging
 from windlass.core.resource import Action, Family, Shown, Spec
 from windlass.core.trail import OrganizationEvent, events, targets
@@ -40,6 +40,7 @@ class FirstToken(Shown):
         Meta(
             description="An Admin token of the new organization, shown this once: nobody else could enter it"
         ),
+        shown_once(),
     ]
 
 

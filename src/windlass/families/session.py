@@ -1,13 +1,15 @@
 """A session: a short-lived JWT of the built-in issuer, for the console."""
 
+from typing import Annotated
+
 from windlass.core.access import Scope
-from windlass.core.fields import Timestamp
+from windlass.core.fields import Timestamp, shown_once
 from windlass.core.registry import Endpoint
 from windlass.core.resource import Action, Shown
 
 
 class Session(Shown):
-    token: str
+    token: Annotated[str, shown_once()]
     token_type: str = "Bearer"  # noqa: S105
     expires_at: Timestamp
 

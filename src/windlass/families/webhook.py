@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.events import SUBSCRIBABLE, is_full, plain
-from windlass.core.fields import Description, Id, Line, Maybe, Timestamp, absent, hidden, veiled
+from windlass.core.fields import Description, Id, Line, Maybe, Timestamp, absent, hidden, shown_once, veiled
 from windlass.core.fields import Url as Address
 from windlass.core.resource import Action, Family, Shown, Spec, clash
 from windlass.core.traits import Moment
@@ -104,7 +104,7 @@ class Rotation(Spec):
 
 
 class Rotated(Shown):
-    target_secret: Annotated[str, Meta(description="Only if Windlass made it")] = ""
+    target_secret: Annotated[str, Meta(description="Only if Windlass made it"), shown_once()] = ""
     previous_valid_until: Timestamp | None = None
 
 

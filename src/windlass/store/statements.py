@@ -318,11 +318,13 @@ WHERE identity.issuer = $1 AND identity.subject = $2 ORDER BY identity.org"""
 IDENTITY_ADD: Final = "INSERT INTO identity (issuer, subject, org, member) VALUES ($1, $2, $3, $4)"
 IDENTITY_REMOVE: Final = "DELETE FROM identity WHERE member = $1"
 
-IDEMPOTENT: Final = "SELECT request, at, answer FROM idempotency WHERE caller = $1 AND key = $2"
+IDEMPOTENT: Final = "SELECT request, at, answer, once FROM idempotency WHERE caller = $1 AND key = $2"
 IDEMPOTENT_ADD: Final = """
-INSERT INTO idempotency (caller, key, request, at, answer) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO idempotency (caller, key, request, at, answer, once) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (caller, key) DO UPDATE SET
-    request = excluded.request, at = excluded.at, answer = excluded.answer"""
+    request = excluded.request, at = excluded.at, answer = excluded.answer, once = excluded.once"""
+IDEMPOTENT_FORGET: Final = "UPDATE idempotency SET once = NULL WHERE once IS NOT NULL AND at <= $1"
+IDEMPOTENT_OLDEST: Final = "SELECT min(at) FROM idempotency WHERE once IS NOT NULL"
 IDEMPOTENT_SWEEP: Final = "DELETE FROM idempotency WHERE at < $1"
 
 BUDGET: Final = "SELECT opened, used FROM budget WHERE subject = $1"

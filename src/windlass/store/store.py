@@ -180,6 +180,17 @@ _NEWER: Final = {
 }
 
 
+class Answered(Struct, frozen=True, gc=False):
+    """The answer to a request that carried an Idempotency-Key."""
+
+    request: str
+    """A keyed digest."""
+    at: int
+    answer: bytes
+    once: bytes | None
+    """What the answer showed once, for as long as it may be shown again."""
+
+
 class DeliveryRow(Struct, frozen=True, gc=False):
     """An event on its way to a receiver."""
 
@@ -754,12 +765,18 @@ class Tx(Reads):
     async def add_identity(self, issuer: str, subject: str, org: str, member: str) -> None:
         await self._all(sql.IDENTITY_ADD, issuer, subject, org, member)
 
-    async def idempotent(self, caller: str, key: str) -> tuple[str, int, bytes] | None:
+    async def idempotent(self, caller: str, key: str) -> Answered | None:
         row = await self._one(sql.IDEMPOTENT, caller, key)
-        return (row[0], row[1], row[2]) if row else None
+        return Answered(*row) if row else None
 
-    async def keep_answer(self, caller: str, key: str, request: str, answer: bytes) -> None:
-        await self._all(sql.IDEMPOTENT_ADD, caller, key, request, self.now, answer)
+    async def keep_answer(self, caller: str, key: str, kept: Answered) -> None:
+        await self._all(sql.IDEMPOTENT_ADD, caller, key, kept.request, kept.at, kept.answer, kept.once)
+
+    async def forget_shown(self, before: int) -> int | None:
+        """Erases what older answers show once; answers when the oldest of the others was given."""
+        await self._all(sql.IDEMPOTENT_FORGET, before)
+        row = await self._one(sql.IDEMPOTENT_OLDEST)
+        return row[0] if row else None
 
     async def set_budget(self, subject: str, opened: int, used: int) -> None:
         await self._all(sql.BUDGET_SET, subject, opened, used)

@@ -1,0 +1,139 @@
+"""A secret that an answer shows once is answered to a repetition for a minute, and to none later."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.world import Answer, HandClock, World, make_world
+from windlass.control.repeats import SHOWN_FOR
+from windlass.core.registry import Operation
+from windlass.families import registry
+
+SECRETS = re.compile(r"token|secret|password|credential", re.IGNORECASE)
+KEY = {"idempotency-key": "k"}
+MINUTE = SHOWN_FOR / 1000
+
+
+@pytest.fixture
+async def world(database_url: str) -> Any:
+    async with make_world(database_url) as made:
+        yield made
+
+
+async def token(world: World) -> Answer:
+    body = {"name": "ci", "scopes": ["Deploy"]}
+    return await world.post(f"/organization/{world.org}/apiToken", body, headers=KEY)
+
+
+async def test_a_token_is_shown_to_a_twin_for_a_minute_and_to_none_later(world: World):
+    first = await token(world)
+    world.clock.turn(MINUTE - 1)
+    again = await token(world)
+    assert (again.status, again.body) == (201, first.body)
+    assert again.headers["idempotency-replayed"] == "true"
+    world.clock.turn(1)
+    late = await token(world)
+    assert (late.status, late.headers["idempotency-replayed"]) == (409, "true")
+    assert late.message.startswith("Use another Idempotency-Key")
+    assert first["token"].encode() not in late.body
+    listed = (await world.get(f"/organization/{world.org}/apiToken"))["results"]
+    assert [one["name"] for one in listed].count("ci") == 1, "and none was made in its place"
+
+
+async def test_a_token_that_was_deleted_is_not_shown_again(world: World):
+    first = await token(world)
+    await world.delete(f"/organization/{world.org}/apiToken/{first['id']}")
+    assert (await token(world)).status == 409
+
+
+@pytest.mark.parametrize("what", ["organization", "rotation", "session"])
+async def test_every_other_secret_is_shown_for_a_minute_as_well(world: World, what: str):
+    webhook = await world.made(
+        f"/organization/{world.org}/webhook",
+        {"target_url": "https://receiver.example/", "events": ["DEPLOYMENT_STARTED"]},
+    )
+    path, body = {
+        "organization": ("/organization", {"name": "other", "plan": "FREE"}),
+        "rotation": (f"/organization/{world.org}/webhook/{webhook}/rotateSecret", {}),
+        "session": ("/account/session", {}),
+    }[what]
+    who = await world.new_token("Admin") if what == "session" else world.token
+    first, again = [await world.post(path, body, headers=KEY, token=who) for _ in range(2)]
+    assert first.status in {200, 201}
+    assert first.body == again.body
+    world.clock.turn(MINUTE)
+    assert (await world.post(path, body, headers=KEY, token=who)).status == 409
+
+
+async def test_a_secret_that_the_client_chose_is_not_waited_for(world: World):
+    webhook = await world.made(
+        f"/organization/{world.org}/webhook",
+        {"target_url": "https://receiver.example/", "events": ["DEPLOYMENT_STARTED"]},
+    )
+    path = f"/organization/{world.org}/webhook/{webhook}/rotateSecret"
+    body = {"target_secret": "chosen by the client"}
+    first = await world.post(path, body, headers=KEY)
+    world.clock.turn(3600)
+    again = await world.post(path, body, headers=KEY)
+    assert (again.status, again.body) == (200, first.body)
+
+
+async def test_a_minute_later_nothing_of_it_is_kept_even_sealed(tmp_path: Path):
+    clock = HandClock()
+    async with make_world(folder=tmp_path, clock=clock) as world:
+        first = await token(world)
+        assert kept(tmp_path) == 1, "without this, nothing would have to be erased"
+        await world.run(MINUTE + 1)
+        assert kept(tmp_path) == 0
+        assert (await token(world)).status == 409
+    assert first.status == 201
+
+
+def kept(folder: Path) -> int:
+    (database,) = folder.glob("windlass.db")
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
+        found = connection.execute("SELECT count(*) FROM idempotency WHERE once IS NOT NULL").fetchone()
+    connection.close()
+    return int(found[0])
+
+
+POSTS = [operation for operation in registry().operations if operation.method == "POST" and operation.answer]
+
+
+@pytest.mark.parametrize("operation", POSTS, ids=lambda operation: operation.id)
+def test_every_answer_to_a_post_that_holds_a_secret_says_so(operation: Operation):
+    assert operation.answer is not None
+    named = {
+        field.encode_name
+        for field in msgspec.structs.fields(operation.answer)
+        if SECRETS.search(field.encode_name) and field.type is not bool
+    }
+    assert {name for name in named if not harmless(operation, name)} <= operation.once
+
+
+def harmless(operation: Operation, name: str) -> bool:
+    """It names a secret, or says what kind it is, and is not one."""
+    return name.endswith(("_id", "_name", "_set", "_type")) or name in HARMLESS
+
+
+HARMLESS = {
+    "send_secret": "whether it is sent",
+    "overridden_secret": "which other one it overrides",
+    "aliased_secret": "which other one it stands for",
+    "secret_manager_accesses": "kept as it was sent, and answered",
+    "cloud_provider_credentials": "kept as it was sent, and answered",
+}
+
+
+def test_a_secret_that_is_shown_once_is_found():
+    assert {operation.id for operation in POSTS if operation.once} >= {
+        "createOrganizationApiToken",
+        "createOrganization",
+        "createSession",
+    }
