@@ -37,11 +37,11 @@ async def _answer(send: Any, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _protocol() -> type[HttpToolsProtocol]:
+def _protocol() -> Any:
     """Imports most of Windlass: a bare server whose start and memory are measured goes without."""
-    from windlass.server import Protocol
+    from windlass.connection import Connection
 
-    return Protocol
+    return Connection
 
 
 async def _pool(url: str) -> Any:

@@ -8,7 +8,8 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from windlass.server import Protocol, Server, listen
+from windlass.connection import Connection
+from windlass.server import Server, listen
 
 DATE = re.compile(rb"date: [^\r]*\r\n")
 
@@ -110,17 +111,17 @@ CONVERSATIONS = {
 @pytest.mark.parametrize("name", CONVERSATIONS)
 async def test_it_answers_what_uvicorn_would_have_answered(name):
     sent = CONVERSATIONS[name]
-    answer = await answered(Protocol, sent)
+    answer = await answered(Connection, sent)
     assert answer.startswith(b"HTTP/1.1 ")
     assert answer == await answered(HttpToolsProtocol, sent)
 
 
 @pytest.mark.parametrize("path", ["/split", "/split-name"])
 async def test_a_header_with_a_line_break_in_it_is_not_sent(path):
-    answer = await answered(Protocol, asked("GET", path))
+    answer = await answered(Connection, asked("GET", path))
     assert answer.startswith(b"HTTP/1.1 500 ")
     assert b"x-two" not in answer
 
 
 async def test_a_body_that_is_longer_than_it_says_is_not_sent():
-    assert b"content" not in (await answered(Protocol, asked("GET", "/too-long"))).partition(b"\r\n\r\n")[2]
+    assert b"content" not in (await answered(Connection, asked("GET", "/too-long"))).partition(b"\r\n\r\n")[2]

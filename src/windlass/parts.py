@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from windlass.base.clock import Clock
 from windlass.base.group import aside
+from windlass.base.http_in.connections import trusted
 from windlass.builders.builder import Builder
 from windlass.builders.bundled import WithBundled
 from windlass.builders.databases import NativeDatabases
@@ -58,7 +59,9 @@ async def real_parts(settings: Settings, clock: Clock, installation: str) -> Par
     return Parts(
         engine=engine,
         builder=builder,
-        router=BuiltinRouter(settings.gateway_host, settings.gateway_port),
+        router=BuiltinRouter(
+            settings.gateway_host, settings.gateway_port, trusts=trusted(settings.trusted_proxies)
+        ),
         git=WithBundled(git, folder / "bundled"),
         servers=NativeDatabases(folder / "databases"),
         probe=probe,

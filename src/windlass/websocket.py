@@ -5,22 +5,89 @@ Loaded with the first of them, because few installations ever see one, and it ta
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 from wsproto.connection import ConnectionState
 from wsproto.events import CloseConnection
+
+from windlass.base.http_in.connections import ClientConnection, ConnectionTable
+
+_SAID: Final = 16 * 1024
+"""Bytes that a client may send at once: it answers pings and closes, and nobody listens to more."""
+_SAID_EACH_SECOND: Final = 1024
+_POLICY: Final = 1008
 
 
 class WebSocket(WSProtocol):
     """One that keeps nothing for a client that does not read, and lets go of one that does not answer."""
 
+    def join(self, table: ConnectionTable, before: ClientConnection) -> None:
+        """Takes the place of the connection that asked for it. Called before anything else."""
+        self._table = table
+        self.network = before.network
+        self._may_say = float(_SAID)
+        self._told_at = self._stuck_since = table.now
+        self._accepted = self._stuck = False
+        table.replace(before, self)
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        # Until it is accepted, what comes would be collected without a limit.
+        transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._table.remove(self)
+        super().connection_lost(exc)
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.accept" and not self._accepted:
+            self._accepted = True
+            if not (self.transport.is_closing() or self.read_paused):
+                self.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self._accepted:
+            self._may_say -= len(data)
+            if self._may_say < 0:
+                self._end_flood()
+                return
+        super().data_received(data)
+
+    def _end_flood(self) -> None:
+        self._table.refuse("websocket flood")
+        if self.conn.state is ConnectionState.OPEN and not self.close_sent:
+            self.transport.write(self.conn.send(CloseConnection(_POLICY, "Send less: nobody listens here")))
+            self.close_sent = True
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": _POLICY, "reason": None})
+        self.transport.close()
+
+    def waits_since(self) -> float | None:
+        return self._stuck_since if self._stuck else None
+
+    def age(self, now: float) -> None:
+        self._may_say = min(_SAID, self._may_say + (now - self._told_at) * _SAID_EACH_SECOND)
+        self._told_at = now
+        if self._stuck and now - self._stuck_since > self._table.bounds.stall_seconds:
+            self.transport.abort()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
     def pause_writing(self) -> None:
         """The client does not read; then it is not answered either, however often it pings."""
         super().pause_writing()
+        self._stuck = True
+        self._stuck_since = self._table.now
+        self._table.unsent(self, self.transport.get_write_buffer_size())
         self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if not self.read_paused:
+        self._stuck = False
+        self._table.sent(self)
+        if self._accepted and not self.read_paused:
             self.transport.resume_reading()
 
     def handle_close(self, event: CloseConnection) -> None:

@@ -623,20 +623,31 @@ async def test_a_body_that_does_not_come_ends_the_connection():
         await until(lambda: not shop.open and town.active() == 0)
 
 
-async def test_more_connections_than_there_may_be_are_told_so():
-    async with make_town(connections=2) as town:
-        await town.shop(await town.instance())
+async def test_a_connection_is_told_to_come_back_while_all_others_are_being_served():
+    served = asyncio.Event()
+
+    async def when_told(heard):
+        await served.wait()
+        heard.out.write(reply(b"one"))
+
+    async with make_town(connections=4) as town:  # two of them for one address
+        shop = await town.instance(answer=when_told)
+        await town.shop(shop)
         callers = [await town.caller() for _ in range(2)]
-        for each in callers:
-            assert (await each.ask(request())).status == 200
+        for caller in callers:
+            await caller.send(request())
+        await until(lambda: len(shop.heard) == 2)
         crowded = await town.caller()
         said = await crowded.ask(request())
         assert (said.status, said.fields["connection"]) == (503, "close")
         assert b"Too many connections" in said.body
         assert await crowded.rest() == b""
-        await callers[0].close()
         await crowded.close()
-        await until(lambda: town.router.connections == 1)
+        served.set()
+        for caller in callers:
+            assert (await caller.said()).status == 200
+            await caller.close()
+        await until(lambda: town.router.connections == 0)
         assert (await town.ask(request())).status == 200
 
 
@@ -731,7 +742,7 @@ async def test_head_and_body_leave_without_waiting_for_more(town):
     await town.shop(await town.instance())
     caller = await town.caller()
     await caller.ask(request())
-    (client,) = town.router._gate.clients
+    (client,) = town.router._gate.connections.members
     upstream = town.router._gate.peers[next(iter(town.router._gate.peers))].idle[0]
     for transport in (client.transport, upstream.transport):
         assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.routers.town import SHOP, make_town
-from windlass.routers.builtin.chunks import Chunks
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.chunks import Chunks
 
 _BODY = st.binary(max_size=300)
 _CHUNKS = st.lists(st.binary(min_size=1, max_size=40), max_size=6)
@@ -77,7 +78,7 @@ def test_requests_and_answers_arrive_the_same_however_they_are_cut(sent, cuts, a
 @given(_CHUNKS, st.binary(max_size=20), st.lists(st.floats(0, 1), max_size=30))
 def test_a_chunked_body_ends_where_it_ends_however_it_is_cut(pieces, after, cuts):
     body = chunked(pieces)
-    raw, plain = Chunks(), Chunks(plain=True)
+    raw, plain = Chunks(Bounds()), Chunks(Bounds(), plain=True)
     passed = payload = b""
     rest: bytes | None = None
     for piece in cut(body + after, cuts):

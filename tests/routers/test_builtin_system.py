@@ -30,7 +30,7 @@ asyncio.run(main(*json.loads(sys.argv[1])))
     ("soft", "hard", "connections", "raised"),
     [
         (256, 1024, 10_000, 1024),  # as far as the machine lets it
-        (256, 1024, 100, 328),  # as far as it is needed
+        (256, 1024, 100, 400),  # as far as it is needed
         (256, 1024, 10, 256),
         (1024, 1024, 10_000, 1024),
     ],

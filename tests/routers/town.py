@@ -223,8 +223,10 @@ class Town:
 
 
 @contextlib.asynccontextmanager
-async def make_town(**bounds: Any) -> AsyncIterator[Town]:
-    router = BuiltinRouter("127.0.0.1", 0, bounds=Bounds(**bounds))
+async def make_town(
+    limits: Bounds | None = None, *, trusts: Callable[[str], bool] = lambda network: False, **bounds: Any
+) -> AsyncIterator[Town]:
+    router = BuiltinRouter("127.0.0.1", 0, bounds=limits or Bounds(**bounds), trusts=trusts)
     await router.start()
     try:
         async with contextlib.AsyncExitStack() as stack:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from windlass.routers.builtin.wire import FIELDS, LENGTH, TEXT, Bad
+from windlass.base.http_in.wire import FIELDS, LENGTH, TEXT, Bad
 
 CHUNKED: Final = -1
 UNTIL_CLOSE: Final = -2

@@ -11,22 +11,16 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from windlass.base.http_in.bounds import ROOM
+from windlass.base.http_in.chunks import Chunks
+from windlass.base.http_in.connections import Room, network_of
+from windlass.base.http_in.heads import CHUNKED, LINE, check_authority, judged_line
+from windlass.base.http_in.wire import END, Bad, Gathering
 from windlass.routers.builtin import pages
-from windlass.routers.builtin.bounds import ROOM
-from windlass.routers.builtin.chunks import Chunks
 from windlass.routers.builtin.pages import Page
 from windlass.routers.builtin.pipes import End, Pipe
-from windlass.routers.builtin.requests import (
-    CHUNKED,
-    IDEMPOTENT,
-    LINE,
-    Fields,
-    host_of,
-    judged_fields,
-    judged_line,
-)
+from windlass.routers.builtin.requests import IDEMPOTENT, Fields, judged_fields
 from windlass.routers.builtin.upstream import Upstream
-from windlass.routers.builtin.wire import END, Bad, Gathering
 
 if TYPE_CHECKING:
     from windlass.routers.builtin.gate import Gate
@@ -64,6 +58,7 @@ class Client(asyncio.Protocol):
         "_upstream",
         "close",
         "head_only",
+        "network",
         "old",
         "transport",
         "upgrade",
@@ -73,14 +68,14 @@ class Client(asyncio.Protocol):
     def __init__(self, gate: Gate, find: Callable[[bytes], Paths | None]) -> None:
         self._gate = gate
         self._find = find
-        self._held = Gathering(gate.bounds.head_bytes)
+        self._held = Gathering(gate.bounds.head_bytes, gate.bounds.target_bytes)
         self._fields = _NO_FIELDS
         """Those of the last request, which the next one usually repeats."""
         # Of the connection
         self._lost = self._eof = self._parting = False
         self._paused = self._stuck = False
         self._served = False
-        self._since = gate.now
+        self._since = gate.loop.time()
         # Of the request under way
         self._busy = False
         self.whole = True
@@ -102,20 +97,20 @@ class Client(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         peer = transport.get_extra_info("peername")
-        self._address = str(peer[0]).encode() if peer else b"unknown"
+        host = str(peer[0]) if peer else "unknown"
+        self._address = host.encode()
+        self.network = network_of(host)
         gate = self._gate
-        if gate.is_flooded or gate.stopping:
+        room = Room.NONE if gate.stopping else gate.connections.admit(self)
+        if room is Room.NONE:
             transport.abort()
-            return
-        full = gate.is_full
-        gate.clients.add(self)
-        if full:
+        elif room is Room.FULL:
             transport.write(pages.crowded().rendered(b"", head_only=False, close=True))
             self._part()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
-        self._gate.clients.discard(self)
+        self._gate.connections.remove(self)
         if self._busy:
             upstream = self._upstream
             if upstream is not None:
@@ -133,11 +128,13 @@ class Client(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._stuck = True
         self._since = self._gate.now
+        self._gate.connections.unsent(self, self.transport.get_write_buffer_size())
         if self._upstream is not None:
             self._upstream.pause()
 
     def resume_writing(self) -> None:
         self._stuck = False
+        self._gate.connections.sent(self)
         if self._upstream is not None:
             self._upstream.resume()
         elif not self._busy:
@@ -145,6 +142,12 @@ class Client(asyncio.Protocol):
 
     def abort(self) -> None:
         self.transport.abort()
+
+    def waits_since(self) -> float | None:
+        """Since when only the client can go on; None while an instance has to."""
+        if self._busy and not self._stuck and (self.whole or self._paused or self._upstream is None):
+            return None
+        return self._since
 
     def age(self, now: float) -> None:
         bounds, age = self._gate.bounds, now - self._since
@@ -205,7 +208,7 @@ class Client(asyncio.Protocol):
         `_begin`, which says why."""
         fields = self._fields
         first = data.find(b"\r\n")
-        if fields.length:
+        if fields.length or first > self._gate.bounds.target_bytes:
             return False
         if data.startswith(fields.raw, first):
             if len(data) != first + len(fields.raw):
@@ -231,7 +234,9 @@ class Client(asyncio.Protocol):
         if first < 1 or data.find(END, first) != len(data) - len(END):
             return False
         try:
-            self._fields = judged_fields(data[first:], data[first - 1] == _ZERO, self._address)
+            self._fields = judged_fields(
+                data[first:], data[first - 1] == _ZERO, self._address, self._gate.bounds
+            )
         except Bad:
             return False
         return not self._fields.length
@@ -266,20 +271,20 @@ class Client(asyncio.Protocol):
         """Bytes that begin with a whole head."""
         first = data.find(b"\r\n")
         end = data.find(END, first) + 4
-        line = judged_line(data[:first])
+        bounds = self._gate.bounds
+        line = judged_line(data[:first], bounds)
         fields = self._fields
         raw = data[first:end]
         if raw != fields.raw or line.old is not fields.old:
-            fields = self._fields = judged_fields(raw, line.old, self._address)
-        if line.authority is not None and host_of(line.authority) != fields.host:
-            raise Bad(400, "The target of the request and its field Host name different hosts.")
+            fields = self._fields = judged_fields(raw, line.old, self._address, bounds)
+        check_authority(line.authority, fields.host)
         self._route(line.method, line.target, self._opening(fields.length, data[end:]))
 
     def _opening(self, length: int, rest: bytes) -> bytes:
         """As much of the body as is there; what is not of it goes on waiting."""
         self.whole = True
         if length == CHUNKED:
-            self._body = Chunks()
+            self._body = Chunks(self._gate.bounds)
             rest, after = self._body.feed(rest)
             self.whole = after is not None
             if after:
@@ -505,7 +510,6 @@ class Client(asyncio.Protocol):
         self.transport.write(head + rest)
         ours = End(self.transport, paused=self._paused, stuck=self._stuck)
         theirs = End(upstream.transport, paused=upstream.paused, stuck=upstream.stuck)
-        self._gate.clients.discard(self)
         ahead = self._held.take()
         self.transport.set_protocol(ours)
         upstream.transport.set_protocol(theirs)
@@ -517,7 +521,7 @@ class Client(asyncio.Protocol):
         ours.eof = self._eof
         if ahead:
             ours.data_received(ahead)
-        Pipe(self._gate, peer, ours, theirs, ended)
+        Pipe(self._gate, peer, ours, theirs, ended, self)
         self._peer = self._backend = self._upstream = None
 
     # What is said by the router itself
@@ -539,6 +543,7 @@ class Client(asyncio.Protocol):
             upstream.abandon()
         self._not_busy()
         self.head_only = False
+        self._gate.connections.refuse(str(status))
         if not (self._lost or self.transport.is_closing()):
             page = pages.refused(status, message)
             self.transport.write(page.rendered(b"", head_only=False, close=True))

@@ -1,114 +1,57 @@
 """What all connections of a router share: its limits, its clock, and how instances are reached.
 
-The clock is coarse: one tick moves it, and looks after everything that may take only so long. A timer for
-each request would cost more than the rest of what is done for the request.
+The clock is that of the table of connections, and as coarse.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import resource
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.connections import ConnectionTable
+from windlass.base.http_in.files import allowed_connections
 from windlass.base.log import log
-from windlass.routers.builtin.bounds import Bounds
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.router import Endpoint
 
 _log = log("router")
-_OWN_FILES: Final = 128
-"""That the rest of the process may have open."""
-_MORE: Final = 256
-"""Connections above the limit that are told so; further ones are just closed."""
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
-class Ageing(Protocol):
-    """A connection of a client."""
-
-    def age(self, now: float) -> None:
-        """Looks whether it has taken too long for something."""
-
-    def abort(self) -> None: ...
-
-
-def files_for(wanted: int) -> int:
-    """How many files this process may open: as many as wanted, where the machine lets it. The usual limit
-    of 1024 is there for programs that use select(), which this one does not; engines give instances limits of
-    their own."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return wanted
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if most <= soft:
-        return soft
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    except (OSError, ValueError) as error:  # a sandbox may forbid even that; it serves all the same
-        _log.warning("the limit of open files cannot be raised", extra={"limit": soft, "reason": str(error)})
-        return soft
-    return most
-
-
 class Gate:
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, trusts: Callable[[str], bool]) -> None:
         self.bounds = bounds
+        self.connections = ConnectionTable("gateway", bounds, trusts, self._sweep)
+        """Of clients."""
         self.now = 0.0
-        self.clients: set[Ageing] = set()
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False
-        self.limit = bounds.connections
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ticking: asyncio.TimerHandle | None = None
         self._birth = os.urandom(8).hex().encode()
         self._numbers = 0
-        shortest = min(
-            bounds.head_seconds,
-            bounds.idle_seconds,
-            bounds.stall_seconds,
-            bounds.parting_seconds,
-            bounds.pooled_seconds,
-            bounds.pause_seconds,
-        )
-        self._tick_seconds = max(0.01, min(1.0, shortest / 4))
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.stopping = False
-        self.now = self.loop.time()
-        files = files_for(2 * self.bounds.connections + _OWN_FILES)
-        self.limit = max(1, min(self.bounds.connections, (files - _OWN_FILES) // 2))
-        if self.limit < self.bounds.connections // 2:
-            _log.warning(
-                "fewer connections are taken than could be: raise the hard limit of open files (ulimit -Hn, "
-                "LimitNOFILE)",
-                extra={"connections": self.limit, "files": files, "wanted": self.bounds.connections},
-            )
-        self._ticking = self.loop.call_later(self._tick_seconds, self._tick)
+        self.connections.limit = allowed_connections(self.bounds.connections)
+        self.connections.start()
+        self.now = self.connections.now
 
     async def stop(self) -> None:
         self.stopping = True
-        if self._ticking:
-            self._ticking.cancel()
+        self.connections.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for client in list(self.clients):
+        for client in list(self.connections.members):
             client.abort()
         for peer in list(self.peers.values()):
             peer.cut()
             peer.let_go()
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.clients) >= self.limit
-
-    @property
-    def is_flooded(self) -> bool:
-        return len(self.clients) >= self.limit + _MORE
 
     def request_id(self) -> bytes:
         self._numbers += 1
@@ -150,11 +93,8 @@ class Gate:
         if not task.cancelled() and (error := task.exception()):
             _log.error("a connection to an instance could not be used", exc_info=error)
 
-    def _tick(self) -> None:
-        self._ticking = self.loop.call_later(self._tick_seconds, self._tick)
-        self.now = now = self.loop.time()
-        for client in list(self.clients):
-            client.age(now)
+    def _sweep(self, now: float) -> None:
+        self.now = now
         for endpoint, peer in list(self.peers.items()):
             peer.sweep(now, now - self.bounds.pooled_seconds)
             if not (peer.routes or peer.active or peer.draining):

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from windlass.base.http_in.connections import ClientConnection, Room, network_of
 from windlass.routers.builtin.gate import Gate
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.table import Backend
@@ -107,14 +108,24 @@ class End(asyncio.Protocol):
 class Pipe:
     """Two ends, of which the second is at an instance."""
 
-    def __init__(self, gate: Gate, peer: Peer, client: End, instance: End, ended: Callable[[], None]) -> None:
-        """`peer.active` counts it already; `ended` is called when both ends are closed."""
+    def __init__(
+        self,
+        gate: Gate,
+        peer: Peer,
+        client: End,
+        instance: End,
+        ended: Callable[[], None],
+        before: ClientConnection,
+    ) -> None:
+        """`peer.active` counts it already; `ended` is called when both ends are closed. `before` is what the
+        connection of the client was counted as."""
         self._gate = gate
+        self.network = before.network
         self._peer = peer
         self._ends = (client, instance)
         self._left = 2 - client.lost - instance.lost
         self._ended = ended
-        gate.clients.add(self)
+        gate.connections.replace(before, self)
         peer.cuts.add(self.abort)
         for end in self._ends:
             stay_awake(end.transport)
@@ -128,10 +139,13 @@ class Pipe:
     def end_lost(self) -> None:
         self._left -= 1
         if not self._left:
-            self._gate.clients.discard(self)
+            self._gate.connections.remove(self)
             self._peer.cuts.discard(self.abort)
             self._peer.ended()
             self._ended()
+
+    def waits_since(self) -> float | None:
+        return None
 
     def age(self, now: float) -> None:
         """It may be silent as long as it likes; the system finds out whether somebody is still there."""
@@ -145,30 +159,40 @@ class Pipe:
 class Caller(End):
     """A client of a TCP port, until an instance takes it."""
 
-    __slots__ = ("_backend", "_gate", "_peer", "_tried")
+    __slots__ = ("_active", "_backend", "_gate", "_peer", "_tried", "network")
 
     def __init__(self, gate: Gate, backend: Backend | None) -> None:
         super().__init__()
+        self.network = ""
+        self._active = False
         self._gate = gate
         self._backend = backend
         self._tried: list[Peer] = []
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        if self._backend is None or self._gate.is_full or self._gate.stopping:
+        peer = transport.get_extra_info("peername")
+        self.network = network_of(str(peer[0]) if peer else "unknown")
+        gate = self._gate
+        if self._backend is None or gate.stopping or gate.connections.admit(self) is not Room.FREE:
+            gate.connections.remove(self)
             transport.abort()
             return
         super().connection_made(transport)
-        self._gate.clients.add(self)
+        self._active = True
         self._backend.traffic.requests += 1
         self._backend.traffic.active += 1
         self._next()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._pipe is None and self in self._gate.clients:
-            self._gate.clients.discard(self)
+        self._gate.connections.remove(self)
+        if self._pipe is None and self._active:
+            self._active = False
             self._not_active()
         super().connection_lost(exc)
+
+    def waits_since(self) -> float | None:
+        return None
 
     def age(self, now: float) -> None:
         """Connecting has its own limit of time."""
@@ -197,8 +221,7 @@ class Caller(End):
             instance.transport.abort()
             self._peer.ended()
             return
-        self._gate.clients.discard(self)
-        Pipe(self._gate, self._peer, self, instance, self._not_active)
+        Pipe(self._gate, self._peer, self, instance, self._not_active, self)
 
     def _not_active(self) -> None:
         assert self._backend is not None

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from windlass.routers.builtin.bounds import Bounds
+from windlass.base.http_in.bounds import Bounds
 from windlass.routers.builtin.client import Client
 from windlass.routers.builtin.gate import Gate
 from windlass.routers.builtin.pipes import Caller
@@ -26,13 +26,21 @@ Servers = dict[tuple[str, int], asyncio.Server]
 
 
 class BuiltinRouter:
-    def __init__(self, host: str, port: int, *, bounds: Bounds | None = None) -> None:
-        """`port` 0 picks a free one, which `port` tells as soon as it has started."""
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        bounds: Bounds | None = None,
+        trusts: Callable[[str], bool] = lambda network: False,
+    ) -> None:
+        """`port` 0 picks a free one, which `port` tells as soon as it has started. `trusts` tells which
+        addresses are of proxies, that may have all connections."""
         self._host = host
         self._wanted_port = port
         self._gateway: asyncio.Server | None = None
         self._port = port
-        self._gate = Gate(bounds or Bounds())
+        self._gate = Gate(bounds or Bounds(), trusts)
         self._table = Table(self._gate.peer)
         self._listening: dict[str, Servers] = {}
         self._changing = asyncio.Lock()
@@ -44,7 +52,7 @@ class BuiltinRouter:
     @property
     def connections(self) -> int:
         """Of clients, open now."""
-        return len(self._gate.clients)
+        return len(self._gate.connections.members)
 
     def traffic(self) -> Mapping[str, Traffic]:
         """By service: requests (and TCP connections) that came, and those under way."""

@@ -7,10 +7,10 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from windlass.base.http_in.bounds import ROOM
+from windlass.base.http_in.chunks import Chunks
+from windlass.base.http_in.wire import Bad, Gathering
 from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, Answer
-from windlass.routers.builtin.bounds import ROOM
-from windlass.routers.builtin.chunks import Chunks
-from windlass.routers.builtin.wire import Bad, Gathering
 
 if TYPE_CHECKING:
     from windlass.routers.builtin.client import Client
@@ -62,13 +62,13 @@ class Upstream(asyncio.Protocol):
         """A byte of the answer has arrived."""
         self.lost = self.paused = self.stuck = False
         self.since = gate.now
-        self._held = Gathering(ROOM)
+        self._held = Gathering(ROOM, ROOM)
         self._raw = b"\0"
         self._answer: Answer | None = None
         """The last head, and what was found in it: the next one is often the same."""
         self._left = _IN_HEAD
         self._keep = False
-        self._chunks = Chunks()
+        self._chunks = Chunks(gate.bounds)
 
     # The connection
 
@@ -215,7 +215,7 @@ class Upstream(asyncio.Protocol):
         self._left = length
         quicken(self.transport)
         if length == CHUNKED:
-            self._chunks = Chunks(plain=client.old)
+            self._chunks = Chunks(self._gate.bounds, plain=client.old)
             self._chunked(client, data[end:], head)
         elif length == UNTIL_CLOSE:
             client.transport.write(head + data[end:])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from windlass.routers.builtin.wire import FIELDS, Bad
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.wire import FIELDS, Bad
 
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e]*)?")
 _LONGEST_LINE: Final = 4096
-_LONGEST_TRAILERS: Final = 16 * 1024
+_MOST_EXCESS: Final = 16 * 1024
+"""Of framing beyond what chunks of a sensible size need, so that extensions are no second body."""
+_USUAL_FRAMING: Final = 16
 # A server that merges trailers into the fields would take these for its own.
 _FRAMING: Final = re.compile(
     rb"\r\n(?:content[-_]length|transfer[-_]encoding|host|connection|upgrade|forwarded|x[-_]forwarded[^:]*):",
@@ -21,9 +24,11 @@ _IN_SIZE, _IN_DATA, _AFTER_DATA, _IN_TRAILERS = range(4)
 class Chunks:
     """`plain` leaves out the framing: for those who do not know it."""
 
-    __slots__ = ("_held", "_left", "_phase", "_plain")
+    __slots__ = ("_bounds", "_excess", "_held", "_left", "_phase", "_plain")
 
-    def __init__(self, *, plain: bool = False) -> None:
+    def __init__(self, bounds: Bounds, *, plain: bool = False) -> None:
+        self._bounds = bounds
+        self._excess = 0
         self._held = b""
         self._left = 0
         self._phase = _IN_SIZE
@@ -77,6 +82,9 @@ class Chunks:
         if not found:
             raise Bad(400, "The size of a chunk is not given properly.")
         self._left = int(found[1], 16)
+        self._excess = max(0, self._excess + end - at - _USUAL_FRAMING - 2 * self._left)
+        if self._excess > _MOST_EXCESS:
+            raise Bad(400, "The body is more framing than content.")
         if self._left:
             self._phase = _IN_DATA
             return end + 2
@@ -84,11 +92,14 @@ class Chunks:
         return end  # the line break is the beginning of what may be trailers
 
     def _trailers(self, data: bytes, at: int) -> int:
-        end = data.find(b"\r\n\r\n", at, at + _LONGEST_TRAILERS)
+        most = self._bounds.trailer_bytes
+        end = data.find(b"\r\n\r\n", at, at + most)
         if end < 0:
-            if len(data) - at >= _LONGEST_TRAILERS:
-                raise Bad(400, "The trailers of a body are too long.")
+            if len(data) - at >= most:
+                raise Bad(431, "The trailers of a body are too long.")
             return at
+        if data.count(b"\r\n", at, end) > self._bounds.fields:
+            raise Bad(431, f"There are more than {self._bounds.fields} trailers.")
         if end > at and (not FIELDS.fullmatch(data, at, end) or _FRAMING.search(data, at, end)):
             raise Bad(400, "The trailers of a body are not what trailers may be.")
         return end + 4

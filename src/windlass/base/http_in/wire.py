@@ -18,6 +18,9 @@ FIELDS: Final = re.compile(rb"(?:\r\n" + TOKEN + rb"++:" + TEXT + rb"*+)*+")
 LENGTH: Final = re.compile(rb"[0-9]{1,15}")
 _LONE_FEED: Final = re.compile(rb"(?<!\r)\n")
 END: Final = b"\r\n\r\n"
+_AROUND_TARGET: Final = 96
+"""Bytes of the longest method and the version."""
+_MOST_EMPTY: Final = 16
 
 
 class Bad(Exception):
@@ -32,12 +35,14 @@ class Bad(Exception):
 class Gathering:
     """Bytes kept until a head is complete. Looks at none of them twice, however small the pieces are."""
 
-    __slots__ = ("_most", "_seen", "held")
+    __slots__ = ("_empty", "_most", "_most_of_line", "_seen", "held")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_of_line: int) -> None:
+        """`most_of_line` is of the target in the first line."""
         self.held = bytearray()
-        self._seen = 0
+        self._seen = self._empty = 0
         self._most = most
+        self._most_of_line = most_of_line + _AROUND_TARGET
 
     def add(self, data: bytes) -> None:
         self.held += data
@@ -48,9 +53,14 @@ class Gathering:
         while held.startswith(b"\r\n"):
             del held[:2]  # an empty line before a request is to be ignored (RFC 9112, 2.2)
             self._seen = 0
+            self._empty += 1
+            if self._empty > _MOST_EMPTY:
+                raise Bad(400, "There are too many empty lines before the request.")
         begin = max(0, self._seen - 3)
         end = held.find(END, begin, self._most)
         if end < 0:
+            if len(held) >= self._most_of_line > begin and held.find(b"\n", begin, self._most_of_line) < 0:
+                self._check_line()
             if len(held) >= self._most:
                 raise Bad(431, f"The head is larger than {self._most // 1024} KiB.")
             if _LONE_FEED.search(held, begin):
@@ -59,8 +69,12 @@ class Gathering:
             return None
         return self.take()
 
+    def _check_line(self) -> None:
+        if self.held.find(b"\n", 0, self._most_of_line) < 0:
+            raise Bad(414, "The first line of the request is too long.")
+
     def take(self) -> bytes:
         data = bytes(self.held)
         self.held.clear()
-        self._seen = 0
+        self._seen = self._empty = 0
         return data

@@ -1,0 +1,1 @@
+"""What both public ports share: limits, the reading of heads and the table of connections."""

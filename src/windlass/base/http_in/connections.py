@@ -1,0 +1,246 @@
+"""The open connections of one public port: how many there may be, and which is closed for a new one.
+
+Where all places are taken, the connection that has kept the server waiting longest is closed: one that is
+silent, sends half a head, stalls in a body or does not read. So a flood of silent connections closes itself.
+No address may have more than half of the places, except a trusted proxy, which has many clients behind it.
+
+One tick moves the coarse clock and checks every connection. A timer for each request would cost more than the
+rest of what is done for the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Final, Protocol
+
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.log import log
+
+_log = log("connections")
+_RESCAN_SECONDS: Final = 0.1
+"""Between two looks for connections to close, where the last one found none."""
+_TOLD: Final = 16
+"""One part in so many, above the limit: connections that are told so. Further ones are just closed."""
+_ANYWHERE: Final = ""
+
+
+class ClientConnection(Protocol):
+    """A connection of a client."""
+
+    network: str
+    """Where it comes from, see `network_of`."""
+
+    def waits_since(self) -> float | None:
+        """Since when only the client can go on; None while it is our turn."""
+
+    def age(self, now: float) -> None:
+        """Checks whether the client has taken too long for something."""
+
+    def abort(self) -> None: ...
+
+
+class Room(Enum):
+    FREE = "it is served"
+    FULL = "it is told to come back, and closed"
+    NONE = "it is closed"
+
+
+class ConnectionTable:
+    def __init__(
+        self,
+        port: str,
+        bounds: Bounds,
+        trusts: Callable[[str], bool] = lambda network: False,
+        also: Callable[[float], None] | None = None,
+    ) -> None:
+        """`also` is called with every tick."""
+        self.bounds = bounds
+        self.limit = bounds.connections
+        self.now = 0.0
+        self.members: set[ClientConnection] = set()
+        self._port = port
+        self._trusts = trusts
+        self._also = also
+        self._by_network: Counter[str] = Counter()
+        self._waiting: dict[str, deque[tuple[float, ClientConnection]]] = {}
+        """Those that could be closed when they were last looked for, by network, the oldest first."""
+        self._look_after: dict[str, float] = {}
+        """When those of a network are looked for again, where there was none to close."""
+        self._unsent: dict[ClientConnection, int] = {}
+        """Bytes that wait for a client to read them; those that have waited longest are first."""
+        self._unsent_bytes = 0
+        self._refused: Counter[str] = Counter()
+        self._log_at = 0.0
+        self._ticking: asyncio.TimerHandle | None = None
+        self._tick_seconds = bounds.tick_seconds
+
+    # Who is there
+
+    def admit(self, member: ClientConnection) -> Room:
+        if self._ticking is None:
+            self.start()
+        network = member.network
+        if self._by_network[network] >= self._most_of(network):
+            free = self._close_one(network)
+        else:
+            free = len(self.members) < self.limit or self._close_one(_ANYWHERE)
+        if not free:
+            self.refuse("503")
+            if len(self.members) >= self.limit + max(1, self.limit // _TOLD):
+                return Room.NONE
+        self._add(member)
+        return Room.FREE if free else Room.FULL
+
+    def remove(self, member: ClientConnection) -> None:
+        """Does nothing the second time."""
+        if member in self.members:
+            self.members.discard(member)
+            self.sent(member)
+            network = member.network
+            self._by_network[network] -= 1
+            if not self._by_network[network]:
+                del self._by_network[network]
+
+    def replace(self, member: ClientConnection, successor: ClientConnection) -> None:
+        """The same connection speaks another protocol from now on."""
+        self.remove(member)
+        self._add(successor)
+
+    def _add(self, member: ClientConnection) -> None:
+        self.members.add(member)
+        self._by_network[member.network] += 1
+
+    def _most_of(self, network: str) -> int:
+        return self.limit if self._trusts(network) else max(1, self.limit // 2)
+
+    def _close_one(self, network: str) -> bool:
+        """Closes the one that has kept us waiting longest, of one network or of all."""
+        member = self._next_waiting(network) or self._look_again(network)
+        if member is None:
+            return False
+        self.remove(member)
+        member.abort()
+        self.refuse("closed for a new one")
+        return True
+
+    def _next_waiting(self, network: str) -> ClientConnection | None:
+        waiting = self._waiting.get(network, ())
+        while waiting:
+            since, member = waiting.popleft()
+            if member in self.members and member.waits_since() == since:
+                return member
+        return None
+
+    def _look_again(self, network: str) -> ClientConnection | None:
+        now = asyncio.get_running_loop().time()
+        if now < self._look_after.get(network, 0.0):
+            return None
+        found = [(since, member) for member in self.members if (since := member.waits_since()) is not None]
+        found.sort(key=lambda entry: entry[0])
+        self._waiting = {_ANYWHERE: deque(found)}
+        for entry in found:
+            self._waiting.setdefault(entry[1].network, deque()).append(entry)
+        oldest = self._next_waiting(network)
+        if oldest is None:
+            self._look_after[network] = now + _RESCAN_SECONDS
+        return oldest
+
+    # What they do not read
+
+    def unsent(self, member: ClientConnection, size: int) -> None:
+        """Notes the bytes that wait for this client, and closes those that wait longest if it is too much."""
+        self._unsent_bytes += size - self._unsent.get(member, 0)
+        self._unsent[member] = size
+        while self._unsent_bytes > self.bounds.unsent_bytes:
+            longest = next(iter(self._unsent))
+            self.remove(longest)
+            asyncio.get_running_loop().call_soon(longest.abort)  # its transport is perhaps writing just now
+            self.refuse("unread")
+
+    def sent(self, member: ClientConnection) -> None:
+        self._unsent_bytes -= self._unsent.pop(member, 0)
+
+    # What is refused
+
+    def refuse(self, why: str) -> None:
+        """Counted here and logged with the next tick: nobody may fill the log with bad requests."""
+        self._refused[why] += 1
+
+    def _log_refused(self, now: float) -> None:
+        if self._refused and now >= self._log_at:
+            self._log_at = now + self.bounds.log_seconds
+            counts = ", ".join(f"{why}: {times}" for why, times in sorted(self._refused.items()))
+            _log.warning("clients were refused or closed", extra={"port": self._port, "refused": counts})
+            self._refused.clear()
+
+    # The clock
+
+    def start(self) -> None:
+        self.now = asyncio.get_running_loop().time()
+        self._schedule()
+
+    def stop(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
+        self._log_at = 0.0
+        self._log_refused(self.now)
+
+    def _schedule(self) -> None:
+        self._ticking = asyncio.get_running_loop().call_later(self._tick_seconds, self._tick)
+
+    def _tick(self) -> None:
+        self.now = now = asyncio.get_running_loop().time()
+        if self._also is not None:
+            self._also(now)
+        for member in list(self.members):
+            member.age(now)
+        self._log_refused(now)
+        self._look_after.clear()
+        if self.members or self._refused or self._also is not None:
+            self._schedule()
+        else:
+            self._ticking = None
+
+
+@lru_cache(4096)
+def network_of(host: str) -> str:
+    """An address, or the IPv6 network of one home: whoever has one address of it has all."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or IPv6Address(int(address) >> 64 << 64)
+    return str(address)
+
+
+def trusted(proxies: Iterable[str]) -> Callable[[str], bool]:
+    """Tells which addresses are of a trusted proxy, as the setting `trusted_proxies` names them."""
+    words = frozenset(proxies)
+    networks = [network for word in words if (network := _network(word))]
+
+    @lru_cache(4096)
+    def trusts(host: str) -> bool:
+        if "*" in words or host in words:
+            return True
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return False
+        # A home of IPv6 stands for all its addresses, a proxy among them too.
+        return any(address in network or network_of(str(network[0])) == host for network in networks)
+
+    return trusts
+
+
+def _network(word: str):  # type: ignore[no-untyped-def]
+    try:
+        return ip_network(word, strict=False)
+    except ValueError:
+        return None

@@ -1,0 +1,53 @@
+"""How many files this process may open, and for what: neither public port can take what the rest needs.
+
+A connection to the API is one file; one to the gateway is two, with the connection to an instance. So each
+connection that a port may have stands for four files: one for the API, two for the gateway, and one for
+everything else: engines, builds, git, logs and the database.
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import Final
+
+from windlass.base.log import log
+
+_log = log("files")
+_DUTIES: Final = 4
+
+
+def connections_for(files: int, wanted: int) -> int:
+    """How many clients each of the two ports may have, of a process that may open so many files."""
+    return max(1, min(wanted, files // _DUTIES))
+
+
+def allowed_connections(wanted: int) -> int:
+    """How many clients each port may have here, after the limit of open files was raised as far as needed."""
+    files = raised_limit(_DUTIES * wanted)
+    allowed = connections_for(files, wanted)
+    if allowed < wanted // 2:
+        _log.warning(
+            "fewer connections are taken than could be: raise the hard limit of open files (ulimit -Hn, "
+            "LimitNOFILE)",
+            extra={"connections": allowed, "files": files, "wanted": wanted},
+        )
+    return allowed
+
+
+def raised_limit(wanted: int) -> int:
+    """Raises the soft limit of open files to as many as wanted, where the machine lets it, and returns it.
+
+    The usual limit of 1024 is there for programs that use select(), which this one does not; engines give
+    instances limits of their own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if most <= soft:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (OSError, ValueError) as error:  # a sandbox may forbid even that; it serves all the same
+        _log.warning("the limit of open files cannot be raised", extra={"limit": soft, "reason": str(error)})
+        return soft
+    return most

@@ -1,0 +1,169 @@
+"""Judges the head of a request by the rules of both ports: first line, length of the body, and host.
+
+Pure. It is narrower than RFC 9112 lets a server be: what two programs could read differently is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.wire import FIELDS, LENGTH, TOKEN, Bad
+
+CHUNKED: Final = -1
+
+LINE_END: Final = b"\r\n"
+LINE: Final = re.compile(rb"(" + TOKEN + rb"{1,64}) ([\x21\x22\x24-\x7e\x80-\xff]+) HTTP/1\.([01])")
+"""Method, target and minor version; the target is judged further where it does not begin with a slash."""
+_OTHER_VERSION: Final = re.compile(rb"\S+ \S+ HTTP/(?!1\.[01]\Z)[0-9.]+")
+_ABSOLUTE: Final = re.compile(rb"https?://([^/?@]+)([/?].*)?", re.IGNORECASE)
+_HOST: Final = re.compile(
+    rb"([a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?)*|\[[0-9a-f:.]+\])"
+    rb"\.?(?::[0-9]{1,5})?"
+)
+_LONGEST_HOST: Final = 253
+SINGLE: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
+NEVER_DROPPED: Final = SINGLE | {b"authorization", b"cookie", b"expect"}
+"""Fields for all recipients: a client may not say that they are only for the next hop."""
+_MEANT: Final = SINGLE | {b"connection", b"upgrade", b"expect"}
+
+Values = Mapping[bytes, bytes]
+"""The values of fields by their names in lower case; those of one name are joined by commas."""
+
+
+class Line(NamedTuple):
+    method: bytes
+    target: bytes
+    """As it is passed on: never with a scheme and host."""
+    old: bool
+    """HTTP/1.0."""
+    authority: bytes | None
+    """The host of an absolute target, which the Host field has to agree with."""
+
+
+def judged_line(line: bytes, bounds: Bounds) -> Line:
+    found = LINE.fullmatch(line)
+    if not found:
+        if _OTHER_VERSION.fullmatch(line):
+            raise Bad(505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
+        raise Bad(400, "The first line of the request is not valid.")
+    method, target, minor = found.groups()
+    check_target(target, bounds)
+    old = minor == b"0"
+    if target[0] == 0x2F or (target == b"*" and method == b"OPTIONS"):
+        return Line(method, target, old, None)
+    if method == b"CONNECT":
+        raise Bad(405, "This is no proxy: CONNECT is not offered.")
+    absolute = _ABSOLUTE.fullmatch(target)
+    if not absolute:
+        raise Bad(400, "The target of the request is not valid.")
+    rest = absolute[2] or b"/"
+    return Line(method, rest if rest[0] == 0x2F else b"/" + rest, old, absolute[1].lower())
+
+
+def check_target(target: bytes, bounds: Bounds) -> None:
+    if len(target) > bounds.target_bytes:
+        raise Bad(414, f"The target of the request is longer than {bounds.target_bytes} bytes.")
+
+
+def check_authority(authority: bytes | None, host: bytes) -> None:
+    if authority is not None and host_of(authority) != host:
+        raise Bad(400, "The target of the request and its field Host name different hosts.")
+
+
+def check_fields(block: bytes, bounds: Bounds) -> None:
+    """`block` is all fields of a head, each with the line break before it."""
+    if not FIELDS.fullmatch(block):
+        raise Bad(400, "A field of the head is not valid.")
+    if block.count(LINE_END) > bounds.fields:
+        raise Bad(431, f"The head has more than {bounds.fields} fields.")
+
+
+def check_single(name: bytes) -> None:
+    """Called for a name that is there a second time."""
+    if name in SINGLE:
+        raise Bad(400, f"The field {name.decode()} is there more than once.")
+
+
+def body_length(values: Values, old: bool) -> int:
+    """Of the body that follows, or CHUNKED."""
+    coding, length = values.get(b"transfer-encoding"), values.get(b"content-length")
+    if coding is not None:
+        if length is not None:
+            raise Bad(400, "There are both Content-Length and Transfer-Encoding.")
+        if old:
+            raise Bad(400, "HTTP/1.0 knows no Transfer-Encoding.")
+        if coding.lower() != b"chunked":
+            raise Bad(501, "The only Transfer-Encoding that is taken is chunked.")
+        return CHUNKED
+    if length is None:
+        return 0
+    if not LENGTH.fullmatch(length):
+        raise Bad(400, "Content-Length is not a number.")
+    return int(length)
+
+
+def named_host(values: Values, old: bool) -> bytes:
+    """Lower case, without port; empty if it is not told."""
+    host = values.get(b"host")
+    if host is None:
+        if old:
+            return b""
+        raise Bad(400, "The field Host is missing.")
+    return host_of(host)
+
+
+@lru_cache(1024)
+def host_of(value: bytes) -> bytes:
+    found = _HOST.fullmatch(value.lower())
+    if not found or len(found[1]) > _LONGEST_HOST:
+        raise Bad(400, "The field Host is not a valid name.")
+    return found[1]
+
+
+def tokens_of(value: bytes) -> frozenset[bytes]:
+    return frozenset(token for word in value.lower().split(b",") if (token := word.strip(b"\t ")))
+
+
+def check_connection(tokens: frozenset[bytes]) -> None:
+    for token in sorted(tokens & NEVER_DROPPED):
+        raise Bad(400, f"The field {token.decode('latin-1')} is not one between neighbours.")
+
+
+class RequestHead:
+    """The fields of a request, for a server that serves it itself."""
+
+    __slots__ = ("close", "expects", "fields", "host", "length", "old", "raw", "upgrade")
+
+    def __init__(self, raw: bytes, old: bool, bounds: Bounds) -> None:
+        """`raw` is all from the end of the first line to the end of the head."""
+        block = raw[:-4]
+        check_fields(block, bounds)
+        self.raw = raw
+        self.old = old
+        self.fields: list[tuple[bytes, bytes]] = []
+        """Names are lower case."""
+        values = self._read(block)
+        self.length = body_length(values, old)
+        self.host = named_host(values, old)
+        tokens = tokens_of(values[b"connection"]) if b"connection" in values else frozenset()
+        check_connection(tokens)
+        self.close = old or b"close" in tokens
+        self.upgrade = values.get(b"upgrade", b"").lower() if b"upgrade" in tokens and not old else b""
+        self.expects = not old and values.get(b"expect", b"").lower() == b"100-continue"
+
+    def _read(self, block: bytes) -> Values:
+        values: dict[bytes, bytes] = {}
+        for line in block.split(LINE_END)[1:]:
+            name, _, value = line.partition(b":")
+            name, value = name.lower(), value.strip(b"\t ")
+            self.fields.append((name, value))
+            if name in _MEANT:
+                if name in values:
+                    check_single(name)
+                    value = values[name] + b"," + value
+                values[name] = value
+        return values
