@@ -14,7 +14,7 @@ import sys
 import uuid
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 import pytest
@@ -224,6 +224,56 @@ async def test_a_token_that_is_revoked_hears_nothing_more(world, address, app):
         assert (closed.kind, closed.code) == (CLOSE, 1008)
 
 
+@pytest.mark.parametrize(("ask", "ends"), [(0.05, True), (1000.0, False)], ids=["asked", "the control"])
+async def test_a_quiet_websocket_ends_soon_after_its_token_is_revoked(world, app, ask, ends):
+    world.installation.app._streams = Streams(quiet=1000.0, ask=ask)
+    token = await world.new_token("Read")
+    [known] = (await world.get(f"/organization/{world.org}/apiToken"))["results"]
+    async with (
+        served(world) as address,
+        connected(address, logs(app), authorization=f"Token {token}") as client,
+    ):
+        await settled(lambda: following(world) == 1)
+        await world.delete(f"/organization/{world.org}/apiToken/{known['id']}")
+        heard = asyncio.ensure_future(client.frame())
+        await asyncio.wait([heard], timeout=20 if ends else 0.5)
+        assert heard.done() is ends
+        if ends:
+            closed = heard.result()
+            assert (closed.kind, closed.code) == (CLOSE, 1008)
+        heard.cancel()
+
+
+async def test_a_client_that_floods_its_websocket_is_closed(world, app, address):
+    async with connected(address, logs(app)) as client:
+        for _ in range(200):
+            client.send(PING, b"x" * 100)
+        frames = [await client.frame()]
+        while frames[-1].kind != CLOSE:
+            frames.append(await client.frame())
+        assert frames[-1].code == 1008
+    await settled(lambda: following(world) == 0)
+
+
+async def test_what_comes_before_a_websocket_is_open_is_refused(world, app, address):
+    async with connected(address, logs(app)) as client:
+        assert client.answer.status == 101  # the control
+    place = urlsplit(address)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    head = [
+        f"GET {logs(app)} HTTP/1.1",
+        "Host: x",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        f"Sec-WebSocket-Key: {base64.b64encode(bytes(16)).decode()}",
+        f"Authorization: Token {ADMIN}",
+    ]
+    writer.write("\r\n".join([*head, "", ""]).encode() + frame(PING) * 1000)
+    assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+    writer.close()
+
+
 async def test_the_log_of_what_is_deleted_comes_to_its_end(world, address, app):
     async with connected(address, logs(app)) as client:
         await settled(lambda: following(world) == 1)
@@ -347,7 +397,7 @@ async def test_who_asks_and_never_reads_is_not_listened_to_for_ever(address, app
     async with connected(address, logs(app)) as client:
         line = client.writer.get_extra_info("socket")
         sent = 0
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, OSError):
             while sent < 64 * 1024 * 1024:
                 sent += await asyncio.wait_for(_sent(line, said), 1)
         assert sent < 32 * 1024 * 1024

@@ -22,6 +22,9 @@ STILL_HERE: Final = b": still here\n\n"
 QUIET: Final = 15.0
 """Seconds after which a client, and whoever stands between, is told that there is only nothing to say."""
 
+ASK: Final = 5.0
+"""Seconds after which it is asked whether a reader still may read, while there is nothing to say."""
+
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 Allowed = Callable[[], Awaitable[bool]]
@@ -37,8 +40,9 @@ class Ending(Enum):
 class Streams:
     """All that are open."""
 
-    def __init__(self, quiet: float = QUIET) -> None:
+    def __init__(self, quiet: float = QUIET, ask: float = ASK) -> None:
         self._quiet = quiet
+        self._ask = min(ask, quiet)
         self._open: set[asyncio.Event] = set()
         self._stopping = False
 
@@ -75,13 +79,13 @@ class Streams:
         *,
         still_here: T | None = None,
     ) -> Ending:
-        """Puts one piece after the other; `allowed` is asked before each, and where there is none for long.
+        """Puts one piece after the other; `allowed` is asked before each, and every few seconds without one.
         `leaving` ends with its reader."""
         stopping = asyncio.Event()
         self._open.add(stopping)
         if self._stopping:
             stopping.set()
-        pump = asyncio.ensure_future(_pump(pieces, self._quiet, put, allowed, still_here))
+        pump = asyncio.ensure_future(_pump(pieces, put, allowed, self._ask, self._quiet, still_here))
         gone = asyncio.ensure_future(leaving)
         doing = (pump, gone, asyncio.ensure_future(stopping.wait()))
         try:
@@ -97,15 +101,23 @@ class Streams:
 
 async def _pump(
     pieces: AsyncGenerator[T, None],
-    quiet: float,
     put: Callable[[T], Awaitable[None]],
     allowed: Allowed,
+    ask: float,
+    quiet: float,
     still_here: T | None,
 ) -> Ending:
-    async with aclosing(pieces), aclosing(_never_quiet(pieces, quiet, still_here)) as spoken:
+    clock = asyncio.get_running_loop().time
+    said_at = clock()
+    async with aclosing(pieces), aclosing(_with_pauses(pieces, ask)) as spoken:
         async for piece in spoken:
-            if not await _may_go_on(allowed, tells=piece is not still_here):
+            if not await _may_go_on(allowed, tells=piece is not None):
                 return Ending.REFUSED
+            if piece is None and clock() >= said_at + quiet:
+                piece = still_here
+            if piece is None:
+                continue
+            said_at = clock()
             try:
                 await put(piece)
             except OSError:  # so ASGI says that there is nobody any more
@@ -121,16 +133,14 @@ async def _may_go_on(allowed: Allowed, *, tells: bool) -> bool:
         return not tells
 
 
-async def _never_quiet(
-    pieces: AsyncIterator[T], quiet: float, still_here: T | None
-) -> AsyncGenerator[T, None]:
+async def _with_pauses(pieces: AsyncIterator[T], pause: float) -> AsyncGenerator[T | None, None]:
+    """None stands for so many seconds without a piece."""
     following = asyncio.ensure_future(anext(pieces, None))
     try:
         while True:
-            done, _ = await asyncio.wait([following], timeout=None if still_here is None else quiet)
+            done, _ = await asyncio.wait([following], timeout=pause)
             if not done:
-                assert still_here is not None
-                yield still_here
+                yield None
             elif (piece := following.result()) is None:
                 return
             else:
