@@ -42,6 +42,7 @@ from windlass.control.watch import Watcher
 from windlass.control.webhooks import veil_stored
 from windlass.control.worker import LEASE, Worker
 from windlass.core.registry import Registry
+from windlass.core.runtime import Phase
 from windlass.engines.engine import EngineError
 from windlass.families import registry
 from windlass.families.organization import Organization
@@ -88,6 +89,8 @@ class Installation:
         self._routed: dict[str, float] = {}
         """Services whose routes have to be looked at, and since when."""
         self._must_route = asyncio.Event()
+        self.left_running = 0
+        """Services that go on when this has stopped, as far as the engine can tell."""
         self._mark: mark.Mark | None = None
         """What the data directory was marked with last."""
 
@@ -122,11 +125,19 @@ class Installation:
         await self._watcher.stop()  # after the worker, which may have one more service watched
         await self.ctx.listings.stop()
         await self.ctx.out.close()
+        self.left_running = await self._count_running()
         await self.ctx.engine.stop()
         await self.ctx.builder.stop()
         await self.ctx.router.stop()
         self.ctx.logs.close()
         await self.ctx.store.close()
+
+    async def _count_running(self) -> int:
+        with suppress(EngineError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                seen = await self.ctx.engine.all()
+            return len({one.service for one in seen if one.phase is Phase.RUNNING})
+        return 0
 
     async def _ask_to_keep(self, tx: Tx) -> set[str]:
         """Whatever is meant to run is looked after from now on."""

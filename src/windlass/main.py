@@ -14,7 +14,7 @@ from windlass import __version__
 from windlass.base.show import FORM
 from windlass.config import wants_no_colour
 
-_MACHINE = ("serve", "config", "doctor", "backup", "restore", "audit")
+_MACHINE = ("serve", "stop", "config", "doctor", "backup", "restore", "audit")
 _EXTRA = ("demo", "token", "api")
 _WHOLE = 1000
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import msgspec
 
 from windlass.base.sections import Command
 from windlass.base.show import FORM, indented, pairs, print_json, wants_json
+from windlass.base.stopped import Misused, Stopped, ended_by_hand
 from windlass.config import Described, describe
 from windlass.key import key_file
 from windlass.operate.plain import plainly
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from windlass.operate.audit import Verdict
     from windlass.operate.findings import Finding
 
+USUAL = "http://127.0.0.1:8080"
+"""Where the command line looks for a server, unless it is told."""
 _AS = click.option("--json/--text", FORM, default=None, help="JSON, as also when piped, or text.")
 
 
@@ -44,6 +48,43 @@ def serve(adopt: bool, **options: Any) -> None:
         from windlass.operate.serving import run  # noqa: PLC0415 (the whole server)
 
         run(settings, adopt=adopt)
+
+
+@click.command("stop", cls=Command, params=flags("data_dir"))
+@click.option("--url", help="Where the server is.")
+@click.option("--token", help="API token.")
+@click.option("--all", "everything", is_flag=True, help="Every service of the installation.")
+@click.option("-y", "--yes", is_flag=True, help="Stop without asking.")
+def stop(everything: bool, yes: bool, **options: Any) -> None:
+    """Stop every service that this installation runs. Data, settings and history stay.
+
+    With the server running, this calls its API for all organizations of the token. Without, it works on the
+    data directory and its database. The services stay stopped when the server starts, until they are
+    deployed again. `windlass application stop NAME` stops one.
+    """
+    if not everything:
+        raise Misused("say --all to stop every service, or stop one: windlass application stop NAME")
+
+    def sure(count: int) -> None:
+        if not yes and sys.stdin.isatty() and sys.stdout.isatty():
+            click.confirm(f"Stop {'1 service' if count == 1 else f'{count} services'}?", abort=True, err=True)
+
+    with plainly():
+        settings, sources = given(options)
+        from windlass.cli.options import api_of  # noqa: PLC0415 (nothing for a server that starts)
+        from windlass.operate import stopping  # noqa: PLC0415 (the whole server)
+
+        api = api_of(options)
+        named = sources.get("data_dir") == "flag" or options["config_file"] is not None
+        if not named and stopping.answers(api):
+            with ended_by_hand("It goes on by itself."):
+                count = stopping.through(api, sure)
+        elif not named and api.url != USUAL:
+            raise Stopped(f"nothing listens at {api.url}: name the data directory instead, with --data-dir")
+        else:
+            with ended_by_hand("What is not stopped yet is stopped when the server starts."):
+                count = asyncio.run(stopping.here(settings, sure))
+    stopping.report(count)
 
 
 @click.command("config", cls=Command, params=flags("data_dir"))

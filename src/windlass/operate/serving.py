@@ -14,12 +14,10 @@ from windlass.base.log import start_logging
 from windlass.base.secrecy import refuse_dumps, wipe_variables
 from windlass.config import Settings, take_secrets
 from windlass.installation import install
+from windlass.operate.commands import USUAL
 from windlass.operate.explain import cannot_listen
 from windlass.refused import Refused
 from windlass.server import listen, serve
-
-USUAL = "http://127.0.0.1:8080"
-"""Where the command line looks for a server, unless it is told."""
 
 
 def run(settings: Settings, *, adopt: bool = False) -> None:
@@ -48,6 +46,19 @@ async def _serve(settings: Settings, adopt: bool) -> None:
         click.echo(_welcome(settings.host, port, installation.first_token), err=True)
 
     await serve(installation, listening, announce)
+    if said := goodbye(installation.left_running):
+        click.echo(said, err=True)
+
+
+def goodbye(services: int) -> str:
+    """What nobody expects who has only stopped a server."""
+    match services:
+        case 0:
+            return ""
+        case 1:
+            return "1 service goes on running; `windlass stop --all` ends it"
+        case _:
+            return f"{services} services go on running; `windlass stop --all` ends them"
 
 
 def check_folder(settings: Settings) -> None:

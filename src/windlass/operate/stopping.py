@@ -1,0 +1,164 @@
+"""`windlass stop --all`: ends what an installation runs, and erases nothing.
+
+Through the API where a server answers. Otherwise here: the same wish is written into the database, and an
+installation that listens nowhere carries it out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from windlass.base.log import start_logging
+from windlass.base.stopped import Stopped
+from windlass.cli.client import Api, Unreachable, path_of
+from windlass.cli.deeds import is_service
+from windlass.cli.following import Patience, insist, pauses, when_too_many
+from windlass.cli.waiting import say, say_state, under_way
+from windlass.config import Settings
+from windlass.control.stopping import Stopping, stop_everything, up
+from windlass.core.registry import Operation
+from windlass.core.states import OPEN, Progress
+from windlass.database import looking
+from windlass.families import registry
+from windlass.installation import Installation, install
+from windlass.parts import Parts
+from windlass.refused import Refused
+from windlass.store.sqlite import InUse
+from windlass.store.store import Reads
+
+Sure = Callable[[int], None]
+"""Asked with the number of services; raises if they are not to be stopped."""
+_LOOK = 0.1
+
+
+# Through the API
+
+
+def through(api: Api, sure: Sure) -> int:
+    """Stops all services that the token sees; answers how many there were."""
+    api.be_patient(when_too_many)
+    running = _running(api)
+    if running:
+        sure(len(running))
+    for service in running:
+        api.call("POST", path_of(_stop(service).path, {_stop(service).params[0]: service["id"]}))
+    _wait(api, {service["id"] for service in running})
+    return len(running)
+
+
+def answers(api: Api) -> bool:
+    """Whether there is a server; a refusal is an answer."""
+    try:
+        api.call("GET", "/healthz")
+    except Unreachable:
+        return False
+    return True
+
+
+def _services(api: Api) -> list[Any]:
+    return [
+        service
+        for organization in api.everything("/organization")
+        for service in insist(
+            lambda id=organization["id"]: api.everything(f"/organization/{id}/services"),  # type: ignore[misc]
+            Patience(),
+        )
+    ]
+
+
+def _running(api: Api) -> list[Any]:
+    """All that may have something running: also what failed, beside which an earlier release goes on."""
+    return [service for service in reversed(_services(api)) if service["state"] != "STOPPED"]
+
+
+def _stop(service: Mapping[str, Any]) -> Operation:
+    family = next(
+        one
+        for one in registry().families.values()
+        if is_service(one) and one.name.upper() == service["service_type"]
+    )
+    return next(one for one in registry().operations if one.handler == f"{family.name}.stop")
+
+
+def _wait(api: Api, stopping: set[str]) -> None:
+    shown: dict[str, str] = {}
+    for pause in pauses(0.3, 5.0):
+        states = {one["id"]: one for one in _services(api) if one["id"] in stopping}
+        for id, one in states.items():
+            if shown.get(id) != one["state"]:
+                shown[id] = one["state"]
+                say_state(one["name"], one["state"])
+        if not any(under_way(one) for one in states.values()):
+            break
+        time.sleep(pause)
+    failed = [one["name"] for one in states.values() if one["state"] != "STOPPED"]
+    if failed:
+        raise _not_stopped(failed)
+
+
+# Without a server
+
+
+async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) -> int:
+    """Stops all services of the database that the settings name, of which no server runs."""
+    count = await _count(settings)
+    if count == 0:
+        return 0
+    sure(count)
+    start_logging("error", settings.log_format)
+    # What it runs is reached by nobody while it stops; ports that others have taken are no hindrance.
+    try:
+        installation = await install(replace(settings, gateway_port=0), parts=parts)
+    except InUse as error:
+        raise Refused(
+            "leave out --data-dir and name the server instead, with --url (WINDLASS_URL) and WINDLASS_TOKEN: "
+            "it runs on this data directory"
+        ) from error
+    try:
+        ctx = installation.ctx
+        stopping = await ctx.store.write(lambda tx: stop_everything(ctx, tx))
+        await installation.start()
+        await _carried_out(installation, stopping)
+    finally:
+        await installation.stop()
+    return count
+
+
+async def _count(settings: Settings) -> int:
+    """Looked at without changing anything: it may be the wrong database."""
+    async with looking(settings) as line:
+        return len(await up(Reads(line)))
+
+
+async def _carried_out(installation: Installation, stopping: Sequence[Stopping]) -> None:
+    source, failed, left = installation.ctx.store.reads, [], list(stopping)
+    while left:
+        for one in list(left):
+            deployment = await source.deployment(one.deployment)
+            if deployment is not None and deployment.status in OPEN:
+                continue
+            left.remove(one)
+            well = deployment is None or deployment.status == Progress.SUCCEEDED
+            say_state(one.name, "STOPPED" if well else "ERROR")
+            failed += [] if well else [one.name]
+        await asyncio.sleep(_LOOK if left else 0)
+    if failed:
+        raise _not_stopped(failed)
+
+
+def _not_stopped(names: Sequence[str]) -> Stopped:
+    some = ", ".join(itertools.islice(names, 5))
+    return Stopped(f"repeat the command: {len(names)} of the services did not stop ({some})")
+
+
+def report(count: int) -> None:
+    services = "1 service is" if count == 1 else f"{count} services are"
+    said = f"{services} stopped; data, settings and history stay" if count else "Nothing was running"
+    click.echo(said) if count else say(said)

@@ -1,0 +1,273 @@
+"""`windlass stop --all`: everything that runs ends, nothing is erased, and states say so."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Line
+from tests.cli.test_stories import shop
+from tests.engines.dockers import docker_host
+from tests.operate.installations import again, apart, settings_of
+from tests.operate.test_losing_a_database import DOCKERFILE, PROGRAM, Site
+from tests.schemathesis.serving import served
+from tests.whole import Windlass, place
+from tests.world import ADMIN, HandClock, World, fake_parts, make_world
+from windlass.base.clock import SECOND, SystemClock
+from windlass.base.stopped import Stopped
+from windlass.config import DATABASE, Settings
+from windlass.engines.fake import FakeEngine
+from windlass.operate import stopping
+from windlass.operate.explain import explain
+from windlass.operate.serving import goodbye
+from windlass.ownership import NotOurs
+from windlass.refused import Refused
+
+
+def sure(count: int) -> None:
+    """Yes."""
+
+
+async def deployed(world: World) -> list[str]:
+    """Two applications that run, one of another organization and one that never ran."""
+    first, second = await world.application(), await world.application()
+    await world.application()
+    other, token = await world.organization()
+    project = await world.made(f"/organization/{other}/project", {"name": "theirs"}, token=token)
+    place = await world.made(f"/project/{project}/environment", {"name": "e"}, token=token)
+    body = {"name": "theirs", "git_repository": {"url": "https://git.example/acme/shop.git"}}
+    foreign = await world.made(f"/environment/{place}/application", body, token=token)
+    for app, who in ((first, ADMIN), (second, ADMIN), (foreign, token)):
+        assert (await world.post(f"/application/{app}/deploy", token=who)).status == 202
+    await world.settle()
+    assert {one.service for one in await world.engine.all()} == {first, second, foreign}
+    return [first, second, foreign]
+
+
+# With the server running
+
+
+@pytest.fixture
+async def windlass():
+    async with make_world() as world, served(world) as url:
+        yield Line(world, url)
+
+
+async def meanwhile(windlass: Line, *words: str, **options: Any) -> Any:
+    saying = asyncio.create_task(windlass(*words, **options))
+    while not saying.done():
+        await windlass.world.run(1)
+        await asyncio.sleep(0.01)
+    return saying.result()
+
+
+async def test_through_the_api_all_services_of_the_token_are_stopped_and_no_others(windlass):
+    first, second, foreign = await deployed(windlass.world)
+    said = await meanwhile(windlass, "stop", "--all")
+    assert said.code == 0, said
+    assert said.out == "2 services are stopped; data, settings and history stay\n"
+    assert {one.service for one in await windlass.world.engine.all()} == {foreign}
+    for app in (first, second):
+        assert await windlass.world.state(f"/application/{app}") == "STOPPED"
+
+
+async def test_where_nothing_runs_nothing_is_stopped(windlass):
+    await shop(windlass)
+    said = await windlass("stop", "--all")
+    assert (said.code, said.out, said.err) == (0, "", "Nothing was running\n")
+
+
+async def test_a_token_that_may_only_read_stops_nothing(windlass):
+    apps = await deployed(windlass.world)
+    token = await windlass.world.new_token("Read")
+    said = await windlass("stop", "--all", token=token)
+    assert said.code == 1
+    assert "Deploy" in said.err
+    assert {one.service for one in await windlass.world.engine.all()} == set(apps)
+
+
+async def test_without_all_it_says_how_to_stop_one(windlass):
+    said = await windlass("stop")
+    assert said.code == 2
+    assert "windlass application stop NAME" in said.err
+
+
+async def test_an_address_where_nothing_listens_is_not_taken_for_the_folder_here(windlass):
+    said = await windlass("stop", "--all", url="http://127.0.0.1:1")
+    assert said.code == 1
+    assert said.err.startswith("windlass: nothing listens at http://127.0.0.1:1: ")
+
+
+# Without a server
+
+
+@pytest.fixture
+async def left(database_url, tmp_path) -> tuple[Settings, FakeEngine, list[str]]:
+    """An installation whose server has stopped, and what goes on running."""
+    engine = FakeEngine()
+    async with make_world(database_url, folder=tmp_path / "data", engine=engine) as world:
+        apps = await deployed(world)
+        settings = settings_of(world)
+    return settings, engine, apps
+
+
+async def test_without_a_server_all_services_of_all_organizations_are_stopped_for_good(left, capsys):
+    settings, engine, apps = left
+    assert await apart(stopping.here(settings, sure, parts=fake_parts(engine))) == 3
+    assert await engine.all() == []
+    assert capsys.readouterr().err.count(": STOPPED\n") == 3
+    async with make_world(settings.database_url, folder=Path(settings.data_dir), engine=engine) as world:
+        await world.run(5)
+        assert await engine.all() == []
+        for app in apps[:2]:
+            assert await world.state(f"/application/{app}") == "STOPPED"
+        assert (await world.post(f"/application/{apps[0]}/redeploy")).status == 202
+        await world.settle()
+        assert {one.service for one in await engine.all()} == {apps[0]}
+
+
+async def test_a_repeated_stop_has_nothing_to_do(left):
+    settings, engine, _ = left
+    for count in (3, 0):
+        assert await apart(stopping.here(settings, sure, parts=fake_parts(engine))) == count
+
+
+async def test_whoever_says_no_has_stopped_nothing(left):
+    settings, engine, apps = left
+
+    def unsure(count: int) -> None:
+        raise Stopped(f"not these {count}")
+
+    with pytest.raises(Stopped, match="not these 3"):
+        await apart(stopping.here(settings, unsure, parts=fake_parts(engine)))
+    async with again(settings) as world:
+        assert await world.state(f"/application/{apps[0]}") == "RUNNING"
+
+
+async def test_a_stop_that_is_killed_halfway_is_finished_by_the_next_start(left, monkeypatch):
+    settings, engine, apps = left
+
+    async def killed(*_: Any) -> None:
+        raise SystemExit(137)
+
+    monkeypatch.setattr(stopping, "_carried_out", killed)
+    with pytest.raises(SystemExit):
+        await apart(stopping.here(settings, sure, parts=fake_parts(engine)))
+    clock = HandClock(SystemClock().now() + SECOND)
+    folder = Path(settings.data_dir)
+    async with make_world(settings.database_url, folder=folder, engine=engine, clock=clock) as world:
+        await world.settle()
+        assert await engine.all() == []
+        assert await world.state(f"/application/{apps[0]}") == "STOPPED"
+
+
+async def test_the_folder_of_a_server_that_runs_is_left_to_that_server(tmp_path):
+    async with make_world(folder=tmp_path / "data") as world:
+        apps = await deployed(world)
+        with pytest.raises(Refused, match="--url"):
+            await apart(stopping.here(settings_of(world), sure, parts=fake_parts(FakeEngine())))
+        assert {one.service for one in await world.engine.all()} == set(apps)
+
+
+async def test_a_folder_without_a_database_is_refused_and_gets_none(tmp_path):
+    with pytest.raises(Refused, match="no database"):
+        await apart(stopping.here(Settings(data_dir=str(tmp_path)), sure))
+    assert not [*tmp_path.iterdir()]
+
+
+async def test_things_of_another_installation_are_not_stopped(tmp_path):
+    engine = FakeEngine()
+    for name in ("one", "other"):
+        async with make_world(folder=tmp_path / name, engine=engine if name == "one" else None) as world:
+            await deployed(world)
+    for file in (DATABASE, "key"):
+        shutil.copy(tmp_path / "other" / file, tmp_path / "one" / file)
+    settings = Settings(data_dir=str(tmp_path / "one"))
+    with pytest.raises(NotOurs) as caught:
+        await apart(stopping.here(settings, sure, parts=fake_parts(engine)))
+    assert explain(caught.value)
+    assert len(await engine.all()) == 3
+
+
+# With real engines
+
+
+@pytest.fixture(params=["process", "docker"])
+async def site(request) -> AsyncIterator[Site]:
+    """One application, with a volume, in production."""
+    host = docker_host() if request.param == "docker" else ""
+    async with place(request.param, host, git_allow_local=True) as there:
+        made = Site(there, there.settings, lambda: "")
+        made.repository.put({"Dockerfile": DOCKERFILE, "app.sh": PROGRAM}).commit()
+        try:
+            async with made.started() as windlass:
+                await make(made, windlass)
+            yield made
+        finally:
+            shutil.rmtree(made.aside, ignore_errors=True)
+
+
+async def make(site: Site, windlass: Windlass) -> None:
+    org = (await windlass.call("GET", "/organization"))["id"]
+    project = (await windlass.call("POST", f"/organization/{org}/project", {"name": "acme"}))["id"]
+    made = await windlass.call("POST", f"/project/{project}/environment", {"name": "production"})
+    site.environment = str(made["id"])
+    site.first = await site.application(windlass, "first")
+
+
+async def test_nothing_runs_afterwards_on_any_engine_and_all_data_stays(site: Site):
+    assert await site.there.machine.running()
+    kept = await volumes(site)
+    assert kept
+    await apart(stopping.here(site.settings, sure))
+    assert not await site.there.machine.running()
+    assert await volumes(site) == kept
+    async with site.started() as windlass:
+        status = await windlass.call("GET", f"/application/{site.first}/status")
+        assert status["state"] == "STOPPED"
+        assert not await site.there.machine.running()
+
+
+async def volumes(site: Site) -> list[str]:
+    traces = await site.there.machine.traces()
+    return sorted(one for one in traces if "volumes" in one)
+
+
+# What a server says at its end
+
+
+def test_the_end_of_a_server_tells_what_goes_on():
+    assert goodbye(12) == "12 services go on running; `windlass stop --all` ends them"
+    assert goodbye(1) == "1 service goes on running; `windlass stop --all` ends it"
+    assert goodbye(0) == ""
+
+
+async def test_the_services_that_go_on_are_counted_not_their_instances(tmp_path):
+    async with make_world(folder=tmp_path / "data") as world:
+        many = await world.application(min_running_instances=3, max_running_instances=3)
+        apps = [many, await world.application(), await world.application()]
+        for app in apps[:2]:
+            await world.post(f"/application/{app}/deploy")
+        await world.settle()
+    assert world.installation.left_running == 2
+
+
+def test_a_server_that_leaves_nothing_running_says_nothing(tmp_path):
+    command = [sys.executable, "-m", "windlass", "serve", "--port", "0", "--gateway-port", "0"]
+    with subprocess.Popen(
+        [*command, "--engine", "process", "--data-dir", str(tmp_path)], stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stderr is not None
+        while "stop: Ctrl-C" not in server.stderr.readline():
+            pass
+        server.send_signal(signal.SIGINT)
+        assert "running" not in server.stderr.read()
+    assert server.returncode == 0
