@@ -34,6 +34,7 @@ from windlass.control.identity import Gate, signer_of
 from windlass.control.listings import Listings
 from windlass.control.logs import Logs
 from windlass.control.names import reserve_all
+from windlass.control.neighbours import Neighbours
 from windlass.control.organizations import NOBODY, SYSTEM, found
 from windlass.control.readers import Readers
 from windlass.control.routes import catch_up
@@ -299,6 +300,7 @@ async def install(
             logs=Logs(folder / "logs", settings.log_retention_bytes, settings.log_retention_days, clock),
             calls=Calls(store),
             readers=Readers(),
+            neighbours=Neighbours(),
             watch=watcher,
             out=out,
             work=folder.absolute() / "work",  # noqa: ASYNC240 (looks at nothing)

@@ -15,6 +15,7 @@ from windlass.base.clock import stamp
 from windlass.control.context import Context, encode
 from windlass.control.credentials import credentials_of
 from windlass.control.held import newest
+from windlass.control.neighbours import Neighbour, main_port
 from windlass.core import databases, hosts
 from windlass.core.access import Actor
 from windlass.core.built_ins import (
@@ -60,13 +61,13 @@ async def listed(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[Own
             continue
         found += (Owned(level, one) for one in of_level(level.family, level.id))
         if level.family == environment.name:
-            for service in await _services(source, level):
+            for service in await _services(source, level, application, database):
                 found += await _shown(ctx, source, level, service)
     return found
 
 
-async def _services(source: Reads, env: Row) -> list[Service]:
-    rows = [row for family in (application, database) for row in await source.of_parent(env.id, family.name)]
+async def _services(source: Reads, env: Row, *families: Family) -> list[Service]:
+    rows = [row for family in families for row in await source.of_parent(env.id, family.name)]
     return [Service(row, msgspec.json.decode(row.body)) for row in rows]
 
 
@@ -74,13 +75,13 @@ async def _shown(ctx: Context, source: Reads, env: Row, service: Service) -> lis
     row, document = service
     if row.family == database.name:
         return [Owned(row, one) for one in _nominal_database(row, document)]
-    port = _main_port(document)
+    port = main_port(document)
     ones = of_service(
         row.family,
         row.id,
         nominal_host(row.family, row.id),
         port["internal_port"] if port else None,
-        await _outside(ctx, source, service),
+        await _outside(ctx, source, row.id, port),
     )
     return [Owned(row, one) for one in ones]
 
@@ -95,20 +96,13 @@ def _nominal_database(row: Row, document: Document) -> Iterable[BuiltIn]:
             yield BuiltIn(owner=row.id, key=key, value="" if key in secrets else value, secret=key in secrets)
 
 
-def _main_port(document: Document) -> Document | None:
-    """The one that is meant when nobody says which."""
-    ports: list[Document] = document.get("ports") or []
-    return next((port for port in ports if port.get("is_default")), ports[0] if ports else None)
-
-
-async def _outside(ctx: Context, source: Reads, service: Service) -> str | None:
-    """The host at which it is reached from outside, if it has a public port."""
-    port = _main_port(service.document)
+async def _outside(ctx: Context, source: Reads, service: str, port: Document | None) -> str | None:
+    """The host at which a service is reached from outside, if its main port is public."""
     if port is None or not port["publicly_accessible"]:
         return None
     if port["protocol"] not in hosts.BY_NAME:
         return ctx.settings.gateway_host
-    held = newest("" if port.get("is_default") else port["name"], await source.names(service.row.id))
+    held = newest("" if port.get("is_default") else port["name"], await source.names(service))
     return f"{held.name}.{ctx.settings.gateway_domain}".lower() if held else None
 
 
@@ -169,25 +163,22 @@ async def found(ctx: Context, source: Reads, levels: Sequence[Row], whereabouts:
     result = Found([_entry(one) for one in with_twins(own)], [], [])
     prefixes: dict[str, str] = {}
     for env in (level for level in levels if level.family == environment.name):
-        for service in await _services(source, env):
-            if service.row.family == database.name:
-                result.databases.append(service.row)
-                result.entries.extend(await _connection(ctx, source, service, whereabouts, prefixes, result))
-            else:
-                result.entries.extend(await _neighbour(ctx, source, env, service, whereabouts))
+        for neighbour in await ctx.neighbours.of(source, env.id, application.name):
+            result.entries.extend(await _neighbour(ctx, source, neighbour, whereabouts))
+        for service in await _services(source, env, database):
+            result.databases.append(service.row)
+            result.entries.extend(await _connection(ctx, source, service, whereabouts, prefixes, result))
     return result
 
 
 async def _neighbour(
-    ctx: Context, source: Reads, env: Row, service: Service, whereabouts: Whereabouts
+    ctx: Context, source: Reads, service: Neighbour, whereabouts: Whereabouts
 ) -> list[Entry]:
-    row, document = service
-    port = _main_port(document)
-    if port is None:
-        return []  # It listens nowhere, so that there is nothing to be found.
-    host, number = await whereabouts(row.id, document["name"], port["internal_port"])
-    outside = await _outside(ctx, source, service)
-    return [_entry(one) for one in with_twins(of_service(row.family, row.id, host, number, outside))]
+    host, number = await whereabouts(service.id, service.name, service.port["internal_port"])
+    outside = await _outside(ctx, source, service.id, service.port)
+    return [
+        _entry(one) for one in with_twins(of_service(application.name, service.id, host, number, outside))
+    ]
 
 
 async def _connection(

@@ -18,6 +18,7 @@ from windlass.builders.git import Commit, Source
 from windlass.config import Settings
 from windlass.control.calls import Calls
 from windlass.control.logs import Logs
+from windlass.control.neighbours import Neighbours
 from windlass.control.readers import Readers
 from windlass.core.access import Actor
 from windlass.core.registry import Operation, Registry
@@ -144,6 +145,8 @@ class Context(Struct, frozen=True, kw_only=True):
     calls: Calls
     readers: Readers
     """Of what streams tell."""
+    neighbours: Neighbours
+    """What services offer to each other."""
     watch: Watch
     out: WayOut
     """The one way out over HTTP, guarded."""

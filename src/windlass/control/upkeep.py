@@ -128,9 +128,11 @@ class Scaler(Struct):
             usage, everything = await ctx.engine.usage(), await ctx.engine.all()
         except EngineAway:
             return
+        by_service: dict[str, list[Instance]] = {}
+        for instance in everything:
+            by_service.setdefault(instance.service, []).append(instance)
         for service, wanted in able.items():
-            instances = [one for one in everything if one.service == service]
-            await self._judge(ctx, wanted, instances, usage, now)
+            await self._judge(ctx, wanted, by_service.get(service, []), usage, now)
 
     async def _scalable(self, ctx: Context) -> dict[str, Wanted]:
         """Services that may have more instances than the least."""

@@ -74,6 +74,8 @@ ON CONFLICT (parent, family) DO UPDATE SET
     last = CASE WHEN excluded.last > tally.last THEN excluded.last ELSE tally.last + 1 END
 RETURNING next, last"""
 TALLY_REMOVE: Final = "UPDATE tally SET live = live - 1 WHERE parent = $1 AND family = $2"
+TALLY_EDIT: Final = "UPDATE tally SET edits = edits + 1 WHERE parent = $1 AND family = $2"
+TALLY_VERSION: Final = "SELECT next, live, edits FROM tally WHERE parent = $1 AND family = $2"
 TALLY_FORGET: Final = "DELETE FROM tally WHERE parent = $1"
 HOLE_ADD: Final = """
 INSERT INTO hole (parent, family, level, block, n) VALUES ($1, $2, $3, $4, 1)

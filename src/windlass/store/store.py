@@ -273,6 +273,11 @@ class Reads:
     async def of_parent(self, parent: str, family: str) -> list[Row]:
         return [Row(*row) for row in await self._all(sql.OF_PARENT, parent, family)]
 
+    async def list_version(self, parent: str, family: str) -> tuple[int, int, int]:
+        """Another one after each creation, change and deletion in this list."""
+        row = await self._one(sql.TALLY_VERSION, parent, family)
+        return (row[0], row[1], row[2]) if row else (0, 0, 0)
+
     async def linked(self, target: str, field: str) -> list[Row]:
         """Whatever refers to `target` by this field."""
         return [Row(*row) for row in await self._all(sql.LINKED, target, field)]
@@ -511,6 +516,7 @@ class Tx(Reads):
         """Replaces a resource; raises Taken if a sibling has its new name."""
         self._known.pop(row.id, None)
         await self._all(sql.CHANGE, row.name, row.tag, row.body, row.sealed, row.id)
+        await self._all(sql.TALLY_EDIT, row.parent, row.family)
 
     async def rewrite(self, id: str, body: bytes) -> None:
         """For what the server itself keeps up to date: the tag stays, so no client's `If-Match` is upset."""

@@ -6,3 +6,9 @@ DROP INDEX work_due;
 CREATE INDEX work_waiting ON work (lane, due, id, org) WHERE lease = 0;
 CREATE INDEX work_turn ON work (lane, org, due, id) WHERE lease = 0;
 CREATE INDEX work_held ON work (lease) WHERE lease > 0;
+
+-- Few deployments of a service wait or are under way, however many there were.
+CREATE INDEX deployment_open ON deployment (service, number) WHERE status IN ('QUEUED', 'BUILDING', 'DEPLOYING');
+
+-- With what each list was changed: whoever has read it knows whether it is still the same.
+ALTER TABLE tally ADD COLUMN edits BIGINT NOT NULL DEFAULT 0;
