@@ -29,7 +29,7 @@ async def test_states_are_said_in_the_words_of_the_full_interface(world, kind: s
     seen.append(await states(world, service))
     assert seen == [
         ("STOPPED", "READY"),
-        ("QUEUED", "QUEUED"),
+        ("QUEUED", "DEPLOYMENT_QUEUED"),
         ("RUNNING", "DEPLOYED"),
         ("ERROR", "DEPLOYMENT_ERROR"),
     ]
@@ -45,7 +45,7 @@ async def test_a_deploy_answers_the_id_of_the_service_and_its_state(world, kind:
     service = await made(world, kind)
     answer = await world.post(f"/compat/{kind}/{service}/deploy")
     assert answer.status == 202
-    assert (answer["id"], answer["state"]) == (service, "QUEUED")
+    assert (answer["id"], answer["state"]) == (service, "DEPLOYMENT_QUEUED")
     assert {"deployment_state", "service_deployment_status", "status_details"} <= answer.json.keys()
     plain = await world.post(f"/{kind}/{service}/deploy")
     assert plain["id"] not in {service, answer["deployment_request_id"]}
@@ -60,7 +60,7 @@ async def test_a_webhook_speaks_to_each_reader_in_its_own_words(world) -> None:
         read = await world.get(f"{base}{webhooks}/{made['id']}")
         assert read["events"] == words
         assert (await world.get(base + webhooks))["results"][0]["events"] == words
-        changed = await world.put(f"{base}{webhooks}/{made['id']}", {"description": base})
+        changed = await world.patch(f"{base}{webhooks}/{made['id']}", {"description": base})
         assert changed["events"] == words
 
 

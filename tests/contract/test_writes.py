@@ -245,7 +245,7 @@ async def test_what_is_not_there_is_not_found_whatever_version_is_meant(embedded
 async def test_what_a_change_does_not_name_stays_as_it_is(world) -> None:
     application = await world.application(cpu=750, arguments=["serve"])
     before = (await world.get(f"/application/{application}")).json
-    after = (await world.put(f"/application/{application}", {"memory": 1024})).json
+    after = (await world.patch(f"/application/{application}", {"memory": 1024})).json
     moved = {name for name in before if before[name] != after[name]}
     assert moved <= {"memory", "updated_at"}
     assert after["memory"] == 1024

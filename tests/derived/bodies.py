@@ -84,6 +84,27 @@ def valid(spec: type[msgspec.Struct], refer: Refer) -> dict[str, Any]:
     return _valid_object(_struct(spec), refer)
 
 
+def full(spec: type[msgspec.Struct], refer: Refer) -> dict[str, Any]:
+    """Every field, at every depth, with an item in each list."""
+    return _full_object(_struct(spec), refer)
+
+
+def _full_object(info: inspect.StructType, refer: Refer) -> dict[str, Any]:
+    return {field.encode_name: _full_value(field.encode_name, field.type, refer) for field in info.fields}
+
+
+def _full_value(name: str, annotation: inspect.Type, refer: Refer) -> Any:
+    match unwrapped(annotation).info:
+        case inspect.ListType(item_type=item):
+            return [_full_value(name, item, refer)]
+        case inspect.StructType() as struct:
+            return _full_object(struct, refer)
+        case inspect.LiteralType(values=values):
+            return values[-1]  # the first is often the default
+        case _:
+            return _valid_value(name, annotation, refer)
+
+
 def referred(spec: type[msgspec.Struct]) -> set[str]:
     """The families of which a valid body names something."""
     names: set[str] = set()

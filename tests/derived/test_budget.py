@@ -96,7 +96,7 @@ async def test_a_budget_that_was_raised_or_lowered_counts_at_once(strict: World)
     path = f"/organization/{strict.org}/apiToken/{made['id']}"
     assert statuses(await asks(strict, made["token"], 12)) == {200: 10, 429: 2}
     for limit, more in ((15, 5), (4, 0), (20, 5)):
-        assert (await strict.put(path, {"rate_limit": limit})).status == 200
+        assert (await strict.patch(path, {"rate_limit": limit})).status == 200
         strict.clock.turn(1.001)  # by then, every replica knows
         assert statuses(await asks(strict, made["token"], 12))[200] == more
 

@@ -101,7 +101,7 @@ class Shop:
         assert self.status["state"] == state, self.status
 
     async def edit(self, **fields: Any) -> None:
-        await self.windlass.call("PUT", self._path, fields)
+        await self.windlass.call("PATCH", self._path, fields)
 
     async def delete(self) -> None:
         await self.windlass.call("DELETE", self._path)

@@ -87,7 +87,7 @@ class Service:
         return (await self.inside.call("GET", f"{self.path}/status")).json
 
     async def edit(self, **fields: Any) -> None:
-        answer = await self.inside.call("PUT", self.path, fields)
+        answer = await self.inside.call("PATCH", self.path, fields)
         assert answer.status == 200, answer
 
     async def running(self) -> list[tuple[int, int]]:

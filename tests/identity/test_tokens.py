@@ -51,7 +51,7 @@ async def test_a_token_is_made_listed_read_renamed_and_revoked(world):
     id, token = made["id"], made["token"]
     assert await status(world, token) == 200
     assert [one["name"] for one in (await world.get(path(world)))["results"]] == ["ci"]
-    renamed = await world.put(path(world, id), {"name": "ci-2"})
+    renamed = await world.patch(path(world, id), {"name": "ci-2"})
     assert (renamed["name"], renamed["scopes"]) == ("ci-2", ["Deploy"])
     read = await world.get(path(world, id))
     assert (read["name"], read["description"]) == ("ci-2", "for the pipeline")
@@ -64,7 +64,7 @@ async def test_a_token_is_made_listed_read_renamed_and_revoked(world):
 async def test_what_a_token_may_do_is_for_good(world):
     made = await make(world, scopes=["Read"])
     for change in ({"scopes": ["Admin"]}, {"role_id": role(Scope.ADMIN)}, {"expires_at": "2030-01-01"}):
-        answer = await world.put(path(world, made["id"]), change)
+        answer = await world.patch(path(world, made["id"]), change)
         assert answer.status == 400, answer
         assert answer.message.startswith(next(iter(change)))
 
@@ -75,7 +75,7 @@ async def test_a_token_is_shown_in_the_answer_to_its_creation_and_in_no_other(wo
     for answer in (
         await world.get(path(world, made["id"])),
         await world.get(path(world)),
-        await world.put(path(world, made["id"]), {"description": "x"}),
+        await world.patch(path(world, made["id"]), {"description": "x"}),
     ):
         assert b'"token"' not in answer.body
         assert b"wdl_" not in answer.body
@@ -222,7 +222,7 @@ async def test_a_token_has_a_budget_of_its_own(world, clock):
     assert [answer.headers["x-ratelimit-limit"] for answer in answers] == ["2"] * 3
     assert [answer.headers["x-ratelimit-remaining"] for answer in answers] == ["1", "0", "0"]
     assert await status(world, await world.new_token("Read")) == 200
-    await world.put(path(world, made["id"]), {"rate_limit": 3})
+    await world.patch(path(world, made["id"]), {"rate_limit": 3})
     clock.turn(1)
     assert [await status(world, made["token"]) for _ in range(2)] == [200, 429]
     clock.turn(3600)
@@ -263,7 +263,7 @@ async def test_the_note_of_a_use_upsets_nobody_who_is_about_to_change_the_token(
     tag = (await world.get(path(world, made["id"]))).headers["etag"]
     await status(world, made["token"])
     await world.installation.gate.note()
-    changed = await world.put(path(world, made["id"]), {"description": "x"}, headers={"if-match": tag})
+    changed = await world.patch(path(world, made["id"]), {"description": "x"}, headers={"if-match": tag})
     assert changed.status == 200
     assert changed["last_used_at"] == stamp(NOON)
 

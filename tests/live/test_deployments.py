@@ -45,7 +45,7 @@ async def test_a_deployment_is_told_again_only_when_it_has_changed(world: World,
     other = await world.application()
     async with asked(address, f"{path}/stream") as client:
         await client.events(1)
-        await world.put(f"/application/{other}", {"description": "somebody else's"})
+        await world.patch(f"/application/{other}", {"description": "somebody else's"})
         await world.settle()
         told = await client.events(100)
     data = [one.data for one in told if one.kind == ""]

@@ -55,7 +55,7 @@ async def test_a_restored_installation_starts_and_goes_on_where_it_was(furnished
         assert hook["target_secret_set"]
         # Its secret still opens: an edit keeps what it does not name.
         assert (
-            await there.put(f"/organization/{there.org}/webhook/{hook['id']}", {"enabled": False})
+            await there.patch(f"/organization/{there.org}/webhook/{hook['id']}", {"enabled": False})
         ).status == 200
         assert (await there.post(f"/organization/{there.org}/project", {"name": "more"})).status == 200
 

@@ -50,10 +50,11 @@ async def test_each_level_says_who_it_is_and_who_is_above_it(world: World):
         }
         for path in (f"/project/{project}", f"/environment/{env}", f"/application/{app}")
     }
-    whole = {"QOVERY_APPLICATION_ID": app, "QOVERY_ENVIRONMENT_ID": env, "QOVERY_PROJECT_ID": project}
+    # The last is a placeholder in lists, as existing clients know it; what runs finds the id itself.
+    whole = {"QOVERY_APPLICATION_ID": app, "QOVERY_ENVIRONMENT_ID": env, "QOVERY_PROJECT_ID": "||Q_PRJ_ID||"}
     assert values[f"/application/{app}"] == whole
     assert values[f"/environment/{env}"] == {key: whole[key] for key in list(whole)[1:]}
-    assert values[f"/project/{project}"] == {"QOVERY_PROJECT_ID": project}
+    assert values[f"/project/{project}"] == {"QOVERY_PROJECT_ID": "||Q_PRJ_ID||"}
 
 
 @pytest.mark.parametrize("level", ["environment", "application"])
@@ -84,7 +85,7 @@ async def test_a_host_outside_is_there_exactly_when_a_port_is_public(
     found = await built_in(world, f"/application/{app}/environmentVariable")
     assert (f"QOVERY_APPLICATION_Z{short(app)}_HOST_EXTERNAL" in found) is there
     changed = [] if there else [PUBLIC]
-    assert (await world.put(f"/application/{app}", {"ports": changed})).status == 200
+    assert (await world.patch(f"/application/{app}", {"ports": changed})).status == 200
     found = await built_in(world, f"/application/{app}/environmentVariable")
     assert (f"QOVERY_APPLICATION_Z{short(app)}_HOST_EXTERNAL" in found) is not there
 
@@ -130,11 +131,11 @@ async def test_two_reads_say_the_same_whatever_was_done_in_between_except_rename
     path = f"/application/{app}/environmentVariable"
     before = await built_in(world, path)
     world.clock.turn(60)
-    assert (await world.put(f"/application/{app}", {"cpu": 777})).status == 200
+    assert (await world.patch(f"/application/{app}", {"cpu": 777})).status == 200
     assert (await world.post(f"/application/{app}/deploy")).status == 202
     await world.settle()
     assert await built_in(world, path) == before
-    assert (await world.put(f"/application/{app}", {"name": "renamed"})).status == 200
+    assert (await world.patch(f"/application/{app}", {"name": "renamed"})).status == 200
     after = await built_in(world, path)
     assert after.keys() == before.keys()
     assert {key: one["id"] for key, one in after.items()} == {key: one["id"] for key, one in before.items()}
@@ -155,7 +156,8 @@ async def test_they_come_after_what_people_made_and_on_pages_like_everything(wor
 
 
 async def test_who_speaks_the_contract_lists_what_was_created_and_reaches_them_by_id(world: World):
-    app = await world.application()
+    project = await world.project()
+    app = await world.application(await world.environment(project))
     path = f"/application/{app}/environmentVariable"
     await world.post(path, {"key": "COLOUR"})
     for base in ("", "/api/v1"):
@@ -165,7 +167,8 @@ async def test_who_speaks_the_contract_lists_what_was_created_and_reaches_them_b
     one = (await built_in(world, path))["QOVERY_PROJECT_ID"]
     read = await world.get(f"{path}/{one['id']}")
     assert read.status == 200
-    assert read.json == one
+    assert read.json == one | {"value": project}
+    assert (await world.get(f"/compat{path}/{one['id']}")).json == one
     assert read.headers["etag"]
 
 
@@ -189,7 +192,7 @@ async def test_who_is_limited_to_a_service_sees_nothing_of_its_neighbours(world:
             await world.get(f"{path}/{hidden}", token=limited),
             await world.post(f"{path}/{hidden}/alias", {"key": "MINE"}, token=limited),
             await world.post(f"{path}/{hidden}/override", {"value": "x"}, token=limited),
-            await world.put(f"{path}/{hidden}", {"value": "x"}, token=limited),
+            await world.patch(f"{path}/{hidden}", {"value": "x"}, token=limited),
             await world.delete(f"{path}/{hidden}", token=limited),
         ):
             assert answer.status == 404, answer
@@ -217,7 +220,7 @@ async def the(world: World, app: str, key: str, kind: str = "environmentVariable
 
 async def test_they_can_be_neither_changed_nor_deleted_and_the_answer_says_what_can(world: World):
     path = await the(world, await world.application(), "QOVERY_PROJECT_ID")
-    changed = await world.put(path, {"value": "mine"})
+    changed = await world.patch(path, {"value": "mine"})
     deleted = await world.delete(path)
     assert changed.status == deleted.status == 400
     assert changed.message.startswith("QOVERY_PROJECT_ID is made by Windlass and cannot be changed: override")
@@ -228,7 +231,7 @@ async def test_they_can_be_neither_changed_nor_deleted_and_the_answer_says_what_
 async def test_who_may_only_read_is_told_so_first(world: World):
     path = await the(world, await world.application(), "QOVERY_PROJECT_ID")
     reader = await world.new_token("Read")
-    assert (await world.put(path, {"value": "mine"}, token=reader)).status == 403
+    assert (await world.patch(path, {"value": "mine"}, token=reader)).status == 403
     assert (await world.delete(path, token=reader)).status == 403
     assert (await world.post(f"{path}/alias", {"key": "A"}, token=reader)).status == 403
 
@@ -282,7 +285,7 @@ async def test_what_stands_for_them_follows_when_a_database_is_renamed(world: Wo
     host = await the(world, app, f"QOVERY_POSTGRESQL_Z{short(database)}_HOST_INTERNAL")
     alias = await world.post(f"{host}/alias", {"key": "DB_HOST"})
     second = await world.post(f"{path}/{alias['id']}/alias", {"key": "DB_HOST_TOO"})
-    assert (await world.put(f"/database/{database}", {"name": "store"})).status == 200
+    assert (await world.patch(f"/database/{database}", {"name": "store"})).status == 200
     for one in (alias, second):
         read = await world.get(f"{path}/{one['id']}")
         assert read["value"] == read["aliased_variable"]["value"] == f"z{database[:8]}-store"

@@ -51,9 +51,9 @@ async def test_credentials_stay_whatever_is_changed(world: World):
     database = await world.database()
     before = await known(world, database)
     for change in ({"name": "other"}, {"version": "15"}, {"accessibility": "PUBLIC"}, {"description": "x"}):
-        assert (await world.put(f"/database/{database}", change)).status == 200
+        assert (await world.patch(f"/database/{database}", change)).status == 200
         assert await known(world, database) == before
-    assert (await world.put(f"/database/{database}", {"description": "x"})).status == 200
+    assert (await world.patch(f"/database/{database}", {"description": "x"})).status == 200
 
 
 @pytest.mark.parametrize("scope", ["Read", "Write", "Deploy"])
@@ -67,7 +67,7 @@ async def test_only_admins_are_told(world: World, scope: str):
 
 async def test_the_password_is_nowhere_on_the_disk_nor_in_events(world: World):
     database = await world.database()
-    await world.put(f"/database/{database}", {"version": "15"})
+    await world.patch(f"/database/{database}", {"version": "15"})
     password = (await known(world, database)).password.encode()
     disk = b"".join(file.read_bytes() for file in world.folder.rglob("*") if file.is_file())
     assert password not in disk

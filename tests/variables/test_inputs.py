@@ -106,7 +106,7 @@ async def test_overrides_and_aliases_count_as_they_are_shown(town: Town):
     assert own((await inputs(world, town.app)).variables) == {
         "COLOUR": "red", "FIRST_COLOUR": "teal", "PASS": "word", "PASSWORD": "word",
     }  # fmt: skip
-    await world.put(f"{town.levels['project']}/secret/{secret}", {"value": "changed"})
+    await world.patch(f"{town.levels['project']}/secret/{secret}", {"value": "changed"})
     found = await inputs(world, town.app)
     assert found.variables["PASSWORD"] == "changed"
     assert found.secrets == {"PASS", "PASSWORD"}
@@ -240,10 +240,10 @@ CHANGES: Mapping[str, Any] = {
     "a variable of the project": lambda town: town.says("project", "NEW"),
     "a secret of the service": lambda town: town.says("application", "NEW", kind="secret"),
     "a secret of the project": lambda town: town.says("project", "NEW", kind="secret"),
-    "another value": lambda town: town.world.put(
+    "another value": lambda town: town.world.patch(
         f"{town.levels['project']}/environmentVariable/{town.variable}", {"value": "other"}
     ),
-    "another secret": lambda town: town.world.put(
+    "another secret": lambda town: town.world.patch(
         f"{town.levels['project']}/secret/{town.secret}", {"value": "other"}
     ),
     "a variable gone": lambda town: town.world.delete(
@@ -252,38 +252,40 @@ CHANGES: Mapping[str, Any] = {
     "an override": lambda town: town.world.post(
         f"{town.levels['application']}/secret/{town.secret}/override", {"value": "x"}
     ),
-    "cpu": lambda town: town.world.put(f"/application/{town.app}", {"cpu": 777}),
-    "name": lambda town: town.world.put(f"/application/{town.app}", {"name": "store"}),
-    "ports": lambda town: town.world.put(f"/application/{town.app}", {"ports": []}),
-    "arguments": lambda town: town.world.put(f"/application/{town.app}", {"arguments": ["x"]}),
-    "entrypoint": lambda town: town.world.put(f"/application/{town.app}", {"entrypoint": "x"}),
-    "the branch": lambda town: town.world.put(
+    "cpu": lambda town: town.world.patch(f"/application/{town.app}", {"cpu": 777}),
+    "name": lambda town: town.world.patch(f"/application/{town.app}", {"name": "store"}),
+    "ports": lambda town: town.world.patch(f"/application/{town.app}", {"ports": []}),
+    "arguments": lambda town: town.world.patch(f"/application/{town.app}", {"arguments": ["x"]}),
+    "entrypoint": lambda town: town.world.patch(f"/application/{town.app}", {"entrypoint": "x"}),
+    "the branch": lambda town: town.world.patch(
         f"/application/{town.app}", {"git_repository": {"url": "https://git.example/a.git", "branch": "x"}}
     ),
-    "a health check": lambda town: town.world.put(
+    "a health check": lambda town: town.world.patch(
         f"/application/{town.app}",
         {"healthchecks": {"readiness_probe": {"type": {"tcp": {"port": 8080}}}}},
     ),
 }
 NO_CHANGES: Mapping[str, Any] = {
-    "a database of another name": lambda town: town.world.put(f"/database/{town.database}", {"name": "x"}),
+    "a database of another name": lambda town: town.world.patch(f"/database/{town.database}", {"name": "x"}),
     "a database gone": lambda town: town.world.delete(f"/database/{town.database}"),
     "a new database": lambda town: town.world.database(town.env),
     "nothing": lambda town: town.world.get("/organization"),
-    "description": lambda town: town.world.put(f"/application/{town.app}", {"description": "x"}),
-    "icon": lambda town: town.world.put(f"/application/{town.app}", {"icon_uri": "app://x"}),
-    "auto_deploy": lambda town: town.world.put(f"/application/{town.app}", {"auto_deploy": True}),
-    "null for what was absent": lambda town: town.world.put(
+    "description": lambda town: town.world.patch(f"/application/{town.app}", {"description": "x"}),
+    "icon": lambda town: town.world.patch(f"/application/{town.app}", {"icon_uri": "app://x"}),
+    "auto_deploy": lambda town: town.world.patch(f"/application/{town.app}", {"auto_deploy": True}),
+    "null for what was absent": lambda town: town.world.patch(
         f"/application/{town.app}", {"entrypoint": None, "autoscaling": None}
     ),
-    "the same again": lambda town: town.world.put(f"/application/{town.app}", {"cpu": 500}),
+    "the same again": lambda town: town.world.patch(f"/application/{town.app}", {"cpu": 500}),
     "a neighbour": lambda town: town.world.application(town.env),
     "a variable elsewhere": lambda town: town.world.made(
         f"/application/{town.neighbour}/environmentVariable", {"key": "NEW"}
     ),
     "a database elsewhere": lambda town: town.world.database(),
-    "more memory for a database": lambda town: town.world.put(f"/database/{town.database}", {"memory": 512}),
-    "the name of the environment": lambda town: town.world.put(f"/environment/{town.env}", {"name": "x"}),
+    "more memory for a database": lambda town: town.world.patch(
+        f"/database/{town.database}", {"memory": 512}
+    ),
+    "the name of the environment": lambda town: town.world.patch(f"/environment/{town.env}", {"name": "x"}),
 }
 
 
@@ -341,12 +343,12 @@ WAYS: Mapping[str, Any] = {
 async def test_a_database_counts_for_services_whose_variables_mention_it(way: str):
     async with make_world() as world:
         town = await furnished(world)
-        await world.put(f"/database/{town.database}", {"name": "main"})
+        await world.patch(f"/database/{town.database}", {"name": "main"})
         await WAYS[way](town, f"QOVERY_POSTGRESQL_Z{town.database[:8].upper()}_HOST_INTERNAL")
         using, other = await inputs(world, town.app), await inputs(world, town.neighbour)
         await world.database(town.env, name="another")
         assert await current(world, town.app, using)
-        await world.put(f"/database/{town.database}", {"name": "second"})
+        await world.patch(f"/database/{town.database}", {"name": "second"})
         assert not await current(world, town.app, using)
         if way != "a variable":  # which is of the whole project
             assert await current(world, town.neighbour, other)
@@ -378,10 +380,10 @@ async def test_the_digest_of_a_database_is_of_its_own_settings(town: Town):
     world, database = town.world, await town.world.database(town.env)
     before = await inputs(world, database)
     await town.says("environment", "NEW")
-    await world.put(f"/database/{database}", {"description": "x"})
+    await world.patch(f"/database/{database}", {"description": "x"})
     assert await current(world, database, before)
     assert (await inputs(world, database)).digest == before.digest
-    await world.put(f"/database/{database}", {"memory": 777})
+    await world.patch(f"/database/{database}", {"memory": 777})
     assert not await current(world, database, before)
 
 

@@ -404,7 +404,7 @@ async def test_who_takes_nothing_for_days_is_switched_off_and_says_why(world: Wo
     assert shown["disabled_reason"] == ("The receiver has taken nothing for 5 days: nobody listens there")
     assert len(await world.events("WEBHOOK_DISABLED")) == 1
     receivers.away.clear()
-    assert (await world.put(path(world, id), {"enabled": True})).status == 200
+    assert (await world.patch(path(world, id), {"enabled": True})).status == 200
     await world.settle()
     shown = await world.get(path(world, id))
     assert (shown["disabled_reason"], shown["failing_since"]) == ("", None)
@@ -453,7 +453,7 @@ async def test_a_test_is_delivered_as_an_example(world: World, receivers: Receiv
     (sent,) = receivers.got[URL]
     assert (sent.id, sent.payload["test"]) == (answer["id"], True)
     assert (await deliveries(world, id))[0]["status"] == "DELIVERED"
-    await world.put(path(world, id), {"enabled": False})
+    await world.patch(path(world, id), {"enabled": False})
     assert (await world.post(path(world, id, "/test"))).status == 409
 
 

@@ -276,7 +276,8 @@ class App:
         if operation.body is None and operation.method == "DELETE":
             return None
         kinds = PATCHES if operation.method == "PATCH" else ()
-        return parsed(raw, request.headers.get(b"content-type"), operation.body or Nothing, kinds)
+        kind, forgiving = request.headers.get(b"content-type"), request.dialect.forgiving
+        return parsed(raw, kind, operation.body or Nothing, kinds, forgiving=forgiving)
 
     async def _written(self, request: Request, call: Call) -> Answer:
         repeatable = _repeatable(request) if request.method == "POST" else None
@@ -434,7 +435,7 @@ def _nothing_at(path: str) -> Failure:
             "This is for websockets, version 13. Over HTTP, a log is read with GET /application/{app_id}/log",
             {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
         )
-    return Missing("There is nothing at this path; /openapi.json lists what there is")
+    return Missing("There is nothing at this path (yet): /openapi.json lists what there is")
 
 
 def _replied(operation: Operation, reply: Reply) -> Answer:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import fields
 
 from windlass.base.errors import Invalid
+from windlass.core.document import forgiven
 from windlass.core.resource import Spec
 from windlass.core.validation import explain
 
@@ -24,7 +25,14 @@ class Nothing(Spec):
     """The body of an operation that takes none."""
 
 
-def parsed(raw: bytes, content_type: bytes | None, wanted: type[Spec], kinds: Collection[str] = ()) -> Spec:
+def parsed(
+    raw: bytes,
+    content_type: bytes | None,
+    wanted: type[Spec],
+    kinds: Collection[str] = (),
+    *,
+    forgiving: bool = False,
+) -> Spec:
     """No body, `null` and `{}` are the same. `kinds`: the types of content, if not any JSON."""
     if not raw or raw.isspace():
         raw = b"{}"
@@ -33,6 +41,8 @@ def parsed(raw: bytes, content_type: bytes | None, wanted: type[Spec], kinds: Co
     if raw.strip() == b"null":
         raw = b"{}"
     try:
+        if forgiving:
+            return msgspec.convert(forgiven(msgspec.json.decode(raw), wanted), wanted)
         return msgspec.json.decode(raw, type=wanted)
     except msgspec.ValidationError as error:
         raise Invalid(explain(error)) from error

@@ -5,9 +5,18 @@ from __future__ import annotations
 from windlass.control.context import Dialect
 from windlass.core import events, states
 
-PLAIN = Dialect(name="plain", state=states.plain, event=events.plain, everything=False, deployment_first=True)
+PLAIN = Dialect(
+    name="plain", state=states.plain, exact=str, event=events.plain, everything=False, deployment_first=True
+)
 FULL = Dialect(
-    name="full", state=str, event=events.full, everything=True, deployment_first=False, built_ins=True
+    name="full",
+    state=states.full,
+    exact=states.full,
+    event=events.full,
+    everything=True,
+    deployment_first=False,
+    forgiving=True,
+    built_ins=True,
 )
 
 BASES = (("/api/v1", PLAIN), ("/compat", FULL))

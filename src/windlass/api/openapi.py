@@ -21,10 +21,11 @@ VERSION: Final = "1.0.4"
 """Of the interface, not of the software that serves it."""
 
 _ABOUT = """\
-Every request says who is asking: `Authorization: Token <API_TOKEN>`. Bodies are JSON, and unknown fields are
-refused. Lists take `page` and `page_size`. Every answer says how many requests are left of this hour. What is
-refused is answered with an `Error`, whose `message` names the field and the way out. A `POST` with an
-`Idempotency-Key` can be repeated without harm; `If-Match` with an `ETag` keeps two writers apart."""
+Every request says who is asking: `Authorization: Token <API_TOKEN>`. Bodies are JSON, and unknown fields
+are refused. `PUT` replaces, `PATCH` merges. Lists take `page` and `page_size`. Every answer says how many
+requests are left of this hour. What is refused is answered with an `Error`, whose `message` names the field
+and the way out. A `POST` with an `Idempotency-Key` can be repeated without harm; `If-Match` with an `ETag`
+keeps two writers apart."""
 
 _GROUPS: Final = (
     "Organizations", "Projects", "Environments", "Applications", "Databases", "Containers", "Jobs",

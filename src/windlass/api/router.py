@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from windlass.base.ids import LENGTH
 from windlass.core.registry import Operation
 
 Methods = Mapping[str, Operation]
@@ -41,8 +42,8 @@ class Router:
         for piece in path.split("/")[1:]:
             following = node.branches.get(piece)
             if following is None:
-                # PostgreSQL keeps no text with a NUL in it: it would be an error, and not merely absent.
-                if node.param is None or not piece or "\0" in piece:
+                # What cannot be an id is a word of an operation that there is not: no thing is looked for.
+                if node.param is None or len(piece) != LENGTH or "\0" in piece:
                     return None
                 ids = (*ids, piece)
                 following = node.param

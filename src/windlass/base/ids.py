@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 PATTERN: Final = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z"
+LENGTH: Final = 36
 _shape = re.compile(PATTERN)
 _DIGITS, _RESERVE = 32, 256
 _VARIANT: Final = {digit: "89ab"[place % 4] for place, digit in enumerate("0123456789abcdef")}

@@ -22,6 +22,7 @@ from windlass.core.built_ins import (
     LISTED,
     BuiltIn,
     identity,
+    nominal_database_host,
     nominal_host,
     of_level,
     of_service,
@@ -88,7 +89,7 @@ async def _shown(ctx: Context, source: Reads, env: Row, service: Service) -> lis
 
 def _nominal_database(row: Row, document: Document) -> Iterable[BuiltIn]:
     kind, name = databases.kind_of(document["type"]), document["name"]
-    host = f"z{row.id[:8]}-{hosts.label(name)}"
+    host = nominal_database_host(row.id, name)
     values = databases.connection(kind.type, row.id, name, host, kind.port, kind.login, "", kind.database)
     secrets = databases.secret_keys(kind.type, row.id, name)
     for key, value in values.items():

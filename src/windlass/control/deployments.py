@@ -194,19 +194,19 @@ def shown_deployment(
     return {**shown_status(call, service, status, freshness), **own}
 
 
+def details_of(state: str) -> Document:
+    return {"action": action(state), "status": action_status(state), "sub_action": "NONE"}
+
+
 def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) -> Document:
     document: Document = {
         "id": service.id,
         "state": call.dialect.state(status.state),
-        "deployment_state": status.state,
+        "deployment_state": call.dialect.exact(status.state),
         "message": status.message,
         "service_deployment_status": freshness,
         "is_part_last_deployment": status.deployments > 0,
-        "status_details": {
-            "action": action(status.state),
-            "status": action_status(status.state),
-            "sub_action": "NONE",
-        },
+        "status_details": details_of(status.state),
         "execution_id": status.deployment or "",
         "deployment_request_id": status.deployment,
         "deployment_requests_count": status.deployments,

@@ -11,7 +11,7 @@ from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Missing
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
-from windlass.control.deployments import accept, cancel, shown_status, status_of
+from windlass.control.deployments import accept, cancel, details_of, shown_status, status_of
 from windlass.control.resources import removed, target
 from windlass.control.routes import links_of
 from windlass.control.services import freshness, same_again
@@ -209,15 +209,22 @@ async def _status(source: Reads, call: Call, environment: Row) -> Document:
     state = together(one.state for one in statuses) if statuses else State(own.state if own else State.READY)
     dates = [one.deployed_at for one in statuses if one.deployed_at is not None]
     date = max(dates) if dates else own.deployed_at if own else None
+    deployment, deployments = (own.deployment, own.deployments) if own else (None, 0)
+    fresh = await _freshness(source, environment, statuses, date)
     return {
         "id": environment.id,
         "state": call.dialect.state(state),
-        "deployment_state": state,
-        "last_deployment_state": state,
+        "deployment_state": call.dialect.exact(state),
+        "last_deployment_state": call.dialect.exact(state),
         "last_deployment_date": None if date is None else stamp(date),
-        "last_deployment_id": own.deployment if own else None,
-        "deployment_request_id": own.deployment if own else None,
-        "deployment_status": await _freshness(source, environment, statuses, date),
+        "last_deployment_id": deployment,
+        "deployment_request_id": deployment,
+        "deployment_status": fresh,
+        "service_deployment_status": fresh,
+        "is_part_last_deployment": deployments > 0,
+        "status_details": details_of(state),
+        "execution_id": deployment or "",
+        "deployment_requests_count": deployments,
     }
 
 

@@ -13,17 +13,22 @@ PORT = "port "
 
 
 async def public_port(ctx: Context, service: Row) -> int:
-    """The port of this machine where a public database is found: its own, for as long as it is there."""
-    first = int(service.id[:8], 16) % len(PUBLIC)
+    """The port of this machine where a public database is found."""
 
     async def change(tx: Tx) -> int:
-        for row in await tx.names(service.id):
-            if row.name.startswith(PORT) and not row.port:
-                return int(row.name.removeprefix(PORT))
-        for step in range(len(PUBLIC)):
-            port = PUBLIC[(first + step) % len(PUBLIC)]
-            if await tx.take_name(f"{PORT}{port}", service.id):
-                return port
-        raise EngineError("All ports for public databases are taken")
+        return await take_public_port(tx, service.id)
 
     return await ctx.store.write(change)
+
+
+async def take_public_port(tx: Tx, service: str) -> int:
+    """A port of its own, for as long as the service is there."""
+    first = int(service[:8], 16) % len(PUBLIC)
+    for row in await tx.names(service):
+        if row.name.startswith(PORT) and not row.port:
+            return int(row.name.removeprefix(PORT))
+    for step in range(len(PUBLIC)):
+        port = PUBLIC[(first + step) % len(PUBLIC)]
+        if await tx.take_name(f"{PORT}{port}", service):
+            return port
+    raise EngineError("All ports for public databases are taken")

@@ -21,11 +21,11 @@ from windlass.core.access import Actor, Scope
 from windlass.core.document import (
     VEIL,
     Document,
-    changes_of,
     hidden_of,
     is_veil,
     merge_patched,
-    merged,
+    replaced,
+    sent_in,
     view_of,
 )
 from windlass.core.events import Event
@@ -263,18 +263,22 @@ async def _stored(ctx: Context, tx: Tx, draft: Draft) -> Row:
 async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     check_tag(call, row)
-    return await _changed(ctx, tx, call, row, changes_of(call.body), merged)
+    fixed = ctx.registry[row.family].fixed
+    sent = {
+        name: value for name, value in sent_in(call.body).items() if value is not None or name not in fixed
+    }
+    return await _changed(ctx, tx, call, row, sent, replaced)
 
 
 @writes("*.patch")
 async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     check_tag(call, row)
-    return await changed(ctx, tx, call, row, changes_of(call.body))
+    return await changed(ctx, tx, call, row, sent_in(call.body))
 
 
 async def changed(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, Any]) -> Reply:
-    """Lays changes over a resource; what they do not name stays as it is."""
+    """Merges changes into a resource; what they do not name stays as it is."""
     return await _changed(ctx, tx, call, row, changes, merge_patched)
 
 
@@ -454,9 +458,9 @@ def refuse_veils(family: Family, spec: Spec) -> None:
 
 
 def changeable(family: Family, stored: Document, changes: Mapping[str, Any]) -> Document:
-    """The changes without those that say nothing: a fixed field may be repeated, or sent as null."""
+    """The changes without fixed fields, which may only be repeated."""
     for field in sorted(family.fixed & changes.keys()):
-        if changes[field] is not None and changes[field] != stored.get(field):
+        if changes[field] != stored.get(field):
             raise Invalid(f"{field}: cannot be changed after creation")
     return {field: value for field, value in changes.items() if field not in family.fixed}
 
@@ -509,11 +513,9 @@ def with_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:
 def spoken(call: Call, body: bytes) -> bytes:
     """The document in the reader's words. Documents are kept in the contract's."""
     family = call.operation.family
-    if family is None or family.event_words is None or call.dialect.name == "plain":
+    if family is None or family.in_full is None or call.dialect.name == "plain":
         return body
-    document = msgspec.json.decode(body)
-    document[family.event_words] = [call.dialect.event(word) for word in document[family.event_words]]
-    return encode(document)
+    return encode(family.in_full(msgspec.json.decode(body)))
 
 
 def all_spoken(call: Call, bodies: list[bytes]) -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -27,26 +27,34 @@ from windlass.control.deployments import (
 from windlass.control.git_tokens import source_of
 from windlass.control.inputs import is_current
 from windlass.control.names import reserve_declared
+from windlass.control.ports import take_public_port
 from windlass.control.reading_logs import log_reply
 from windlass.control.resources import Behaviour, Draft, behaves, forbidden, paging, seen, target
 from windlass.control.routes import links_of
-from windlass.core.databases import hindrance
+from windlass.core.built_ins import nominal_database_host
+from windlass.core.databases import hindrance, kind_of
 from windlass.core.document import Document
+from windlass.core.resource import Base
+from windlass.core.shapes import Autoscaling
 from windlass.core.states import Do, Progress, State
+from windlass.engines.engine import EngineError
 from windlass.families.application import Application, application
 from windlass.families.database import database
 from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 ALL = 2**31 - 1
+BASE = Base.__struct_encode_fields__
 
 
 @behaves(application, database)
 class Services(Behaviour):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         _identify_parts(draft.spec, {})
+        draft.give(**_autoscaling(draft.spec, {}, draft.id, draft.org, stamp(tx.now)))
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
         if draft.family is database:
             give_credentials(ctx, draft)
+            draft.give(**await _address(ctx, tx, draft.id, draft.spec))
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         await tx.add_status(draft.id, draft.org, State.READY)
@@ -56,12 +64,14 @@ class Services(Behaviour):
         self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
     ) -> None:
         _identify_parts(spec, before)
+        extras |= _autoscaling(spec, before, row.id, row.org, stamp(tx.now))
         old, new = before.get("git_repository"), getattr(spec, "git_repository", None)
         if old and new and old["url"] == new.url:
             kept = {name: value for name, value in old.items() if name.startswith("deployed_commit")}
             extras["git_repository"] = {**msgspec.to_builtins(new), **kept}
         if row.family == database.name:
             await _refuse_unreadable_data(tx, row, before["version"], spec)
+            extras |= await _address(ctx, tx, row.id, spec)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
         await reserve_declared(ctx, tx, row.family, row.id)
@@ -82,12 +92,60 @@ def _identify_parts(spec: Any, before: Document) -> None:
     """Ports and volumes keep their id from one version to the next."""
     if not isinstance(spec, Application):
         return
-    known_ports = {port["internal_port"]: port["id"] for port in before.get("ports", ())}
-    for port in spec.ports:
-        port.id = port.id or known_ports.get(port.internal_port) or ids.new_id()
-    known_volumes = {volume["mount_point"]: volume["id"] for volume in before.get("storage", ())}
-    for volume in spec.storage:
-        volume.id = volume.id or known_volumes.get(volume.mount_point) or ids.new_id()
+    _identify(spec.ports, "internal_port", before.get("ports", ()))
+    _identify(spec.storage, "mount_point", before.get("storage", ()))
+
+
+def _identify(items: Sequence[Any], key: str, before: Iterable[Document]) -> None:
+    """Who names its id is that one; who does not is the one with the same key, unless another is that."""
+    named = {item.id for item in items if item.id}
+    known = {old[key]: old["id"] for old in before if old["id"] not in named}
+    for item in items:
+        item.id = item.id or known.pop(getattr(item, key), None) or ids.new_id()
+
+
+def _autoscaling(spec: Any, before: Document, service: str, org: str, now: str) -> Document:
+    """The policy as it is answered: with an identity of its own, which stays as long as there is one."""
+    policy = getattr(spec, "autoscaling", None)
+    if not isinstance(policy, Autoscaling):
+        return {}
+    old = before.get("autoscaling") or {}
+    sent = msgspec.to_builtins(policy)
+    older = old.get("scalers", [])
+    scalers = [
+        _identified(_with_trigger(scaler, was, org, now), was, now)
+        for scaler, was in zip(sent["scalers"], [*older, *[{}] * len(sent["scalers"])], strict=False)
+    ]
+    return {"autoscaling": _identified({**sent, "scalers": scalers, "service_id": service}, old, now)}
+
+
+def _with_trigger(scaler: Document, old: Document, org: str, now: str) -> Document:
+    if not (trigger := scaler.get("trigger_authentication")):
+        return scaler
+    was = old.get("trigger_authentication") or {}
+    return {**scaler, "trigger_authentication": _identified({**trigger, "organization_id": org}, was, now)}
+
+
+def _identified(new: Document, old: Document, now: str) -> Document:
+    """The base fields of a part: its own from before, and another time if it has changed."""
+    same = {**new, **{name: old.get(name) for name in BASE}} == old
+    created = old.get("created_at") or now
+    return {
+        **new,
+        "id": old.get("id") or ids.new_id(),
+        "created_at": created,
+        "updated_at": old["updated_at"] if same else now,
+    }
+
+
+async def _address(ctx: Context, tx: Tx, service: str, spec: Any) -> Document:
+    """Where a database is found: from outside, or else by the name that its neighbours know."""
+    if spec.accessibility != "PUBLIC":
+        return {"host": nominal_database_host(service, spec.name), "port": kind_of(spec.type).port}
+    try:
+        return {"host": ctx.public_host, "port": await take_public_port(tx, service)}
+    except EngineError as error:
+        raise Conflict(f"accessibility: {error}") from error
 
 
 # Deeds

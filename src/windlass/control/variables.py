@@ -21,6 +21,7 @@ from windlass.control.resources import (
     paged,
     place,
     seal_hidden,
+    spoken,
     within_limits,
 )
 from windlass.core.document import Document
@@ -38,6 +39,8 @@ from windlass.families.variable import (
 from windlass.store.store import Reads, Row, Tx
 
 _KINDS = (variable, secret)
+_OWN_TYPES = {"FILE", "VALUE"}
+"""Of what stands for nothing else and overrides nothing."""
 
 
 @reads("environmentVariable.list", "secret.list")
@@ -73,22 +76,32 @@ async def read(ctx: Context, call: Call) -> Reply:
         row = await _own_making(ctx, ctx.store.reads, call)
         if row is None:
             raise
-        return Reply(row.body, row.tag)
+        return Reply(spoken(call, row.body), row.tag)
 
 
 @writes("environmentVariable.update", "secret.update")
 async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
+    await _take_key_for_value(tx, call)
     return await _unless_built_in(ctx, tx, call, resources.update, "changed: override it instead")
 
 
 @writes("environmentVariable.patch", "secret.patch")
 async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
+    await _take_key_for_value(tx, call)
     return await _unless_built_in(ctx, tx, call, resources.patch, "changed: override it instead")
 
 
 @writes("environmentVariable.delete", "secret.delete")
 async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
     return await _unless_built_in(ctx, tx, call, resources.delete, "deleted: it goes with its owner")
+
+
+async def _take_key_for_value(tx: Tx, call: Call) -> None:
+    """Who reads the key of what an alias stands for as its value means the value when sending it back."""
+    row = await tx.find(variable.name, call.id) if call.dialect.name == "full" else None
+    document = msgspec.json.decode(row.body) if row else {}
+    if (aliased := document.get("aliased_variable")) and call.body.value == aliased["key"]:
+        call.body.value = document["value"]
 
 
 async def _unless_built_in(ctx: Context, tx: Tx, call: Call, write: Writing, refusal: str) -> Reply:
@@ -237,7 +250,7 @@ class Variables(Behaviour):
         await self._refuse_twin(tx, draft)
         level = draft.parent
         draft.give(scope=level.family.upper())
-        draft.extras.setdefault("variable_type", "FILE" if draft.spec.mount_path else "VALUE")
+        draft.extras.setdefault("variable_type", _type_of(draft.spec))
         if level.family not in {"project", "environment"}:
             name = msgspec.json.decode(level.body)["name"]
             draft.give(service_id=level.id, service_name=name, service_type=level.family.upper())
@@ -245,8 +258,12 @@ class Variables(Behaviour):
     async def updating(
         self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
     ) -> None:
-        if before["variable_type"] == "ALIAS" and spec.value != _stored_value(ctx, row, before):
-            raise Invalid("value: an alias has the value of what it stands for; change it there")
+        if before["variable_type"] == "ALIAS":
+            spec.value = spec.value or _stored_value(ctx, row, before)
+            if spec.value != _stored_value(ctx, row, before):
+                raise Invalid("value: an alias has the value of what it stands for; change it there")
+        if before["variable_type"] in _OWN_TYPES:
+            extras["variable_type"] = _type_of(spec)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
         """Aliases follow what they stand for."""
@@ -277,6 +294,10 @@ class Variables(Behaviour):
         else:
             sealed = seal_hidden(ctx, alias.org, alias.id, alias.tag, open_hidden(ctx, target))
         await tx.change(msgspec.structs.replace(alias, body=encode(document), sealed=sealed))
+
+
+def _type_of(spec: Any) -> str:
+    return "FILE" if spec.mount_path else "VALUE"
 
 
 def _a(family: Family) -> str:

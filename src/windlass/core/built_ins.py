@@ -13,10 +13,20 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.core import hosts
+
 LISTED: Final = "QOVERY_"
 TWIN: Final = "WINDLASS_"
 PREFIX: Final = (LISTED, TWIN)
 _IDS: Final = uuid.UUID("3d9c5a0e-2f0b-4f6e-8a51-7d0f4a1c9b26")
+
+
+_PLACEHOLDERS: Final = {f"{LISTED}PROJECT_ID": "||Q_PRJ_ID||"}
+
+
+def placeholder(key: str) -> str | None:
+    """What existing clients read in lists instead of the value, if they do."""
+    return _PLACEHOLDERS.get(key)
 
 
 class BuiltIn(Struct, frozen=True, kw_only=True):
@@ -76,6 +86,10 @@ def with_twins(those: Iterable[BuiltIn]) -> list[BuiltIn]:
 # What stands for a place in lists, where nobody is going to connect to it: existing clients read these.
 
 _SHORT: Final = {"application": "app"}
+
+
+def nominal_database_host(id: str, name: str) -> str:
+    return f"z{id[:8]}-{hosts.label(name)}"
 
 
 def nominal_host(family: str, id: str) -> str:

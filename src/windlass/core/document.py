@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.core.resource import Family, Spec, extra_of, struct_of
+from windlass.core.resource import Family, Spec, extra_of
 from windlass.core.validation import converted
 
 Document = dict[str, Any]
@@ -92,8 +92,8 @@ def hidden_of(family: Family, spec: Spec) -> dict[str, str]:
     return {name: value for name in sorted(family.hidden | family.veiled) if (value := getattr(spec, name))}
 
 
-def changes_of(edit: Spec) -> Document:
-    """What an edit names; absent fields are not in it."""
+def sent_in(edit: Spec) -> Document:
+    """What an edit says; fields that are left out and have no default are not in it."""
     return dict(msgspec.to_builtins(edit))
 
 
@@ -124,15 +124,30 @@ class _Free(Struct):
 
 @cache
 def _inner(spec: type[Struct], name: str) -> type[Struct]:
-    """The struct in a field of a struct."""
-    named = {field.encode_name: field for field in msgspec.structs.fields(spec)}
-    return (struct_of(named[name].type) if name in named else None) or _Free
+    """The struct in a field of a struct, or in the list that is there."""
+    named = {
+        field.encode_name: msgspec.inspect.type_info(field.type) for field in msgspec.structs.fields(spec)
+    }
+    return (_held(named[name]) if name in named else None) or _Free
 
 
-def merged(family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]) -> Spec:
-    """The spec as it would have been sent whole: the stored one with the changes laid over it."""
-    whole = {**narrowed(stored, family.spec), **hidden, **changes}
-    return converted(whole, family.spec)
+def _held(info: msgspec.inspect.Type) -> type[Struct] | None:
+    match info:
+        case msgspec.inspect.Metadata(type=inner) | msgspec.inspect.ListType(item_type=inner):
+            return _held(inner)
+        case msgspec.inspect.UnionType(types=types):
+            return next((found for one in types if (found := _held(one))), None)
+        case msgspec.inspect.StructType(cls=cls):
+            return cls
+        case _:
+            return None
+
+
+def replaced(family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]) -> Spec:
+    """The spec that was sent, with the stored value of each field that is kept where it was left out."""
+    present = {**narrowed(stored, family.spec), **hidden}
+    kept = {name: value for name, value in present.items() if name in family.kept}
+    return converted({**kept, **sent}, family.spec)
 
 
 def merge_patched(
@@ -149,6 +164,32 @@ def narrowed(document: Mapping[str, Any], spec: type[Struct]) -> Document:
         field.encode_name: msgspec.inspect.type_info(field.type) for field in msgspec.structs.fields(spec)
     }
     return {name: _narrow(value, fields[name]) for name, value in document.items() if name in fields}
+
+
+def forgiven(document: Any, spec: type[Struct]) -> Any:
+    """What older and newer clients send, without what this server does not take: fields that it only answers,
+    fields that it does not know, and empty ids of list items, which are new then."""
+    if not isinstance(document, dict):
+        return document
+    return _without_empty_ids(narrowed(document, spec), spec)
+
+
+def _without_empty_ids(value: Any, spec: type[Struct]) -> Any:
+    for name, inner in value.items():
+        below = _inner(spec, name)
+        if isinstance(inner, dict):
+            value[name] = _without_empty_ids(inner, below)
+        elif isinstance(inner, list):
+            value[name] = [_without_empty_id(one, below) for one in inner]
+    return value
+
+
+def _without_empty_id(item: Any, spec: type[Struct]) -> Any:
+    if not isinstance(item, dict):
+        return item
+    optional = any(field.encode_name == "id" and not field.required for field in msgspec.structs.fields(spec))
+    kept = {name: one for name, one in item.items() if not (optional and name == "id" and one == "")}
+    return _without_empty_ids(kept, spec)
 
 
 def _narrow(value: Any, info: msgspec.inspect.Type) -> Any:

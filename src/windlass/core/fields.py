@@ -107,6 +107,11 @@ def fixed() -> Meta:
     return Meta(extra={"fixed": True})
 
 
+def kept() -> Meta:
+    """A PUT that leaves it out leaves it as it is, although it has a default."""
+    return Meta(extra={"kept": True})
+
+
 def follows(field: str) -> Meta:
     """Worked out of another field where nobody says it: a change of that one changes it, too."""
     return Meta(extra={"follows": field})

@@ -13,6 +13,10 @@ from windlass.core.access import Scope
 from windlass.core.resource import Action, Family, Spec, Trait, Verb, extra_of, spaced
 
 PAGE, MOST_PER_PAGE = 100, 1000
+_REPLACE = (
+    "Replaces it: a field that is left out goes back to its default. What has no default, is sealed or was "
+    "chosen for good is kept. To change some fields only, use PATCH."
+)
 _MERGE_PATCH = (
     "A JSON merge patch (RFC 7396): only the fields that are named change. An object is merged into the "
     "present one, a list replaces the present one, and null removes a value or sets it to its default."
@@ -151,7 +155,7 @@ def _verbs(
         Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {spaced(family.plural)}", 200),
         Verb.CREATE: ("create", "POST", collection, family.write_need, f"Create {_a(name)}", family.created),
         Verb.READ: ("get", "GET", item, Scope.READ, f"Read {_a(name)}", 200),
-        Verb.UPDATE: ("edit", "PUT", item, family.write_need, f"Update {_a(name)}", 200),
+        Verb.UPDATE: ("edit", "PUT", item, family.write_need, f"Replace {_a(name)}", 200),
         Verb.PATCH: ("patch", "PATCH", item, family.write_need, f"Change some fields of {_a(name)}", 200),
         Verb.DELETE: ("delete", "DELETE", item, removal, f"Delete {_a(name)}", 204),
     }
@@ -176,7 +180,9 @@ def _verbs(
             paged=verb is Verb.LIST and family.paged,
             tagged=verb in {Verb.CREATE, Verb.READ, Verb.UPDATE, Verb.PATCH},
             conditional=verb in {Verb.UPDATE, Verb.PATCH, Verb.DELETE},
-            description={Verb.CREATE: family.about, Verb.PATCH: _MERGE_PATCH}.get(verb, ""),
+            description={Verb.CREATE: family.about, Verb.UPDATE: _REPLACE, Verb.PATCH: _MERGE_PATCH}.get(
+                verb, ""
+            ),
         )
 
 

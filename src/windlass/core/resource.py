@@ -162,7 +162,7 @@ class Family:
         paged: bool = True,
         once: type[Shown] | None = None,
         settle: Callable[[Any], None] = lambda spec: None,
-        event_words: str | None = None,
+        in_full: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         plural: str | None = None,
     ) -> None:
         self.name = name
@@ -189,8 +189,8 @@ class Family:
         """What a creation answers once and never again."""
         self.settle = settle
         """Brings a spec into its final form, or raises Invalid: rules between fields."""
-        self.event_words = event_words
-        """The field that lists kinds of event, said to each reader in its own words."""
+        self.in_full = in_full
+        """Says a document in the full interface's words, where these are others."""
         self.plural = plural or f"{title}s"
 
     def __repr__(self) -> str:
@@ -268,9 +268,20 @@ class Family:
         return _struct(f"{self.title}Created", declared, Shown)
 
     @cached_property
+    def kept(self) -> frozenset[str]:
+        """Fields that stay as they are if a PUT leaves them out: there is no default to go back to."""
+        marked = {fact.name for fact in self.facts if "kept" in fact.extra or fact.info.required}
+        return self.hidden | self.fixed | marked
+
+    @cached_property
     def edit(self) -> type[Spec]:
-        """What a PUT may send: any part of the spec; what is absent stays as it is."""
-        declared = [(fact.name, fact.info.type | UnsetType, UNSET) for fact in self.facts]
+        """What a PUT may send: a whole spec, of which only what has a default or is kept can be left out."""
+        declared = [
+            (fact.name, fact.info.type | UnsetType, UNSET)
+            if fact.name in self.kept
+            else _declaration(fact.info)
+            for fact in self.facts
+        ]
         return _struct(f"{self.title}Edit", declared, Spec)
 
     @cached_property
@@ -325,7 +336,7 @@ def _declaration(field: FieldInfo) -> tuple[Any, ...]:
 
 
 def extra_of(annotation: Any) -> Mapping[str, Any]:
-    """What `refers`, `hidden`, `fixed` and `follows` left on an annotation, also inside a union."""
+    """What `refers`, `hidden`, `fixed`, `kept` and `follows` left on an annotation, also inside a union."""
     return _extra_of(msgspec.inspect.type_info(annotation))
 
 

@@ -24,7 +24,7 @@ from windlass.core.fields import (
     follows,
     refers,
 )
-from windlass.core.resource import Shown, Spec, clash
+from windlass.core.resource import Base, Shown, Spec, clash
 
 
 class Tcp(Spec):
@@ -165,20 +165,48 @@ class Group(Shown):
     id: Id
 
 
+class TriggerAuthentication(Spec):
+    name: Line
+    config_yaml: Maybe[str] = absent
+
+
 class Scaler(Spec):
     scaler_type: Line
     role: Literal["PRIMARY", "SAFETY"]
     enabled: bool = True
     config_json: Maybe[dict[str, Any]] = absent
     config_yaml: Maybe[str] = absent
-    trigger_authentication: Maybe[dict[str, Any]] = absent
+    trigger_authentication: Maybe[TriggerAuthentication] = absent
 
 
 class Autoscaling(Spec):
     mode: Literal["KEDA"]
     scalers: Annotated[list[Scaler], Meta(min_length=1)]
-    polling_interval_seconds: Maybe[Positive] = absent
-    cooldown_period_seconds: Maybe[Positive] = absent
+    polling_interval_seconds: Positive | None = 30
+    cooldown_period_seconds: Positive | None = 300
+
+
+class TriggerAuthenticationShown(Base):
+    organization_id: Id
+    name: str
+    config_yaml: Maybe[str] = absent
+
+
+class ScalerShown(Base):
+    scaler_type: str
+    role: str
+    enabled: bool
+    config_json: Maybe[dict[str, Any]] = absent
+    config_yaml: Maybe[str] = absent
+    trigger_authentication: Maybe[TriggerAuthenticationShown] = absent
+
+
+class AutoscalingShown(Base):
+    service_id: Id
+    mode: str
+    polling_interval_seconds: int
+    cooldown_period_seconds: int
+    scalers: list[ScalerShown]
 
 
 Arguments = Annotated[list[Annotated[str, Meta(max_length=65_536)]], Meta(max_length=1000)]
@@ -193,21 +221,36 @@ def settle_instances(spec: Any) -> None:
         raise clash("max_running_instances", f"must be -1 or at least min_running_instances ({least})")
 
 
+def settle_autoscaling(policy: Autoscaling) -> None:
+    policy.polling_interval_seconds = policy.polling_interval_seconds or 30
+    policy.cooldown_period_seconds = policy.cooldown_period_seconds or 300
+
+
 def settle_ports(ports: Sequence[PortRequest]) -> None:
-    """Names every port, and makes exactly one of the public ones the default."""
+    """Names every port. If none says that it is the default, the first public one that says nothing is."""
     names: set[str] = set()
+    check_ids("ports", ports)
     for place, port in enumerate(ports):
         port.name = port.name or f"p{port.internal_port}"
         if port.name in names:
             raise clash(f"ports[{place}].name", f"another port of this service is named {port.name}")
         names.add(port.name)
-    public = [port for port in ports if port.publicly_accessible]
-    chosen = [port for port in public if port.is_default is True]
+    chosen = [port for port in ports if port.is_default is True]
     if len(chosen) > 1:
         raise clash("ports", "only one port can have is_default: true")
-    default = chosen[0] if chosen else next(iter(public), None)
+    open_ = (port for port in ports if port.publicly_accessible and port.is_default is not False)
+    default = chosen[0] if chosen else next(open_, None)
     for port in ports:
         port.is_default = port is default
+
+
+def check_ids(field: str, items: Sequence[PortRequest | StorageRequest]) -> None:
+    """An id names one item of a list: two with the same would be one volume, or one port."""
+    seen: set[str] = set()
+    for place, item in enumerate(items):
+        if item.id and item.id in seen:
+            raise clash(f"{field}[{place}].id", "another item of this list has this id")
+        seen.add(item.id or "")
 
 
 _SCP = re.compile(r"^[^@/]+@(?P<host>[^:/]+):(?P<path>.+)$")

@@ -98,6 +98,11 @@ def plain(state: str) -> str:
     return "QUEUED" if state.endswith("_QUEUED") else state
 
 
+def full(state: str) -> str:
+    """The full interface's word for a state: there, too, existing clients tell what waits by `_QUEUED`."""
+    return State.DEPLOYMENT_QUEUED if state == State.QUEUED else state
+
+
 def action_status(state: str) -> str:
     """How the last action on a service went, in the full interface's words."""
     if state == State.READY:

@@ -10,6 +10,7 @@ from windlass.core.shapes import (
     Architecture,
     Arguments,
     Autoscaling,
+    AutoscalingShown,
     GitRepository,
     GitRepositoryRequest,
     Group,
@@ -22,6 +23,8 @@ from windlass.core.shapes import (
     ServicePort,
     Storage,
     StorageRequest,
+    check_ids,
+    settle_autoscaling,
     settle_instances,
     settle_ports,
     settle_repository,
@@ -72,6 +75,7 @@ class ApplicationShown(Shown):
     storage: list[Storage] = []
     annotations_groups: list[Group] = []
     labels_groups: list[Group] = []
+    autoscaling: Maybe[AutoscalingShown] = absent
     environment: Owner
     service_type: str = "APPLICATION"
     maximum_cpu: int = 0
@@ -83,7 +87,10 @@ class ApplicationShown(Shown):
 def settle(spec: Application) -> None:
     settle_instances(spec)
     settle_ports(spec.ports)
+    check_ids("storage", spec.storage)
     settle_repository(spec.git_repository)
+    if spec.autoscaling:
+        settle_autoscaling(spec.autoscaling)
     spec.description = spec.description or ""
     spec.auto_deploy = bool(spec.auto_deploy)
 

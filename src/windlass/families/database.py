@@ -24,6 +24,8 @@ from windlass.families.master_credentials import about_databases
 Kind = Literal["POSTGRESQL", "MYSQL", "MONGODB", "REDIS"]
 _CONTAINER_MEMORY = {"POSTGRESQL": 100, "REDIS": 100, "MYSQL": 512, "MONGODB": 256}
 _MANAGED_MEMORY = 100
+INSTANCE_TYPE = "standard"
+"""Of a MANAGED database that asks for none: cpu and memory say how large it is."""
 
 
 class Database(Spec):
@@ -48,7 +50,12 @@ class DatabaseShown(Shown):
     annotations_groups: list[Group] = []
     labels_groups: list[Group] = []
     environment: Owner
-    host: Maybe[str] = absent
+    host: Annotated[
+        Maybe[str],
+        Meta(
+            description="PUBLIC: where it is reached from outside; PRIVATE: its name inside the environment"
+        ),
+    ] = absent
     port: Maybe[int] = absent
     maximum_cpu: int = 0
     maximum_memory: int = 0
@@ -61,6 +68,8 @@ def settle(spec: Database) -> None:
         raise clash("instance_type", "belongs to mode MANAGED; a CONTAINER takes cpu and memory")
     if spec.mode == "CONTAINER" and spec.disk_type:
         raise clash("disk_type", "belongs to mode MANAGED")
+    if spec.mode == "MANAGED" and not spec.instance_type:
+        spec.instance_type = INSTANCE_TYPE
     if not spec.memory:
         spec.memory = _MANAGED_MEMORY if spec.mode == "MANAGED" else _CONTAINER_MEMORY[spec.type]
 

@@ -7,7 +7,7 @@ from msgspec import Meta
 from windlass.core.access import Scope
 from windlass.core.fields import Id, Maybe, Name, Timestamp, absent, fixed, refers
 from windlass.core.resource import Action, Family, Owner, Shown, Spec, clash
-from windlass.core.traits import CancelRequest, CommitId, Link, Onward, Status, has_variables
+from windlass.core.traits import CancelRequest, CommitId, Link, Onward, Status, StatusDetails, has_variables
 from windlass.families.project import project
 
 
@@ -49,6 +49,12 @@ class EnvironmentStatus(Shown):
     origin: str = "API"
     triggered_by: str | None = None
     deployment_status: Annotated[str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE")]
+    # With the rest, it is a `Status` as well: as such, existing clients read the answer to a deploy.
+    service_deployment_status: Annotated[str, Meta(description="The same as `deployment_status`")]
+    is_part_last_deployment: bool = False
+    status_details: StatusDetails
+    execution_id: str = ""
+    deployment_requests_count: int = 0
 
 
 class EnvironmentStatuses(Shown):

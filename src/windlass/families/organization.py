@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.fields import Description, Id, Line, Maybe, Name, Timestamp, absent, shown_once
+from windlass.core.fields import Description, Id, Line, Maybe, Name, Timestamp, absent, kept, shown_once
 from windlass.core.registry import Paging
 from windlass.core.resource import Action, Family, Shown, Spec
 from windlass.core.trail import OrganizationEvent, events, targets
@@ -20,7 +20,8 @@ Plan = Literal[
 class Organization(Spec):
     name: Name
     description: Maybe[Description] = absent
-    plan: Plan = "FREE"
+    # Existing clients cannot say it when they replace an organization.
+    plan: Annotated[Plan, kept()] = "FREE"
     website_url: Maybe[Line] = absent
     repository: Maybe[Line] = absent
     logo_url: Maybe[Line] = absent

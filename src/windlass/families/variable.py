@@ -1,11 +1,12 @@
 """Environment variables and secrets: at project, environment and service level, inherited downwards."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.fields import Id, Key, Maybe, Note, Text, absent, hidden
+from windlass.core.built_ins import placeholder
+from windlass.core.fields import Id, Key, Maybe, Note, Text, absent, hidden, kept
 from windlass.core.resource import Action, Family, Shown, Spec
 from windlass.core.traits import has_variables
 
@@ -35,7 +36,8 @@ class Variable(Spec):
 class Secret(Spec):
     key: Key
     value: Annotated[Text, hidden(sent_to=())] = ""
-    mount_path: Maybe[MountPath] = absent
+    # Existing clients cannot say it when they replace a secret.
+    mount_path: Maybe[Annotated[MountPath, kept()]] = absent
     description: Note | None = ""
     enable_interpolation_in_file: bool | None = None
 
@@ -111,6 +113,15 @@ def settle(spec: Variable | Secret) -> None:
     spec.description = spec.description or ""
 
 
+def in_full(document: dict[str, Any]) -> dict[str, Any]:
+    """An alias has the key of what it stands for as its value; some built-in values are placeholders."""
+    if aliased := document.get("aliased_variable"):
+        return {**document, "value": aliased["key"]}
+    if document["scope"] == "BUILT_IN" and (instead := placeholder(document["key"])):
+        return {**document, "value": instead}
+    return document
+
+
 def _derived(name: str, body: type[Spec]) -> Action:
     return Action(
         name=name,
@@ -152,6 +163,7 @@ variable = Family(
     names="key",
     exact_names=True,
     settle=settle,
+    in_full=in_full,
     actions=(*derived, import_all),
 )
 

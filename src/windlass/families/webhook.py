@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.events import SUBSCRIBABLE, is_full, plain
+from windlass.core.events import SUBSCRIBABLE, full, is_full, plain
 from windlass.core.fields import Description, Id, Line, Maybe, Timestamp, absent, hidden, shown_once, veiled
 from windlass.core.fields import Url as Address
 from windlass.core.resource import Action, Family, Shown, Spec, clash
@@ -132,7 +132,7 @@ webhook = Family(
     nested=True,
     names=None,
     settle=settle,
-    event_words="events",
+    in_full=lambda document: {**document, "events": [full(word) for word in document["events"]]},
     about=(
         "With a `target_secret`, deliveries are signed as https://www.standardwebhooks.com says. "
         "What waits for a receiver that is away is delivered in order when it is back."

@@ -1,0 +1,247 @@
+"""What clients of the full interface, generated from its description, need of an answer and of a body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.contract import is_refused
+from windlass.core.states import State
+
+# What the generated clients refuse to read without.
+STATUS = {"id", "state", "service_deployment_status", "is_part_last_deployment", "status_details",
+          "deployment_request_id", "deployment_requests_count"}  # fmt: skip
+ENVIRONMENT_STATUS = {"id", "state", "last_deployment_state"}
+KEDA = {"id", "created_at", "updated_at", "service_id", "mode", "scalers", "polling_interval_seconds",
+        "cooldown_period_seconds"}  # fmt: skip
+SCALER = {"id", "created_at", "updated_at", "scaler_type", "enabled", "role"}
+STATE_WORDS = {str(state) for state in State} - {"QUEUED"}
+PUBLIC = {"internal_port": 80, "external_port": 443, "publicly_accessible": True}
+INSIDE = {"internal_port": 81}
+VOLUME = {"type": "FAST_SSD", "size": 4, "mount_point": "/data"}
+TRIGGER = {"name": "auth", "config_yaml": "x: 1"}
+POLICY = {
+    "mode": "KEDA",
+    "scalers": [{"scaler_type": "cpu", "role": "PRIMARY", "trigger_authentication": TRIGGER}],
+}
+
+
+async def application(world, **fields: Any) -> str:
+    return f"/compat/application/{await world.application(**fields)}"
+
+
+# Answers
+
+
+@pytest.mark.parametrize("base", ["", "/compat"])
+@pytest.mark.parametrize("services", [0, 1])
+@pytest.mark.parametrize("action", ["deploy", "redeploy", "stop", "uninstall", "service/deploy"])
+async def test_what_is_done_with_an_environment_answers_both_kinds_of_status(
+    embedded, base, services, action
+):
+    environment = await embedded.environment()
+    apps = [await embedded.application(environment) for _ in range(services)]
+    body = {"applications": [{"application_id": app} for app in apps]} if action == "service/deploy" else None
+    answer = await embedded.post(f"{base}/environment/{environment}/{action}", body)
+    assert answer.status == 202
+    assert answer.json.keys() >= STATUS | ENVIRONMENT_STATUS
+    assert answer["status_details"].keys() == {"action", "status", "sub_action"}
+
+
+async def test_no_state_is_called_queued_alone(world):
+    environment = await world.environment()
+    app = await world.application(environment)
+    deployed = await world.post(f"/compat/application/{app}/deploy")
+    status = await world.get(f"/compat/application/{app}/status")
+    whole = await world.get(f"/compat/environment/{environment}/status")
+    said = [answer[name] for answer in (deployed, status, whole) for name in ("state", "deployment_state")]
+    assert {*said, whole["last_deployment_state"]} == {"DEPLOYMENT_QUEUED"} <= STATE_WORDS
+    plain = await world.get(f"/application/{app}/status")
+    assert (plain["state"], plain["deployment_state"]) == ("QUEUED", "QUEUED")
+
+
+@pytest.mark.parametrize("kind", ["environmentVariable", "secret"])
+async def test_an_alias_has_the_key_of_what_it_stands_for_as_its_value(embedded, kind):
+    here = f"/application/{await embedded.application()}/{kind}"
+    shared = await embedded.made(here, {"key": "SHARED", "value": "1"})
+    alias = await embedded.post(f"/compat{here}/{shared}/alias", {"key": "ALIAS"})
+    shown = "SHARED" if kind == "environmentVariable" else None
+    listed = {one["key"]: one for one in (await embedded.get(f"/compat{here}"))["results"]}
+    read = await embedded.get(f"/compat{here}/{alias['id']}")
+    assert [one.get("value") for one in (alias.json, listed["ALIAS"], read.json)] == [shown] * 3
+    plain = await embedded.get(f"{here}/{alias['id']}")
+    assert plain.json.get("value") == ("1" if kind == "environmentVariable" else None)
+
+
+async def test_an_alias_can_be_described_anew_by_those_who_read_its_key_as_value(embedded):
+    here = f"/application/{await embedded.application()}/environmentVariable"
+    shared = await embedded.made(here, {"key": "SHARED", "value": "1"})
+    alias = (await embedded.post(f"/compat{here}/{shared}/alias", {"key": "ALIAS"}))["id"]
+    for body in (
+        {"key": "ALIAS", "value": "SHARED", "description": "x"},
+        {"key": "ALIAS", "description": "y"},
+    ):
+        answer = await embedded.put(f"/compat{here}/{alias}", body)
+        assert (answer.status, answer["value"], answer["description"]) == (200, "SHARED", body["description"])
+    assert (await embedded.get(f"{here}/{alias}"))["value"] == "1"
+    is_refused(await embedded.put(f"{here}/{alias}", {"key": "ALIAS", "value": "SHARED"}), 400)
+
+
+async def test_a_policy_of_scaling_has_an_identity_that_stays(embedded):
+    app = await application(embedded, autoscaling=POLICY)
+    first = (await embedded.get(app))["autoscaling"]
+    assert first.keys() >= KEDA
+    assert first["scalers"][0].keys() >= SCALER
+    assert first["scalers"][0]["trigger_authentication"].keys() >= {
+        "id",
+        "created_at",
+        "organization_id",
+        "name",
+    }
+    assert (first["polling_interval_seconds"], first["cooldown_period_seconds"]) == (30, 300)
+    embedded.clock.turn(5)
+    changed = (await embedded.put(app, {"autoscaling": {**POLICY, "polling_interval_seconds": 60}}))[
+        "autoscaling"
+    ]
+    assert (changed["id"], changed["created_at"]) == (first["id"], first["created_at"])
+    assert changed["updated_at"] > first["updated_at"]
+    assert changed["scalers"] == first["scalers"]
+    assert "autoscaling" not in (await embedded.put(app, {})).json
+
+
+@pytest.mark.parametrize("base", ["", "/compat"])
+@pytest.mark.parametrize("mode", ["CONTAINER", "MANAGED"])
+@pytest.mark.parametrize("accessibility", ["PRIVATE", "PUBLIC"])
+async def test_a_database_says_where_it_is_before_and_after_its_deployment(world, base, mode, accessibility):
+    path = f"/database/{await world.database(name='Orders', mode=mode, accessibility=accessibility)}"
+    before = await world.get(base + path)
+    await world.post(f"{path}/deploy")
+    await world.settle()
+    after = await world.get(base + path)
+    assert before.body == after.body
+    credentials = await world.get(f"{path}/masterCredentials")
+    if accessibility == "PUBLIC":
+        assert (before["host"], before["port"]) == (credentials["host"], credentials["port"])
+    else:
+        assert (before["host"], before["port"]) == (f"z{path.split('/')[-1][:8]}-orders", 5432)
+    assert before.json.get("instance_type") == ("standard" if mode == "MANAGED" else None)
+
+
+async def test_a_database_that_becomes_public_says_another_place_and_keeps_its_port(embedded):
+    path = f"/database/{await embedded.database()}"
+    inside = await embedded.get(path)
+    public = await embedded.patch(path, {"accessibility": "PUBLIC"})
+    assert (public["host"], public["port"]) != (inside["host"], inside["port"])
+    assert (await embedded.patch(path, {"accessibility": "PRIVATE"}))["host"] == inside["host"]
+    assert (await embedded.patch(path, {"accessibility": "PUBLIC"}))["port"] == public["port"]
+
+
+# Bodies
+
+
+async def test_what_is_left_out_of_an_application_is_removed(embedded):
+    ports, storage = [PUBLIC], [VOLUME]
+    app = await application(
+        embedded, entrypoint="sh", docker_target_build_stage="x", arguments=["1"], description="d",
+        ports=ports, storage=storage,
+    )  # fmt: skip
+    repository = {"url": "https://git.example/acme/front.git", "branch": "main"}
+    after = await embedded.put(app, {"name": "a", "git_repository": repository, "healthchecks": {}})
+    assert after.status == 200
+    assert not {"entrypoint", "docker_target_build_stage"} & after.json.keys()
+    assert [after[name] for name in ("arguments", "description", "ports", "storage")] == [[], "", [], []]
+
+
+async def test_an_item_with_an_empty_id_is_a_new_one(embedded):
+    app = await application(embedded, ports=[PUBLIC], storage=[VOLUME])
+    before = await embedded.get(app)
+    added = {
+        "ports": [*before["ports"], {**INSIDE, "id": ""}],
+        "storage": [*before["storage"], {**VOLUME, "id": "", "mount_point": "/other"}],
+    }
+    after = await embedded.put(app, added)
+    assert after.status == 200
+    for name in ("ports", "storage"):
+        old, new = after[name]
+        assert old == before[name][0]
+        assert new["id"] not in {"", old["id"]}
+    is_refused(await embedded.put(app.removeprefix("/compat"), {"ports": [{**INSIDE, "id": ""}]}), 400)
+
+
+async def test_an_item_is_known_by_its_id_before_it_is_known_by_its_place(embedded):
+    app = await application(embedded, storage=[VOLUME])
+    [volume] = (await embedded.get(app))["storage"]
+    moved = [{**volume, "mount_point": "/other"}, VOLUME]
+    first, second = (await embedded.put(app, {"storage": moved}))["storage"]
+    assert (first["id"], first["mount_point"]) == (volume["id"], "/other")
+    assert second["id"] != volume["id"]
+
+
+@pytest.mark.parametrize("field", ["ports", "storage"])
+async def test_two_items_cannot_have_one_id(embedded, field):
+    app = await application(embedded, ports=[PUBLIC], storage=[VOLUME])
+    [item] = (await embedded.get(app))[field]
+    other = {**item, "internal_port": 81, "mount_point": "/other", "name": "other"}
+    answer = await embedded.put(app, {field: [item, other]})
+    is_refused(answer, 400)
+    assert answer.message.startswith(f"{field}[1].id: ")
+
+
+@pytest.mark.parametrize(
+    ("said", "answered"),
+    [
+        ([False], [False]),
+        ([None], [True]),
+        ([True], [True]),
+        ([False, None], [False, True]),
+        ([None, True], [False, True]),
+        ([False, False], [False, False]),
+    ],
+)
+async def test_a_default_port_is_the_one_that_was_said_and_chosen_only_where_nothing_was(
+    embedded, said, answered
+):
+    ports = [{**PUBLIC, "internal_port": 80 + n, "is_default": default} for n, default in enumerate(said)]
+    app = await application(embedded, ports=ports)
+    assert [port["is_default"] for port in (await embedded.get(app))["ports"]] == answered
+
+
+async def test_fields_that_are_not_known_or_only_answered_are_ignored_in_every_body(embedded):
+    foreign = {"id": "", "created_at": "x", "some_new_field": {"a": [1]}}
+    projects = f"/organization/{embedded.org}/project"
+    made = await embedded.post(f"/compat{projects}", {"name": "shop", **foreign})
+    assert (made.status, made["name"]) == (200, "shop")
+    app = await application(embedded)
+    nested = {"git_repository": {"url": "https://a.example/b", "has_access": True, "new": 1}, **foreign}
+    assert (await embedded.put(app, nested)).status == 200
+    assert (await embedded.post(f"{app}/deploy", foreign)).status == 202
+    is_refused(await embedded.post(projects, {"name": "other", **foreign}), 400)
+
+
+@pytest.mark.parametrize("body", [{"name": 7}, {"name": "x", "ports": [{"id": ""}]}, ["name"], "name"])
+async def test_what_is_known_and_wrong_is_still_refused(embedded, body):
+    is_refused(await embedded.put(await application(embedded), body), 400)
+
+
+async def test_a_plan_and_a_mount_path_that_a_client_cannot_say_stay(embedded):
+    home = f"/compat/organization/{embedded.org}"
+    await embedded.patch(home, {"plan": "TEAM"})
+    assert (await embedded.put(home, {"name": "Acme"}))["plan"] == "TEAM"
+    secrets = f"/compat/application/{await embedded.application()}/secret"
+    secret = await embedded.made(secrets, {"key": "FILE", "value": "x", "mount_path": "/x"})
+    assert (await embedded.put(f"{secrets}/{secret}", {"key": "FILE", "value": "y"}))["mount_path"] == "/x"
+
+
+# Operations that there are not yet
+
+
+@pytest.mark.parametrize(
+    "path", ["/organization/{org}/cluster/status", "/environment/deploymentStatus", "/application/status/x"]
+)
+@pytest.mark.parametrize("base", ["", "/compat"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+async def test_a_word_in_the_place_of_an_id_is_no_id(embedded, base, path, method):
+    answer = await embedded.call(method, base + path.format(org=embedded.org))
+    is_refused(answer, 404)
+    assert answer.message.startswith("There is nothing at this path (yet)")

@@ -1,0 +1,152 @@
+"""PUT replaces: what it leaves out goes back to its default, or is kept where there is none. PATCH merges.
+For every family, with things of which every field was said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from tests.derived.bodies import full
+from tests.derived.stage import BASES, Plot, Stage, Thing, operation_of
+from tests.schemathesis.rules import RULES
+from tests.world import Answer
+from windlass.core.document import narrowed
+from windlass.core.resource import Family, Verb
+from windlass.families import registry
+
+CHANGEABLE = [family for family in registry().families.values() if Verb.UPDATE in family.verbs]
+every_family = pytest.mark.parametrize("family", CHANGEABLE, ids=lambda family: family.name)
+_IGNORED = {"id": "x", "created_at": 1, "some_new_field": {"a": 1}}
+
+
+class Rich(Struct, frozen=True):
+    """A thing of which every field was said."""
+
+    stage: Stage
+    plot: Plot
+    thing: Thing
+    body: dict[str, Any]
+
+    async def ask(self, verb: Verb, body: Any = None, base: str = "") -> Answer:
+        above = self.thing.parent.family if self.thing.parent else None
+        operation = operation_of(verb, self.thing.family, above)
+        return await self.stage.call(operation, self.thing.ids, body, self.plot.tenant.admin, base=base)
+
+
+@pytest.fixture
+async def rich(stage: Stage, family: Family) -> Rich:
+    if family.parent is None:
+        plot = await stage.new_plot()
+        thing = await plot.standing(family)
+        body = in_line(family, full(family.spec, str))
+        found = Rich(stage, plot, thing, body)
+        assert (await found.ask(Verb.UPDATE, body)).status == 200
+        return found
+    parent = registry().parents(family)[0]
+    assert parent is not None
+    plot, above = stage.plot, await stage.plot.standing(parent)
+    named = {other: (await plot.standing(registry()[other])).id for other, _ in family.references.values()}
+    body = in_line(family, full(family.spec, named.__getitem__))
+    return Rich(stage, plot, await made(stage, plot, above, family, body), body)
+
+
+async def made(stage: Stage, plot: Plot, above: Thing, family: Family, body: dict[str, Any]) -> Thing:
+    create = operation_of(Verb.CREATE, family, above.family)
+    answer = await stage.call(create, (above.id,), body, plot.tenant.admin)
+    assert answer.status == create.status, answer
+    return Thing(family, str(answer["id"]), above)
+
+
+def in_line(family: Family, body: dict[str, Any]) -> dict[str, Any]:
+    """With the rules between fields kept, and no id of what is not made here."""
+    create = next(one for one in registry().operations if one.handler == f"{family.name}.{Verb.CREATE}")
+    for rule in RULES:
+        rule(create, body)
+    body.pop("limited_to", None)
+    body.get("git_repository", {}).pop("git_token_id", None)
+    return body
+
+
+def resettable(family: Family) -> set[str]:
+    return {fact.name for fact in family.facts} - family.kept
+
+
+def asks_for_a_secret(family: Family, answer: Answer) -> bool:
+    return answer.status == 400 and answer.message.partition(":")[0] in family.hidden
+
+
+# PUT
+
+
+@every_family
+async def test_what_is_read_under_compat_can_be_sent_back_and_changes_nothing(rich: Rich):
+    before = await rich.ask(Verb.READ, base="/compat")
+    again = await rich.ask(Verb.UPDATE, before.json, "/compat")
+    assert again.status == 200, again
+    assert (again.body, again.headers["etag"]) == (before.body, before.headers["etag"])
+
+
+@every_family
+async def test_at_the_root_a_field_that_is_only_answered_is_refused(rich: Rich):
+    """The control: what is ignored under /compat is not ignored everywhere."""
+    refused = await rich.ask(Verb.UPDATE, (await rich.ask(Verb.READ)).json)
+    assert refused.status == 400
+    assert refused.message.endswith(": is not a field here")
+
+
+@pytest.mark.parametrize("base", BASES)
+@every_family
+async def test_what_a_put_leaves_out_is_as_in_a_new_one_or_kept_where_it_has_no_default(
+    rich: Rich, base: str
+):
+    family, before = rich.thing.family, (await rich.ask(Verb.READ)).json
+    answer = await rich.ask(Verb.UPDATE, {}, base)
+    if asks_for_a_secret(family, answer):  # because the default is another address than the one it was for
+        answer = await rich.ask(Verb.UPDATE, {name: rich.body[name] for name in family.hidden}, base)
+    assert answer.status == 200, answer
+    now = (await rich.ask(Verb.READ)).json
+    kept = family.kept | set(family.flags.values())
+    assert {name: now.get(name) for name in kept} == {name: before.get(name) for name in kept}
+    assert any(now.get(name) != before[name] for name in before.keys() - {"updated_at"}), "nothing went back"
+    if rich.thing.parent:
+        said = {**rich.body, **narrowed(before, family.spec)}
+        needed = {name: said[name] for name in family.kept & said.keys()}
+        if family.names:
+            needed[family.names] += "-2"
+        fresh = await made(rich.stage, rich.plot, rich.thing.parent, family, needed)
+        new = await Rich(rich.stage, rich.plot, fresh, {}).ask(Verb.READ)
+        for name in resettable(family):
+            assert now.get(name) == new.json.get(name), name
+
+
+# PATCH
+
+
+@every_family
+async def test_null_in_a_patch_sets_one_field_to_its_default_and_leaves_all_others(rich: Rich):
+    for name in sorted(resettable(rich.thing.family)):
+        before = (await rich.ask(Verb.READ)).json
+        answer = await rich.ask(Verb.PATCH, {name: None})
+        if asks_for_a_secret(rich.thing.family, answer):
+            continue
+        if answer.status == 400:  # it cannot be without, as things are
+            assert answer.message.startswith(f"{name}: "), answer
+            continue
+        after = answer.json
+        moved = {field for field in before.keys() | after.keys() if before.get(field) != after.get(field)}
+        assert moved <= {name, "updated_at", *computed_from(rich.thing.family, before)}, name
+
+
+def computed_from(family: Family, document: dict[str, Any]) -> set[str]:
+    """What only the server says may follow from anything."""
+    return document.keys() - narrowed(document, family.spec).keys()
+
+
+@every_family
+async def test_a_patch_of_what_is_ignored_under_compat_changes_nothing(rich: Rich):
+    before = await rich.ask(Verb.READ, base="/compat")
+    answer = await rich.ask(Verb.PATCH, _IGNORED, "/compat")
+    assert (answer.status, answer.body) == (200, before.body)
+    assert (await rich.ask(Verb.PATCH, _IGNORED)).status == 400
