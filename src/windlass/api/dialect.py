@@ -5,9 +5,7 @@ from __future__ import annotations
 from windlass.control.context import Dialect
 from windlass.core import events, states
 
-PLAIN = Dialect(
-    name="plain", state=states.plain, exact=str, event=events.plain, everything=False, deployment_first=True
-)
+PLAIN = Dialect(name="plain", state=states.plain, event=events.plain, everything=False, deployment_first=True)
 FULL = Dialect(
     name="full",
     state=states.full,

@@ -33,13 +33,13 @@ class Dialect(Struct, frozen=True):
 
     name: str
     state: Callable[[str], str]
-    exact: Callable[[str], str]
-    """The exact state, where `state` says less."""
     event: Callable[[str], str]
     everything: bool
     """Whether a list without paging parameters is complete."""
     deployment_first: bool
     """Whether a deploy answers the id of the deployment, or that of the service."""
+    exact: Callable[[str], str] = str
+    """The exact state, where `state` says less."""
     forgiving: bool = False
     """Whether fields of a body that are only answered, or not known here, are ignored."""
     built_ins: bool = False
