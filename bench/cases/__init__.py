@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bench.cases import creates, deploys, edge, idle, logs, pages, postgres, reads, router, start, webhooks
+from bench.cases import (
+    backlog,
+    creates,
+    deploys,
+    edge,
+    idle,
+    logs,
+    pages,
+    postgres,
+    reads,
+    router,
+    start,
+    webhooks,
+)
 from bench.measure import Bench, Line
 
 CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
@@ -19,4 +32,5 @@ CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
     "deploys": deploys.run,
     "logs": logs.run,
     "webhooks": webhooks.run,
+    "backlog": backlog.run,
 }
