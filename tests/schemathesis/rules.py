@@ -94,3 +94,20 @@ def what_expires_does_so_later(operation: Operation, body: Body) -> None:
     """The past is no time to expire at."""
     if isinstance(body.get("expires_at"), str):
         body["expires_at"] = FAR_AWAY + body["expires_at"][4:]
+
+
+@rule
+def a_credential_comes_with_its_address(operation: Operation, body: Body) -> None:
+    """Where a secret is sent does not change without the secret, and the address must be one."""
+    if body.get("git_api_url"):
+        body["git_api_url"] = "https://git.example/api/v3"
+    if {"git_api_url", "type", "target_url", "send_secret"} & body.keys():
+        for secret in operation.family.sent_to if operation.family else ():
+            body.setdefault(secret, "printable")
+
+
+@rule
+def a_repository_is_opened_without_a_token(operation: Operation, body: Body) -> None:
+    """A git token is for one host, and there is none that fits every address."""
+    if isinstance(repository := body.get("git_repository"), dict):
+        repository.pop("git_token_id", None)

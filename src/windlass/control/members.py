@@ -11,6 +11,7 @@ from windlass.control.context import Call, Context, Reply, writes
 from windlass.control.resources import Behaviour, Draft, behaves, born, changed, place, record, removed
 from windlass.core.access import ROLE_IDS, Actor, Scope
 from windlass.core.events import Event
+from windlass.core.fields import visible
 from windlass.families.member import Invitation, Member, invitation, member, old_role
 from windlass.store.store import Reads, Row, Tx
 
@@ -129,7 +130,7 @@ async def welcome(ctx: Context, tx: Tx, person: Person) -> None:
     """Makes the person a member wherever awaited, and uses up the invitations."""
     for one in await welcomes(ctx, tx, person):
         itself = Actor(id=person.subject, name=person.shown, subject=person.subject, grants={})
-        spec = Member(email=person.shown, role_id=one.role_id, name=person.name)
+        spec = Member(email=person.shown, role_id=one.role_id, name=visible(person.name))
         reply = await born(ctx, tx, member, spec, one.org.id, one.org, itself)
         await tx.add_identity(
             person.issuer, person.subject, one.org.id, msgspec.json.decode(reply.body)["id"]

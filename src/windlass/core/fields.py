@@ -6,6 +6,7 @@ The same annotation validates a request, documents it in OpenAPI and labels it o
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
@@ -20,8 +21,23 @@ Maybe: TypeAlias = T | UnsetType | None
 absent: Final[Any] = UNSET
 
 # What a pattern refuses is spelled out: `\s` is one thing in Python and another in JSON Schema (ECMA 262).
-CONTROLS: Final = r"\x00-\x1f\x7f-\x9f"
+# Characters that are not seen, and change what is: those that turn the direction of writing, spaces without
+# width, fillers, separators of lines, tags. Unicode has some of them outside of its first plane.
+INVISIBLE: Final = (
+    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"
+    r"\uffa0\ufff9-\ufffb" + "\U000e0000-\U000e007f"
+)
+CONTROLS: Final = r"\x00-\x1f\x7f-\x9f" + INVISIBLE
 BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+# Joiners and selectors shape letters of several scripts, and emoji. Between others they are invisible.
+_JOINERS: Final = r"\u200c\u200d"
+_SELECTORS: Final = r"\ufe00-\ufe0f"
+_INNER_BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
+_SHAPED: Final = rf"[^\x00-\x7f{CONTROLS}{BLANKS}{_JOINERS}{_SELECTORS}][{_SELECTORS}]?"
+_SIGN: Final = rf"([!-~]|{_SHAPED}([{_JOINERS}]{_SHAPED})*)"
+_VISIBLE: Final = rf"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]*\Z"
+"""Of a text: it may have several lines, and tabs."""
+_NOT_SEEN: Final = re.compile(f"[{CONTROLS}]")
 
 Id = Annotated[str, Meta(pattern=ids.PATTERN, extra_json_schema={"format": "uuid"})]
 Name = Annotated[
@@ -29,12 +45,14 @@ Name = Annotated[
     Meta(
         min_length=1,
         max_length=255,
-        pattern=rf"^[^{CONTROLS}{BLANKS}]([^{CONTROLS}]*[^{CONTROLS}{BLANKS}])?\Z",
-        description="Unique among its siblings, compared without regard to case. No blanks at either end.",
+        pattern=rf"^{_SIGN}([{_INNER_BLANKS}]*{_SIGN})*\Z",
+        description="Unique among its siblings, compared without regard to case. No blanks at either end, "
+        "and no characters that are not seen.",
     ),
 ]
 Text = Annotated[str, Meta(max_length=65_536)]
-Line = Annotated[str, Meta(max_length=1024)]
+Line = Annotated[str, Meta(max_length=1024, pattern=_VISIBLE)]
+Password = Annotated[str, Meta(max_length=1024)]
 Timestamp = Annotated[
     str,
     Meta(
@@ -45,11 +63,12 @@ Timestamp = Annotated[
 ]
 # RFC 3986: what is not ASCII is percent-encoded, a host in punycode. So nobody guesses which host is meant.
 _URL_PART = "([A-Za-z0-9._~:@!$&'()*+,;=/?-]|%[0-9A-Fa-f]{2})*"
+_URL_HOST = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])"
 Url = Annotated[
     str,
     Meta(
         max_length=2048,
-        pattern=rf"^https?://[A-Za-z0-9._-]+(:[0-9]{{1,5}})?([/?]{_URL_PART})?(#{_URL_PART})?\Z",
+        pattern=rf"^https?://{_URL_HOST}(:[0-9]{{1,5}})?([/?]{_URL_PART})?(#{_URL_PART})?\Z",
         extra_json_schema={"format": "uri"},
         examples=["https://example.com/hooks/deployments"],
     ),
@@ -72,8 +91,13 @@ Key = Annotated[
         examples=["DATABASE_URL"],
     ),
 ]
-Description = Annotated[str, Meta(max_length=65_536)]
-Note = Annotated[str, Meta(max_length=255)]
+Description = Annotated[str, Meta(max_length=65_536, pattern=_VISIBLE)]
+Note = Annotated[str, Meta(max_length=255, pattern=_VISIBLE)]
+
+
+def visible(text: str) -> str:
+    """Without the characters that names and descriptions refuse, where somebody else has chosen the text."""
+    return _NOT_SEEN.sub("", text)
 
 
 def refers(family: str, *, opens: str = "") -> Meta:

@@ -6,7 +6,18 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.events import SUBSCRIBABLE, full, is_full, plain
-from windlass.core.fields import Description, Id, Line, Maybe, Timestamp, absent, hidden, shown_once, veiled
+from windlass.core.fields import (
+    Description,
+    Id,
+    Line,
+    Maybe,
+    Password,
+    Timestamp,
+    absent,
+    hidden,
+    shown_once,
+    veiled,
+)
 from windlass.core.fields import Url as Address
 from windlass.core.resource import Action, Family, Shown, Spec, clash
 from windlass.core.traits import Moment
@@ -27,7 +38,7 @@ class Webhook(Spec):
     ] = "STANDARD"
     description: Description = ""
     target_secret: Annotated[
-        Line,
+        Password,
         Meta(description="Key of the signatures: any text, or whsec_ with the key in Base64"),
         hidden("target_secret_set", sent_to=("target_url", "send_secret")),
     ] = ""
@@ -96,7 +107,7 @@ class Replayed(Shown):
 
 class Rotation(Spec):
     target_secret: Annotated[
-        Line, Meta(description="The new secret; left out, Windlass makes one and answers it this once")
+        Password, Meta(description="The new secret; left out, Windlass makes one and answers it this once")
     ] = ""
     overlap_in_hours: Annotated[
         int, Meta(ge=0, le=720, description="How long signatures with the secret before go with the new ones")

@@ -1,0 +1,112 @@
+"""No name and no description holds characters that are not seen, or that make others read backwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from msgspec import inspect
+
+from tests.world import World, make_world
+from windlass.core.fields import Name, visible
+from windlass.core.registry import Operation
+from windlass.families import registry
+
+UNSEEN = (
+    "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"  # the direction of writing
+    "\u200b\u2060\ufeff\u00ad\u3164\u115f\u180e\u206a\U000e0041"  # nothing, or a blank that is none
+    "\u2028\u2029\x00\x1b\x7f\x9b"
+)
+SHAPED = [
+    "👩\u200d💻",
+    "🏳\ufe0f\u200d🌈 team",
+    "❤\ufe0f",
+    "می\u200cخواهم",
+    "क्\u200dष",
+    "日本 語",
+    "naïve",
+    "Ωmega 1",
+]
+SHOWN = ("name", "description")
+
+
+def texts(
+    info: inspect.Type, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], inspect.StrType]]:
+    match info:
+        case inspect.Metadata(type=inner):
+            yield from texts(inner, path)
+        case inspect.UnionType(types=types):
+            for one in types:
+                yield from texts(one, path)
+        case inspect.ListType(item_type=item):
+            yield from texts(item, path)
+        case inspect.StructType(fields=fields):
+            for field in fields:
+                yield from texts(field.type, (*path, field.encode_name))
+        case inspect.StrType():
+            yield path, info
+
+
+def refuses(text: inspect.StrType, value: str) -> bool:
+    return text.pattern is not None and not re.search(text.pattern, value)
+
+
+SENT = [operation for operation in registry().operations if operation.body is not None]
+
+
+@pytest.mark.parametrize("operation", SENT, ids=lambda operation: operation.id)
+def test_every_name_and_description_refuses_what_is_not_seen(operation: Operation):
+    for path, text in texts(inspect.type_info(operation.body)):
+        if path[-1] in SHOWN:
+            seen = [sign for sign in UNSEEN if not refuses(text, f"shop{sign}pohs")]
+            assert seen == [], f"{path}: {[hex(ord(sign)) for sign in seen]}"
+
+
+def test_there_are_names_and_descriptions_to_look_at():
+    found = {
+        path[-1]
+        for family in registry().families.values()
+        for path, _ in texts(inspect.type_info(family.spec))
+    }
+    assert found >= set(SHOWN)
+    assert not refuses(inspect.StrType(), "shop\u202e"), "a text without a pattern refuses nothing"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with make_world() as made:
+        yield made
+
+
+async def test_a_name_that_reads_backwards_is_refused_by_its_name(world: World):
+    projects = f"/organization/{world.org}/project"
+    for sign in UNSEEN:
+        for field in SHOWN:
+            body = {"name": "shop", field: f"sh{sign}op"}
+            answer = await world.post(projects, body)
+            assert (answer.status, answer.message.partition(":")[0]) == (400, field), hex(ord(sign))
+
+
+@pytest.mark.parametrize("name", ["sh\u200dop", "sh\u200cop", "shop\ufe0f", "\u200dshop", "é\u200dshop"])
+async def test_a_joiner_between_letters_that_do_not_join_makes_no_second_name(world: World, name: str):
+    answer = await world.post(f"/organization/{world.org}/project", {"name": name})
+    assert (answer.status, answer.message.partition(":")[0]) == (400, "name")
+
+
+@pytest.mark.parametrize("name", SHAPED)
+async def test_names_of_all_scripts_and_emoji_are_taken(world: World, name: str):
+    project = await world.project(name=name, description=f"{name}\n{name}")
+    assert (await world.get(f"/project/{project}"))["name"] == name
+
+
+def test_a_name_that_an_issuer_of_tokens_has_chosen_loses_what_is_not_seen():
+    assert visible(f"A{UNSEEN}da 👩\u200d💻") == "Ada 👩\u200d💻"
+
+
+def test_a_long_name_is_judged_in_one_pass():
+    (pattern,) = [text.pattern for _, text in texts(inspect.type_info(Name))]
+    assert pattern is not None
+    for sign in ("é\u200d", "a ", "é\ufe0f", " "):
+        assert not re.search(pattern, "x" + sign * 20_000 + "\u202e")
