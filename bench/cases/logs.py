@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from bench.intake import BATCH, Taking, batch, taken
+from bench.intake import BATCH, SECRETS, Taking, batch, taken
 from bench.measure import Bench, Line, Target
 from bench.servers import Windlass, windlass
 from windlass.base.segments import Segments
@@ -23,7 +23,8 @@ def _intake(bench: Bench) -> Line:
     found = taken(Taking(str(folder), bench.effort.calls * 5, bench.effort.rounds))
     shutil.rmtree(folder)
     return Line(
-        what=f"log lines of {found.mean:.0f} bytes taken in, {BATCH} at once, against bare writes",
+        what=f"log lines of {found.mean:.0f} bytes taken in, {BATCH} at once, {len(SECRETS)} secrets hidden, "
+        "against bare writes",
         unit="/s",
         ours=found.ours,
         limit=found.bare,

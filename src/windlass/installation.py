@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -39,6 +40,7 @@ from windlass.control.organizations import NOBODY, SYSTEM, found
 from windlass.control.readers import Readers
 from windlass.control.routes import catch_up
 from windlass.control.upkeep import SCALE, SCALE_EVERY, SWEEP, TIDY
+from windlass.control.wanted import find_secrets
 from windlass.control.watch import Watcher
 from windlass.control.webhooks import veil_stored
 from windlass.control.worker import LEASE, Worker
@@ -310,6 +312,7 @@ async def install(
             unwell=set(),
             **({"point": point} if point else {}),
         )
+        ctx.logs.find = partial(find_secrets, ctx)
         installation = Installation(ctx, fetcher or out.fetch, watcher, lease)
         installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
         await reserve_all(ctx)

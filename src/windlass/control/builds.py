@@ -40,6 +40,8 @@ async def build(ctx: Context, service: Row, deployment: DeploymentRow, inputs: I
     """Raises BuildError or GitError with what went wrong, in words for the person who deployed."""
     asked = particulars(deployment).git_commit_id
     source = await source_of(ctx, ctx.store.reads, service, asked)
+    if source.token:
+        ctx.logs.masks.add(deployment.id, [source.token])
     branch = source.branch
     if asked is None:
         say(f"Looking for the newest commit of {source.branch or 'the default branch'} of {source.url}")

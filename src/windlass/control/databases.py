@@ -37,12 +37,14 @@ async def database_wanted(ctx: Context, service: Row, document: Document, wanted
     type, version = document["type"], document["version"]
     known = await credentials_of(ctx, ctx.store.reads, service)
     port = databases.kind_of(type).port
+    variables = dict(databases.environment(type, version, known))
     native = ctx.engine.takes == "native"
     public = document["accessibility"] == "PUBLIC"
     return replace(
         wanted,
         command=() if native else databases.command(type, known),
-        variables={**databases.environment(type, version, known), "WINDLASS_MEMORY": str(wanted.memory)},
+        variables=variables | {"WINDLASS_MEMORY": str(wanted.memory)},
+        hidden=frozenset(name for name, value in variables.items() if known.password in value),
         ports=(_port(port, await public_port(ctx, service) if public else None),),
         volumes=(Volume(name=VOLUME, mount=databases.mount(type, version), size=document["storage"]),),
         alone=True,

@@ -37,11 +37,19 @@ class Inputs(Struct, frozen=True, kw_only=True):
     """By the path where the service finds them."""
     secrets: frozenset[str]
     """Which of the variables are not for build logs and images."""
+    secret_files: frozenset[str] = frozenset()
+    """The same of the files, by path."""
     arguments: dict[str, str]
     """For builds: all that is no secret."""
     warnings: tuple[str, ...] = ()
     """For the build log."""
     digest: str
+
+    @property
+    def hidden(self) -> list[str]:
+        """The values of secrets, which nobody must read in a log."""
+        files = [self.files[path].decode(errors="replace") for path in self.secret_files]
+        return [*(self.variables[key] for key in self.secrets), *files]
 
 
 async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Whereabouts) -> Inputs:
@@ -64,6 +72,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Wher
         variables=result.variables,
         files=result.files,
         secrets=result.secrets,
+        secret_files=result.secret_files,
         arguments={key: value for key, value in result.variables.items() if key not in result.secrets},
         warnings=(*own.warnings, *result.warnings),
         digest=Digest(sha, used, frozenset(map(_hidden, result.missing))).text,

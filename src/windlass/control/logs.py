@@ -1,12 +1,23 @@
-"""Log lines: a stream for what a service says while it runs, and one below it for each of its builds."""
+"""Log lines: a stream for what a service says while it runs, and one below it for each of its builds.
+
+Secrets are hidden before a line is written. Lines of a deployment whose secrets are not known yet wait.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from windlass.base.clock import DAY, Clock, SystemClock
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
 from windlass.base.segments import EVERYTHING, Gone, Segments, Sieve
+from windlass.control.masks import Masks
+from windlass.core.masking import NOTHING, Mask
 from windlass.core.runtime import Said
 
 OURS = "windlass"
@@ -14,6 +25,21 @@ OURS = "windlass"
 _BUILD = "build-"
 _STEPS = 8
 """A line is kept this part of the retention too long, at most."""
+_MOST_WAITING = 20_000
+_AGAIN = 1.0
+_log = log("logs")
+
+Finding = Callable[[str], Awaitable[None]]
+"""Makes the secrets of a deployment known."""
+
+
+class Waiting(Struct):
+    """Lines of a deployment whose secrets are being looked up."""
+
+    task: asyncio.Task[None]
+    batches: list[tuple[str, Sequence[Said]]] = msgspec.field(default_factory=list)
+    lines: int = 0
+    lost: int = 0
 
 
 class Logs:
@@ -22,6 +48,11 @@ class Logs:
         self._most = most
         self._age = days * DAY
         self._clock = clock or SystemClock()
+        self.masks = Masks()
+        self.find: Finding | None = None
+        self._waiting: dict[str, Waiting] = {}
+        self._cut: dict[tuple[str, str], str] = {}
+        """By stream and instance: the end of its last line, where that goes on."""
 
     # What is said
 
@@ -29,17 +60,68 @@ class Logs:
         self.take(service, [Said(at, message, pod, version) for message in messages])
 
     def take(self, service: str, lines: Sequence[Said]) -> None:
-        """What instances of a service wrote. Never fails: what finds no room is counted, and said later."""
-        self._segments.append(service, lines)
+        """What one instance of a service wrote. Never fails: what has no room is counted, and told later."""
+        if not lines:
+            return
+        mask = self.masks.of(lines[0].version)
+        if mask is None and self.find is not None:
+            self._hold(service, lines, self.find)
+        else:
+            self._write(service, lines, mask or NOTHING)
 
     def build(self, service: str, deployment: str) -> Callable[[str], None]:
         """Takes lines of a build log."""
         stream = _stream(service, deployment)
 
         def say(message: str) -> None:
-            self._segments.append(stream, [Said(self._clock.now(), message, OURS, deployment)])
+            line = Said(self._clock.now(), message, OURS, deployment)
+            self._write(stream, [line], self.masks.of(deployment) or NOTHING)
 
         return say
+
+    def _write(self, stream: str, lines: Sequence[Said], mask: Mask) -> None:
+        self._segments.append(stream, self._masked(stream, lines, mask) if mask else lines)
+
+    def _masked(self, stream: str, lines: Sequence[Said], mask: Mask) -> Sequence[Said]:
+        messages, whose = [line.message for line in lines], (stream, lines[0].pod)
+        masked, rest = mask.messages(messages, self._cut.pop(whose, ""))
+        if rest:
+            self._cut[whose] = rest
+        if masked is messages:
+            return lines
+        return [
+            line if line.message == message else msgspec.structs.replace(line, message=message)
+            for line, message in zip(lines, masked, strict=True)
+        ]
+
+    def _hold(self, service: str, lines: Sequence[Said], find: Finding) -> None:
+        deployment = lines[0].version
+        waiting = self._waiting.get(deployment)
+        if waiting is None:
+            task = asyncio.ensure_future(self._release(deployment, find))
+            waiting = self._waiting[deployment] = Waiting(task)
+        if waiting.lines + len(lines) > _MOST_WAITING:
+            waiting.lost += len(lines)
+        else:
+            waiting.batches.append((service, lines))
+            waiting.lines += len(lines)
+
+    async def _release(self, deployment: str, find: Finding) -> None:
+        """Writes what waits, once its secrets are known."""
+        while self.masks.of(deployment) is None:
+            try:
+                await find(deployment)
+            except Unavailable:
+                await asyncio.sleep(_AGAIN)
+            except Exception:  # noqa: BLE001 (lines must not be shown with their secrets, whatever the reason)
+                _log.exception("the secrets of a deployment cannot be read", extra={"deployment": deployment})
+                await asyncio.sleep(_AGAIN * 60)
+        waiting = self._waiting.pop(deployment)
+        for service, lines in waiting.batches:
+            self.take(service, lines)
+        if waiting.lost:
+            remark = f"Lines missing here: {waiting.lost} (the database was away, and with it what to hide)"
+            self.write(waiting.batches[-1][0], self._clock.now(), remark)
 
     # What was said: of a service while it ran, or of one of its builds
 
@@ -66,9 +148,12 @@ class Logs:
     def forget(self, service: str) -> None:
         """Of a service that is gone: its lines, and those of its builds. Absent is fine."""
         self._segments.forget(service)
+        self._cut = {key: rest for key, rest in self._cut.items() if key[0].partition("/")[0] != service}
 
     def close(self) -> None:
-        """Lets go of files that are open."""
+        """Lets go of files that are open, and of lines of which it was not known what to hide in them."""
+        for waiting in self._waiting.values():
+            waiting.task.cancel()
         self._segments.close()
 
     async def services(self) -> Collection[str]:

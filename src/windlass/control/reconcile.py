@@ -191,6 +191,7 @@ async def _build(ctx: Context, task: Task) -> None:
     say = ctx.logs.build(service.id, deployment.id)
     try:
         inputs = await _inputs(ctx, service)
+        ctx.logs.masks.add(deployment.id, inputs.hidden)
         for warning in inputs.warnings:
             say(warning)
         made, commit, branch = await _made(ctx, service, deployment, inputs, say)
@@ -294,6 +295,7 @@ async def _brought_up(ctx: Context, task: Task, new: Wanted, old: Wanted | None,
 async def _give_up(ctx: Context, task: Task, failure: str) -> None:
     """Decided before anything is taken away: who was paused past its lease must not take away what another
     has made of it since, and who comes after an interruption goes on with that."""
+    failure = ctx.logs.masks.text(task.doing.id, failure)
 
     async def change(tx: Tx) -> None:
         current = await _current(tx, task)
@@ -534,6 +536,7 @@ async def _note_health(ctx: Context, task: Task, wanted: Wanted, there: Sequence
 
 async def _note(ctx: Context, task: Task, wanted: Wanted, state: State, message: str) -> None:
     """The state and the message, if they are news and nothing else is under way."""
+    message = ctx.logs.masks.text(wanted.deployment, message)
     was = task.status.state
     if (state, message) == (was, task.status.message):
         return
@@ -566,6 +569,8 @@ async def _rest(ctx: Context, task: Task) -> None:
 
 
 async def _failed(ctx: Context, task: Task, state: State, message: str) -> None:
+    message = ctx.logs.masks.text(task.doing.id, message)
+
     async def change(tx: Tx) -> None:
         current = await _current(tx, task)
         await finish(tx, task.service, current, Progress.FAILED, message)

@@ -39,6 +39,7 @@ async def wanted_of(
         artifact=artifact,
         variables=inputs.variables,
         files=inputs.files,
+        hidden=inputs.secrets | inputs.secret_files,
         cpu=document["cpu"],
         memory=document["memory"],
         settle=ctx.settings.settle_seconds,
@@ -139,10 +140,20 @@ def _probe(kind: str, given: Document, asked: Document, first: int) -> Probe:
 
 
 def seal_wanted(ctx: Context, wanted: Wanted) -> bytes:
+    ctx.logs.masks.add(wanted.deployment, wanted.secrets)
     return ctx.seal.close(msgspec.msgpack.encode(wanted), wanted.org, wanted.deployment, "wanted", "1")
 
 
 def open_wanted(ctx: Context, deployment: DeploymentRow) -> Wanted | None:
     if deployment.sealed is None:
         return None
-    return _decode(ctx.seal.open(deployment.sealed, deployment.org, deployment.id, "wanted", "1"))
+    wanted = _decode(ctx.seal.open(deployment.sealed, deployment.org, deployment.id, "wanted", "1"))
+    ctx.logs.masks.know(deployment.id, wanted.secrets)
+    return wanted
+
+
+async def find_secrets(ctx: Context, deployment: str) -> None:
+    """Makes known what is hidden in the logs of a deployment; nothing, of one that is gone."""
+    row = await ctx.store.reads.deployment(deployment)
+    if row is None or open_wanted(ctx, row) is None:
+        ctx.logs.masks.know(deployment, ())

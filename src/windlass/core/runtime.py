@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Literal
 
@@ -93,6 +93,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """Instead of the artifact's own of the same name. PORT is set by the engine where it is not given."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """By the path where the instance finds them."""
+    hidden: frozenset[str] = frozenset()
+    """Names of variables and paths of files whose content is shown nowhere."""
     cpu: int = 500
     """Thousandths of a core."""
     memory: int = 512
@@ -116,6 +118,15 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """How long it may take to become ready."""
     grace: float = 10.0
     """Seconds between the request to stop and the end."""
+
+    @property
+    def secrets(self) -> Iterator[str]:
+        """Values that must not be read in logs."""
+        for name in self.hidden:
+            if name in self.variables:
+                yield self.variables[name]
+            if name in self.files:
+                yield self.files[name].decode(errors="replace")
 
 
 class Phase(StrEnum):

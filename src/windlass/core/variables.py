@@ -50,6 +50,8 @@ class Resolved(Struct, frozen=True):
     secrets: frozenset[str]
     """Keys whose values are secret, or have a secret in them."""
     warnings: tuple[str, ...]
+    secret_files: frozenset[str] = frozenset()
+    """Paths of files that are secret, or have a secret in them."""
     used: frozenset[str] = frozenset()
     """Ids of entries that others mention or stand for."""
     missing: frozenset[str] = frozenset()
@@ -63,13 +65,14 @@ def resolve(levels: Sequence[Sequence[Entry]]) -> Resolved:
     chosen = _chosen(levels, warnings, used)
     reading = _Reading(chosen)
     texts = {key: reading.of(key) for key in chosen}
-    files = _files(chosen, reading)
+    files, secret_files = _files(chosen, reading)
     _check_sizes(texts, files)
     return Resolved(
         {key: text.value for key, text in texts.items()},
         files,
         frozenset(key for key, text in texts.items() if text.secret),
         (*warnings, *reading.warnings),
+        secret_files,
         frozenset(used | reading.used),
         frozenset(reading.missing),
     )
@@ -209,8 +212,9 @@ def _checked(entry: Entry, parts: Sequence[_Text], most: int) -> _Text:
     return _Text("".join(part.value for part in parts), size, any(part.secret for part in parts))
 
 
-def _files(chosen: Mapping[str, Entry], reading: _Reading) -> dict[str, bytes]:
+def _files(chosen: Mapping[str, Entry], reading: _Reading) -> tuple[dict[str, bytes], frozenset[str]]:
     files: dict[str, bytes] = {}
+    secret: set[str] = set()
     owners: dict[str, str] = {}
     # An alias says where the file of another is; it brings one of its own only if nobody else does.
     for entry in sorted(chosen.values(), key=lambda one: bool(one.stands_for)):
@@ -223,10 +227,13 @@ def _files(chosen: Mapping[str, Entry], reading: _Reading) -> dict[str, bytes]:
             raise Unusable(
                 f"{entry.key}: {owners[path]} is mounted at {path} too: give one another mount_path"
             )
-        files[path] = reading.filled(entry, MOST_OF_A_FILE).value.encode()
+        text = reading.filled(entry, MOST_OF_A_FILE)
+        files[path] = text.value.encode()
+        if text.secret:
+            secret.add(path)
         owners[path] = entry.key
     _refuse_files_in_files(owners)
-    return files
+    return files, frozenset(secret)
 
 
 def _path(entry: Entry) -> str:

@@ -1,0 +1,307 @@
+"""Hides the values of secrets in text: `••••` in their place. Pure.
+
+A text costs the same for any number of secrets. First a filter: of each secret one window is chosen, such
+that every occurrence of it has at least one aligned word of four bytes (two, for the shortest) in a known
+set. So a text without secrets costs one look-up for four bytes. Only a text that does not pass is searched,
+with a tree of all secrets as one regular expression.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, Literal
+from urllib.parse import quote, unquote, urlsplit
+
+MASK: Final = "••••"
+SHORTEST: Final = 6
+"""Characters. What is shorter is found everywhere, and would tear holes into every log."""
+SHORTEST_LINE: Final = 12
+"""Of a value of several lines, such as a key or a settings file."""
+LONGEST: Final = 64
+"""Longer values are hidden in pieces of at most so many characters."""
+MOST: Final = 4000
+"""Patterns of one deployment; of secret files that are larger than that, the first lines count."""
+CUT: Final = 16 * 1024 - 8
+"""Bytes from which a message may be a part of a longer line."""
+
+_TRIVIAL: Final = frozenset(
+    """
+    active changeme default desktop develop development disable disabled enable enabled error example guest
+    information internal localhost master memory mongodb nobody normal password postgres postgresql private
+    production public release sandbox secret server service shared staging standard status string testing
+    undefined unknown username verbose warning windlass
+    """.split()  # noqa: SIM905 (as a list it would be as long as this file)
+)
+_NUMBER: Final = re.compile(r"[0-9.,:-]{1,7}|[0-9]{1,7}[a-z]{0,2}", re.ASCII)
+_ASSIGNED: Final = re.compile(r"""["']?[\w.-]+["']?\s*[=:]\s*["']?(.+?)["']?[,;]?""")
+_MASKS: Final = re.compile(f"(?:{MASK})+")
+_FRAME: Final = ("-----BEGIN ", "-----END ")
+
+
+class Mask:
+    """Knows the secrets of one deployment."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        self.values = tuple(dict.fromkeys(values))
+        self.patterns = _patterns(self.values)
+        windows = [_window(pattern.encode()) for pattern in self.patterns]
+        self._words = frozenset(_words_in(windows))
+        self._pairs = frozenset(_pairs_in(windows))
+
+    def __bool__(self) -> bool:
+        return bool(self.patterns)
+
+    def text(self, text: str) -> str:
+        if not self.patterns or not self._may_hold(text):
+            return text
+        return _MASKS.sub(MASK, self._one_of.sub(MASK, text))
+
+    def messages(self, messages: list[str], before: str = "") -> tuple[list[str], str]:
+        """Messages in their order, of which some may be parts of one line that was cut; `before` is what the
+        last call handed back of a line that goes on. Answers them masked, and what the next call needs.
+
+        Where there is nothing to hide, the answer is the same list."""
+        if not before and not any(map(_is_cut, messages)) and not self._may_hold("\n".join(messages)):
+            return messages, ""
+        made: list[str] = []
+        for line in _lines(messages):
+            made += self._line(line, before)
+            before = ""
+        last = messages[-1]
+        if not _is_cut(last):
+            return made, ""
+        kept, hidden = self._unfinished(last)
+        if hidden and not made[-1].endswith(MASK):
+            made[-1] = made[-1][: -hidden or None] + MASK
+        return made, kept
+
+    def _line(self, parts: Sequence[str], before: str) -> list[str]:
+        """A secret may lie over the place where a line was cut."""
+        if len(parts) == 1 and not before:
+            return [self.text(parts[0])]
+        whole = before + "".join(parts)
+        spans = [found.span() for found in self._one_of.finditer(whole)]
+        made, start = [], len(before)
+        for part in parts:
+            made.append(_without(whole, spans, start, start + len(part)))
+            start += len(part)
+        return made
+
+    def _unfinished(self, text: str) -> tuple[str, int]:
+        """The end of a text that the next may go on with, and how much of it may begin a secret."""
+        end = text[-(self._longest - 1) :]
+        for start in range(len(end)):
+            at = bisect_left(self._sorted, end[start:])
+            if at < len(self._sorted) and self._sorted[at].startswith(end[start:]):
+                return end, len(end) - start
+        return end, 0
+
+    def _may_hold(self, text: str) -> bool:
+        raw = text.encode(errors="replace")
+        if self._words and not self._words.isdisjoint(_aligned(raw, "I", 4)):
+            return True
+        return bool(self._pairs) and not self._pairs.isdisjoint(_aligned(raw, "H", 2))
+
+    @cached_property
+    def _one_of(self) -> re.Pattern[str]:
+        """Made when it is first needed: most services never print a secret."""
+        return re.compile(_alternatives(_tree(self.patterns)))
+
+    @cached_property
+    def _sorted(self) -> Sequence[str]:
+        return sorted(self.patterns)
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self.patterns), default=1)
+
+
+def is_trivial(value: str) -> bool:
+    """Whether it says nothing to know it, and it is likely to stand in a log for other reasons."""
+    return len(value) < SHORTEST or value.lower() in _TRIVIAL or _NUMBER.fullmatch(value) is not None
+
+
+# What is looked for
+
+
+def _patterns(values: Iterable[str]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for value in values:
+        for form in _forms(value):
+            for piece in _pieces(form):
+                found[piece] = None
+                if len(found) == MOST:
+                    return tuple(found)
+    return tuple(found)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """The value as programs write it."""
+    lines = [line.strip() for line in value.splitlines()]
+    if len(lines) > 1:
+        yield from _forms_of_lines(lines)
+        return
+    value = value.strip()
+    if is_trivial(value):
+        return
+    yield value
+    for written in (
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        quote(value, safe=""),
+    ):
+        if written != value:
+            yield written
+    yield from _in_base64(value)
+    if (password := _password(value)) and not is_trivial(password):
+        yield from _forms(password)
+
+
+def _forms_of_lines(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        if line.startswith(_FRAME):
+            continue
+        if len(line) >= SHORTEST_LINE and not is_trivial(line):
+            yield line
+        if (assigned := _ASSIGNED.fullmatch(line)) and len(assigned[1]) >= SHORTEST_LINE:
+            yield assigned[1]
+
+
+def _in_base64(value: str) -> Iterator[str]:
+    """At each of the three places where it may begin, without what depends on its neighbours."""
+    raw = value.encode(errors="replace")
+    for offset in range(3):
+        encoded = base64.b64encode(bytes(offset) + raw).rstrip(b"=").decode()
+        first = -(-offset * 8 // 6)
+        whole = (len(raw) + offset) * 8 // 6
+        inner = encoded[first:whole]
+        if len(inner) >= SHORTEST + 2:
+            yield inner
+            if (other := inner.translate(_URLSAFE)) != inner:
+                yield other
+
+
+_URLSAFE: Final = str.maketrans("+/", "-_")
+
+
+def _password(value: str) -> str:
+    """Of an address such as `postgres://user:password@host/name`."""
+    if "://" not in value:
+        return ""
+    try:
+        return unquote(urlsplit(value).password or "")
+    except ValueError:
+        return ""
+
+
+def _pieces(value: str) -> Iterator[str]:
+    """All of about one length."""
+    number = -(-len(value) // LONGEST)
+    size = -(-len(value) // number)
+    for start in range(0, len(value), size):
+        piece = value[start : start + size]
+        if len(piece) >= SHORTEST:
+            yield piece
+
+
+# The filter
+
+
+def _window(raw: bytes) -> bytes:
+    """Seven bytes of it, or all if there are fewer, that are least like other text."""
+    if len(raw) <= 7:
+        return raw
+    windows = [raw[start : start + 7] for start in range(len(raw) - 6)]
+    return max(windows, key=lambda window: (sum(not 97 <= byte <= 122 for byte in window), len(set(window))))
+
+
+def _words_in(windows: Iterable[bytes]) -> Iterator[int]:
+    """Of seven bytes, wherever they begin, one word of four is aligned."""
+    for window in windows:
+        if len(window) >= 7:
+            yield from (_number(window[start : start + 4]) for start in range(4))
+
+
+def _pairs_in(windows: Iterable[bytes]) -> Iterator[int]:
+    for window in windows:
+        if len(window) < 7:
+            # Two neighbouring pairs at either alignment would be surer; a pair of six bytes must do.
+            yield from (_number(window[start : start + 2]) for start in range(2))
+
+
+def _number(raw: bytes) -> int:
+    return int.from_bytes(raw, _ORDER)
+
+
+def _aligned(raw: bytes, kind: Literal["I", "H"], size: int) -> Iterable[int]:
+    return memoryview(raw + bytes(-len(raw) % size)).cast(kind)
+
+
+_ORDER: Final = "little" if memoryview(b"\1\0").cast("H")[0] == 1 else "big"
+
+
+# The search
+
+
+def _tree(patterns: Iterable[str]) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for pattern in patterns:
+        node = root
+        for sign in pattern:
+            node = node.setdefault(sign, {})
+        node[""] = {}
+    return root
+
+
+def _alternatives(node: Mapping[str, Any]) -> str:
+    """As a regular expression; the longest wins."""
+    branches = [_chain(sign, below) for sign, below in sorted(node.items()) if sign]
+    if not branches:
+        return ""
+    joined = branches[0] if len(branches) == 1 and "" not in node else f"(?:{'|'.join(branches)})"
+    return f"{joined}?" if "" in node else joined
+
+
+def _chain(sign: str, node: Mapping[str, Any]) -> str:
+    signs = [re.escape(sign)]
+    while len(node) == 1 and "" not in node:
+        sign, node = next(iter(node.items()))
+        signs.append(re.escape(sign))
+    return "".join(signs) + _alternatives(node)
+
+
+# Lines that were cut
+
+
+def _is_cut(message: str) -> bool:
+    return len(message) * 4 >= CUT and len(message.encode(errors="replace")) >= CUT
+
+
+def _lines(messages: Sequence[str]) -> Iterator[list[str]]:
+    """Messages that are parts of one line, together."""
+    line: list[str] = []
+    for message in messages:
+        line.append(message)
+        if not _is_cut(message):
+            yield line
+            line = []
+    if line:
+        yield line
+
+
+def _without(whole: str, spans: Sequence[tuple[int, int]], start: int, end: int) -> str:
+    made, place = [], start
+    for first, last in spans:
+        if last <= start or first >= end:
+            continue
+        made += [whole[place : max(first, place)], MASK]
+        place = min(last, end)
+    return _MASKS.sub(MASK, "".join([*made, whole[place:end]]))
+
+
+NOTHING: Final = Mask(())
