@@ -154,6 +154,16 @@ class Limits:
         self.headers = headers
 
 
+class Flow(FlowControl):
+    """The application reads on with each piece of a body that it takes, but not while much waits already."""
+
+    full = False
+
+    def resume_reading(self) -> None:
+        if not self.full:
+            super().resume_reading()
+
+
 class Connection(asyncio.Protocol):
     """Made by uvicorn for each connection, with these names for its parts."""
 
@@ -228,7 +238,7 @@ class Connection(asyncio.Protocol):
         self.transport = corked
         self.write = corked.write
         self.is_closing = transport.is_closing
-        self.flow = FlowControl(cast(asyncio.Transport, transport))
+        self.flow = Flow(cast(asyncio.Transport, transport))
         self._server = get_local_addr(transport)
         self._client = get_remote_addr(transport)
         self.network = network_of(self._address)
@@ -272,7 +282,6 @@ class Connection(asyncio.Protocol):
         self._table.sent(self)
         self.flow.resume_writing()
         if not self._busy:
-            self.flow.resume_reading()
             self._advance()
 
     def _note_unsent(self) -> None:
@@ -328,8 +337,7 @@ class Connection(asyncio.Protocol):
             self._held.add(data)
             if not (self._busy or self._stuck):
                 self._advance()
-            elif len(self._held.held) > ROOM:
-                self.flow.pause_reading()
+            self._choose_reading()
         else:
             self._since = self._table.now
             if data.find(END, 1, self._limits.bounds.head_bytes) < 0 or data.startswith(b"\r\n"):
@@ -342,13 +350,25 @@ class Connection(asyncio.Protocol):
         """Takes up what waits, one request after the other."""
         while self._held.held and not (self._busy or self._stuck or self._parting) and self._whole:
             try:
-                data = self._held.complete()
+                data = self._held.head()
             except Bad as bad:
                 self._refuse(bad.status, bad.message)
-                return
+                break
             if data is None:
-                return
+                break
             self._begin(data)
+
+        self._choose_reading()
+
+    def _choose_reading(self) -> None:
+        """Not while much waits for its turn already."""
+        flow = self.flow
+        full = flow.full
+        flow.full = len(self._held.held) > ROOM and not self._parting
+        if flow.full:
+            flow.pause_reading()
+        elif full:
+            flow.resume_reading()
 
     def _begin(self, data: bytes) -> None:
         """Starts the request that these bytes begin with; its head is whole."""
@@ -375,30 +395,29 @@ class Connection(asyncio.Protocol):
         check_authority(authority, head.host)
         if not target.isascii():
             raise Bad(400, "The target of the request is not valid.")
-        rest = data[end:] if len(data) > end else b""
+        if len(data) > end:
+            self._held.add(data[end:])
         if head.upgrade == b"websocket" and self._takes_websocket(method, head):
-            self._become_websocket(data[:end], rest)
+            self._become_websocket(data[:end])
             return
-        self._start(method, target, head, self._opening(head.length, rest))
+        self._start(method, target, head, self._opening(head.length))
 
-    def _opening(self, length: int, rest: bytes) -> bytes:
+    def _opening(self, length: int) -> bytes:
         """As much of the body as is there; what is not of it goes on waiting."""
         self._whole, self._body = True, None
-        after: bytes | None = rest
         if length == CHUNKED:
             self._body = Chunks(self._limits.bounds, plain=True)
-            rest, after = self._body.feed(rest)
+            body, after = self._body.feed(self._held.take())
             self._whole = after is not None
+            if after:
+                self._held.add(after)
         elif length:
-            after = rest[length:]
-            rest = rest[:length]
-            self._left = length - len(rest)
+            body = self._held.cut(length)
+            self._left = length - len(body)
             self._whole = not self._left
         else:
-            rest = b""
-        if after:
-            self._held.add(after)
-        return rest
+            body = b""
+        return body
 
     def _more(self, data: bytes) -> None:
         """Of the body, and perhaps of the requests after it."""
@@ -508,14 +527,15 @@ class Connection(asyncio.Protocol):
             return
         self._held.take()
         self.transport.write_eof()
+        self.flow.full = False
         self.flow.resume_reading()
 
     def _takes_websocket(self, method: bytes, head: RequestHead) -> bool:
         """What is no proper opening of a websocket is an ordinary request, and answered like one."""
         return self._config.ws_protocol_class is not None and opens_websocket(method, head.fields)
 
-    def _become_websocket(self, head: bytes, ahead: bytes) -> None:
-        if ahead:
+    def _become_websocket(self, head: bytes) -> None:
+        if self._held.held:
             raise Bad(400, "A websocket has to be opened before anything is sent through it.")
         ws = cast(Any, self._config.ws_protocol_class)
         protocol = ws(config=self._config, server_state=self._state, app_state=self._app_state)

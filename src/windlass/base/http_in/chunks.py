@@ -18,6 +18,7 @@ _FRAMING: Final = re.compile(
     rb"\r\n(?:content[-_]length|transfer[-_]encoding|host|connection|upgrade|forwarded|x[-_]forwarded[^:]*):",
     re.IGNORECASE,
 )
+_SMALL: Final = {form % size: size for size in range(1, 0x1000) for form in (b"%x", b"%X")}
 _IN_SIZE, _IN_DATA, _AFTER_DATA, _IN_TRAILERS = range(4)
 
 
@@ -47,6 +48,7 @@ class Chunks:
             elif before == _AFTER_DATA:
                 at = self._after_data(data, at, size)
             elif before == _IN_SIZE:
+                at = self._small_chunks(data, at, payload)
                 at = self._size(data, at, size)
             else:
                 at = self._trailers(data, at)
@@ -71,6 +73,18 @@ class Chunks:
             return at
         self._phase = _IN_SIZE
         return at + 2
+
+    def _small_chunks(self, data: bytes, at: int, payload: list[bytes]) -> int:
+        """Passes over all small chunks that are there to their end, in one quick loop: a body may consist of
+        nothing else, and other clients wait meanwhile."""
+        while True:
+            end = data.find(b"\r\n", at, at + 5)
+            length = _SMALL.get(data[at:end]) if end > at else None
+            if length is None or data[end + 2 + length : end + 4 + length] != b"\r\n":
+                return at
+            if self._plain:
+                payload.append(data[end + 2 : end + 2 + length])
+            at = end + 4 + length
 
     def _size(self, data: bytes, at: int, size: int) -> int:
         end = data.find(b"\r\n", at, at + _LONGEST_LINE)

@@ -49,6 +49,14 @@ class Gathering:
 
     def complete(self) -> bytes | None:
         """All bytes, if they contain a whole head."""
+        return self.take() if self._end() >= 0 else None
+
+    def head(self) -> bytes | None:
+        """The head that comes first, if all of it is there."""
+        end = self._end()
+        return self.cut(end + len(END)) if end >= 0 else None
+
+    def _end(self) -> int:
         held = self.held
         while held.startswith(b"\r\n"):
             del held[:2]  # an empty line before a request is to be ignored (RFC 9112, 2.2)
@@ -66,12 +74,18 @@ class Gathering:
             if _LONE_FEED.search(held, begin):
                 raise Bad(400, "A line ends without a carriage return.")
             self._seen = len(held)
-            return None
-        return self.take()
+        return end
 
     def _check_line(self) -> None:
         if self.held.find(b"\n", 0, self._most_of_line) < 0:
             raise Bad(414, "The first line of the request is too long.")
+
+    def cut(self, size: int) -> bytes:
+        """The first bytes. What follows is not copied, however many requests it holds."""
+        data = bytes(self.held[:size])
+        del self.held[:size]
+        self._seen = self._empty = 0
+        return data
 
     def take(self) -> bytes:
         data = bytes(self.held)
