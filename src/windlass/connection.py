@@ -423,7 +423,6 @@ class Connection(asyncio.Protocol):
         """Of the body, and perhaps of the requests after it."""
         after: bytes | None = None
         if self._body is not None:
-            self._left -= len(data)
             try:
                 data, after = self._body.feed(data)
             except Bad as bad:
@@ -440,8 +439,6 @@ class Connection(asyncio.Protocol):
             self._pass_on(cycle, data)
         elif self._whole:
             self._advance()
-        elif self._left < 0:
-            self.close()
 
     def _pass_on(self, cycle: RequestResponseCycle, data: bytes) -> None:
         cycle.body += data
@@ -500,9 +497,7 @@ class Connection(asyncio.Protocol):
             return
         self.flow.resume_reading()
         if not self._whole:
-            if self._body is not None:
-                self._left = _LEFTOVER
-            elif self._left > _LEFTOVER:
+            if self._body is not None or self._left > _LEFTOVER:
                 self.close()
         elif self._held.held:
             self._advance()

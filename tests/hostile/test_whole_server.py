@@ -131,6 +131,10 @@ with socket.create_connection(("127.0.0.1", port)) as line:
 """
 
 
+def attack(port: int, beginning: bytes, piece: bytes) -> list[str]:
+    return [sys.executable, "-c", _SENDER, str(port), str(_SIZE), beginning.hex(), piece.hex()]
+
+
 class Watch(threading.Thread):
     """Asks again and again, and keeps how long the slowest answer took."""
 
@@ -163,10 +167,10 @@ def watched(server: Server, twin: Server, port: str, command: list[str]) -> tupl
 def test_48_megabytes_of_anything_cost_a_megabyte_and_delay_others_by_50_ms_at_most(tmp_path, port):
     """Compared with a twin that nobody attacks, because the machine may be busy with something else."""
     with serving(tmp_path / "attacked", 4096) as server, serving(tmp_path / "twin", 4096) as twin:
-        for title, (beginning, piece) in ENDLESS.items():
-            command = [sys.executable, "-c", _SENDER, str(server.number(port)), str(_SIZE)]
-            command += [beginning.hex(), piece.hex()]
-            watched(server, twin, port, command)  # what the first time takes for its heap is kept
+        commands = {title: attack(server.number(port), *parts) for title, parts in ENDLESS.items()}
+        for command in commands.values():  # what the first time takes for its heap is kept
+            watched(server, twin, port, command)
+        for title, command in commands.items():
             before = server.rss()
             attacked, usual = watched(server, twin, port, command)
             grown, slower = attacked.largest - before, attacked.slowest - usual.slowest

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _SLASH: Final = ord("/")
 _ZERO: Final = ord("0")
+_AT_ONCE: Final = 32
+"""Requests of one client that are answered before others have their turn."""
 _NO_FIELDS: Final = Fields(b"\0", False)
 
 
@@ -257,14 +259,18 @@ class Client(asyncio.Protocol):
 
     def _advance(self) -> None:
         """Takes up what waits, one request after the other."""
-        while not (self._busy or self._parting or self._stuck or self._lost):
+        for _ in range(_AT_ONCE):
+            if self._busy or self._parting or self._stuck or self._lost or not self._held.held:
+                break
             try:
-                data = self._held.complete() if self._held.held else None
+                data = self._held.head()
                 if data is None:
                     break
                 self._take(data)
             except Bad as bad:
                 self._refuse(bad.status, bad.message)
+        else:  # each was answered here, without an instance: others have their turn first
+            self._gate.loop.call_soon(self._advance)
         self._choose_reading()
 
     def _take(self, data: bytes) -> None:
@@ -278,26 +284,25 @@ class Client(asyncio.Protocol):
         if raw != fields.raw or line.old is not fields.old:
             fields = self._fields = judged_fields(raw, line.old, self._address, bounds)
         check_authority(line.authority, fields.host)
-        self._route(line.method, line.target, self._opening(fields.length, data[end:]))
+        if len(data) > end:
+            self._held.add(data[end:])
+        self._route(line.method, line.target, self._opening(fields.length))
 
-    def _opening(self, length: int, rest: bytes) -> bytes:
+    def _opening(self, length: int) -> bytes:
         """As much of the body as is there; what is not of it goes on waiting."""
-        self.whole = True
+        self.whole, self._body = True, None
+        body = b""
         if length == CHUNKED:
             self._body = Chunks(self._gate.bounds)
-            rest, after = self._body.feed(rest)
+            body, after = self._body.feed(self._held.take())
             self.whole = after is not None
             if after:
                 self._held.add(after)
-        elif len(rest) >= length:
-            if len(rest) > length:
-                self._held.add(rest[length:])
-                rest = rest[:length]
-        else:
-            self.whole = False
-            self._body = None
-            self._left = length - len(rest)
-        return rest
+        elif length:
+            body = self._held.cut(length)
+            self._left = length - len(body)
+            self.whole = not self._left
+        return body
 
     def _more(self, data: bytes) -> None:
         """Of the body, or of the requests after it."""
