@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.builders.repositories import Listener, Repository, serving
+from windlass.builders.builder import BuildError
 from windlass.builders.git import Git, GitError, Source
+
+
+@pytest.fixture(autouse=True)
+def refusals(tmp_path, monkeypatch):
+    """Every refusal of every builder test, which never tells a path of this machine."""
+    told: list[str] = []
+    for kind in (BuildError, GitError):
+        monkeypatch.setattr(kind, "__init__", _told_to(told))
+    yield told
+    assert [message for message in told if str(tmp_path) in message] == []
+
+
+def _told_to(told: list[str]) -> Callable[..., None]:
+    def note(error: Exception, *said: object) -> None:
+        told.extend(map(str, said))
+        Exception.__init__(error, *said)
+
+    return note
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ def _local(found: Package, top: Path) -> Iterator[Path]:
             if not (named := _LOCAL.fullmatch(said)):
                 continue
             path = named["path"] or named["bare"]
-            place = tree.within(top, os.path.normpath(here.folder / path), "package.json")
+            place = Path(os.path.normpath(tree.within(top, here.folder, path, "package.json")))
             if not place.is_relative_to(found.folder):
                 raise BuildError(f"package.json names {path}, which is outside of the folder that it is in.")
             if not place.exists():

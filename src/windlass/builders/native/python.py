@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import sys
 import tomllib
@@ -274,7 +273,7 @@ def _included(path: str, file: Path, top: Path, say: Say, deep: int, line: str) 
     if _URL.match(path):
         yield line
         return
-    yield from _lines(tree.within(top, os.path.join(file.parent, path), file.name), top, say, deep + 1)  # noqa: PTH118
+    yield from _lines(tree.within(top, file.parent, path, file.name), top, say, deep + 1)
 
 
 def _as_installed(line: str, say: Say) -> str:
@@ -303,7 +302,7 @@ def _local(requirements: str, cwd: Path, top: Path) -> Iterator[Path]:
             continue
         looks = named or word.startswith(("file:", ".", "/", "~")) or ("/" in path and "@" not in path)
         if looks or (path.endswith((".whl", ".tar.gz", ".zip")) and (cwd / path).exists()):
-            found = tree.within(top, os.path.join(cwd, path), "requirements.txt")  # noqa: PTH118
+            found = tree.within(top, cwd, path, "requirements.txt")
             if not found.exists():
                 raise BuildError(f"requirements.txt names {path}, which is not there.")
             yield found

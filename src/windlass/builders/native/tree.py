@@ -92,9 +92,9 @@ def _facts(path: Path) -> bytes:
         return f"{path.stat().st_mode & 0o111:o} ".encode() + hashlib.file_digest(file, "sha256").digest()
 
 
-def within(top: Path, path: str, what: str) -> Path:
-    """A path that a file of the repository names; one that leaves the folder is refused."""
-    found = top / path
+def within(top: Path, base: Path, path: str, what: str) -> Path:
+    """A path that a file of the repository names, seen from `base`; one that leaves the folder is refused."""
+    found = base / path
     if not _within(os.path.realpath(found), os.path.realpath(top)):
         raise BuildError(f"{what} names {path}, which is outside of the folder that is deployed.")
     return found
