@@ -38,6 +38,9 @@ class Silent:
         finally:
             self.running -= 1
 
+    async def head(self, source: Source) -> tuple[str, str]:
+        raise GitError("nobody asks for a branch here")
+
     async def sweep(self) -> None:
         """Nothing is left behind."""
 

@@ -123,9 +123,11 @@ class Routing(Locks):
 
 
 class ListsCommits(Protocol):
-    """Lists commits for requests, few at a time; see `control.listings`."""
+    """Reads repositories for requests, few at a time; see `control.listings`."""
 
     async def commits(self, org: str, service: str, source: Source) -> Sequence[Commit]: ...
+
+    async def default_branch(self, org: str, source: Source) -> str: ...
 
     async def stop(self) -> None: ...
 
@@ -204,8 +206,11 @@ class Reply(Struct, frozen=True):
 Reading = Callable[[Context, Call], Awaitable[Reply]]
 Writing = Callable[[Context, Tx, Call], Awaitable[Reply]]
 
+Preparing = Callable[[Context, Call], Awaitable[None]]
+
 READING: dict[str, Reading] = {}
 WRITING: dict[str, Writing] = {}
+PREPARING: dict[str, Preparing] = {}
 
 
 def reads(*names: str) -> Callable[[Reading], Reading]:
@@ -224,6 +229,16 @@ def writes(*names: str) -> Callable[[Writing], Writing]:
     def register(handler: Writing) -> Writing:
         WRITING.update(dict.fromkeys(names, handler))
         return handler
+
+    return register
+
+
+def prepares(*names: str) -> Callable[[Preparing], Preparing]:
+    """Completes the body of an operation before its transaction: what has to wait for others does it here."""
+
+    def register(preparation: Preparing) -> Preparing:
+        PREPARING.update(dict.fromkeys(names, preparation))
+        return preparation
 
     return register
 

@@ -7,6 +7,7 @@ from typing import cast
 
 from windlass.control import (
     audit,
+    branches,
     credentials,
     environments,
     finding,
@@ -23,13 +24,14 @@ from windlass.control import (
     services,
     variables,
 )
-from windlass.control.context import Call, Context, Reading, Reply, Writing, handler_of
+from windlass.control.context import PREPARING, Call, Context, Reading, Reply, Writing, handler_of
 from windlass.control.repeats import Repeatable, once
 from windlass.store.store import Tx
 
 # Importing them registers their handlers.
 HANDLING = (
     audit,
+    branches,
     credentials,
     environments,
     finding,
@@ -61,6 +63,8 @@ class Dispatch:
     async def write(self, call: Call, repeatable: Repeatable | None) -> tuple[Reply, bool]:
         """The reply, and whether it is that of an earlier twin."""
         handler = cast(Writing, self._handlers[call.operation])
+        if prepare := PREPARING.get(call.operation.handler):
+            await prepare(self._ctx, call)
 
         async def change(tx: Tx) -> tuple[Reply, bool]:
             if repeatable is None:

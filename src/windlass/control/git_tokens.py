@@ -37,11 +37,18 @@ class GitTokens(Behaviour):
 
 async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> Source:
     """The repository of a service, with the token that opens it."""
-    repository = msgspec.json.decode(service.body)["git_repository"]
+    return await source_at(
+        ctx, source, service.org, msgspec.json.decode(service.body)["git_repository"], commit
+    )
+
+
+async def source_at(
+    ctx: Context, source: Reads, org: str, repository: Document, commit: str | None
+) -> Source:
     token = None
     if id := repository.get("git_token_id"):
         row = await source.find(git_token.name, id)
-        if row is None or row.org != service.org:
+        if row is None or row.org != org:
             raise GitError("git_repository.git_token_id: this git token is no more. Choose another.")
         # Judged again: the address may have been stored before addresses were judged.
         if why := why_not_sent(msgspec.json.decode(row.body), repository["url"]):

@@ -1,6 +1,6 @@
-"""Lists the commits of repositories for requests: few at a time, each once for all who ask for it.
+"""Reads commits and default branches of repositories for requests: few at a time, each once for all who ask.
 
-A listing starts programs and waits for a server of somebody else. It ends after some seconds, and when nobody
+A reading starts programs and waits for a server of somebody else. It ends after some seconds, and when nobody
 waits for it any more.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
@@ -28,15 +28,18 @@ MOST, MOST_OF_ONE = 8, 4
 class Reads(Protocol):
     async def commits(self, source: Source) -> Sequence[Commit]: ...
 
+    async def head(self, source: Source) -> tuple[str, str]: ...
+
 
 class Key(Struct, frozen=True):
     org: str
     service: str
+    """Empty where there is none yet."""
     source: Source
 
 
 class Listing(Struct, eq=False):
-    task: asyncio.Task[Sequence[Commit]]
+    task: asyncio.Task[Any]
     waiting: int = 0
     ended: float | None = None
 
@@ -47,12 +50,19 @@ class Listings:
         self._seconds, self._kept = seconds, kept
         self._listings: dict[Key, Listing] = {}
         """Those that run, and those that ended a moment ago."""
-        self._running: dict[asyncio.Task[Sequence[Commit]], Key] = {}
+        self._running: dict[asyncio.Task[Any], Key] = {}
 
     async def commits(self, org: str, service: str, source: Source) -> Sequence[Commit]:
+        found: Sequence[Commit] = await self._read(Key(org, service, source), self._git.commits)
+        return found
+
+    async def default_branch(self, org: str, source: Source) -> str:
+        name, _ = await self._read(Key(org, "", source), self._git.head)
+        return str(name)
+
+    async def _read(self, key: Key, read: Callable[[Source], Awaitable[Any]]) -> Any:
         self._forget_old()
-        key = Key(org, service, source)
-        listing = self._listings.get(key) or self._start(key)
+        listing = self._listings.get(key) or self._start(key, read)
         listing.waiting += 1
         try:
             return await asyncio.shield(listing.task)
@@ -67,27 +77,27 @@ class Listings:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _start(self, key: Key) -> Listing:
+    def _start(self, key: Key, read: Callable[[Source], Awaitable[Any]]) -> Listing:
         of = Counter(running.org for running in self._running.values())
         if of.total() >= MOST or of[key.org] >= MOST_OF_ONE:
             raise Unavailable(
                 "Ask again in a few seconds: as many repositories as possible are being read now",
                 {"retry-after": "5"},
             )
-        task = asyncio.create_task(self._list(key.source))
+        task = asyncio.create_task(self._list(key.source, read))
         listing = self._listings[key] = Listing(task)
         self._running[task] = key
         task.add_done_callback(lambda task: self._end(task, listing))
         return listing
 
-    async def _list(self, source: Source) -> Sequence[Commit]:
+    async def _list(self, source: Source, read: Callable[[Source], Awaitable[Any]]) -> Any:
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._git.commits(source)
+                return await read(source)
         except TimeoutError as error:
             raise GitError(f"it did not answer within {self._seconds:g} seconds.") from error
 
-    def _end(self, task: asyncio.Task[Sequence[Commit]], listing: Listing) -> None:
+    def _end(self, task: asyncio.Task[Any], listing: Listing) -> None:
         self._running.pop(task)
         listing.ended = time.monotonic()
         with suppress(asyncio.CancelledError):
