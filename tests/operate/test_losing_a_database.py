@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -17,12 +18,16 @@ from tests.engines.dockers import BOX, docker_host
 from tests.whole import Place, Windlass, place, until
 from tests.world import fake_parts
 from windlass.config import DATABASE, Settings
+from windlass.control import holdings
+from windlass.core.events import Event
 from windlass.engines.fake import FakeEngine
 from windlass.installation import install
-from windlass.operate.backup import backup
+from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import examined
 from windlass.operate.explain import explain
 from windlass.operate.findings import Level
+from windlass.refused import Refused
+from windlass.store.store import EventRow
 
 PRECIOUS = "nobody can make this again"
 DOCKERFILE = f'FROM {BOX}\nWORKDIR /app\nCOPY . .\nCMD ["sh", "app.sh"]\n'
@@ -30,7 +35,6 @@ PROGRAM = f"""
 test -f data/file || echo "{PRECIOUS}" > data/file
 sleep 1000
 """
-Undo = Callable[[], Any]
 
 
 class Site:
@@ -118,21 +122,61 @@ class Site:
         )
         return said
 
-    def volumes(self, service: str) -> list[Path]:
-        return [*(self.there.folder / "run/volumes" / service).glob("*")]
+    async def services(self) -> set[str]:
+        """Of which there is something on the machine."""
+        async with self.started() as windlass:
+            return set(await windlass.installation.ctx.engine.services())
+
+    async def family(self, windlass: Windlass, service: str) -> str:
+        row = await windlass.installation.ctx.store.reads.get(service)
+        assert row is not None
+        return row.family
+
+    async def tidied(self, windlass: Windlass) -> None:
+        """As it is done from time to time."""
+        ctx = windlass.installation.ctx
+        await holdings.set_unknown_aside(ctx, "a test")
+        for holder in (ctx.engine, ctx.builder, ctx.servers, ctx.logs):
+            await holdings.sweep(ctx, holder)
+
+    async def events(self, windlass: Windlass) -> list[EventRow]:
+        reads = windlass.installation.ctx.store.reads
+        org = await reads.first("", "organization")
+        assert org is not None
+        return await reads.events(org.id)
+
+    def records(self) -> list[holdings.SetAside]:
+        files = sorted((self.there.folder / "set-aside").glob(f"*/{holdings.RECORD}"))
+        return [msgspec.json.decode(file.read_bytes(), type=holdings.SetAside) for file in files]
+
+    async def stored(self, windlass: Windlass, service: str) -> str:
+        """What the program of a service finds in its volume."""
+        engine = windlass.installation.ctx.engine
+        (instance,) = await engine.observe(service)
+        code, said = await engine.execute(instance, ["cat", "data/file"], 10)
+        assert code == 0, said
+        return said.strip()
+
+    async def until_gone(self, service: str) -> None:
+        async def gone() -> bool:
+            return not [each for each in await self.there.machine.traces() if service in each]
+
+        await until(gone)
 
 
 @pytest.fixture
 def spare(postgres):
     """Databases of PostgreSQL that are empty."""
-    with postgres.fresh_database() as one, postgres.fresh_database() as two:
-        yield iter((one, two)).__next__
+    with contextlib.ExitStack() as stack:
+        yield iter([stack.enter_context(postgres.fresh_database()) for _ in range(4)]).__next__
 
 
 @pytest.fixture(params=["process", "docker"])
 async def site(request, database_url, spare) -> AsyncIterator[Site]:
     host = docker_host() if request.param == "docker" else ""
-    async with place(request.param, host, git_allow_local=True, database_url=database_url) as there:
+    async with place(
+        request.param, host, git_allow_local=True, database_url=database_url, settle_seconds=0.2
+    ) as there:
         made = Site(there, there.settings, spare)
         try:
             await made.furnish()
@@ -204,7 +248,7 @@ async def foreign(site: Site) -> Settings:
     return Settings(data_dir=str(folder), database_url=url)
 
 
-async def test_nothing_is_erased_whatever_becomes_of_the_database(site: Site):
+async def nothing_is_erased_whatever_becomes_of_the_database(site: Site) -> None:
     before = await site.all_of_it()
 
     for way in POSTGRES if site.settings.database_url else SQLITE:
@@ -226,3 +270,65 @@ async def test_nothing_is_erased_whatever_becomes_of_the_database(site: Site):
     async with site.started() as windlass:
         await site.runs(windlass, f"/application/{site.first}")
         assert await site.all_of_it() == before
+
+
+async def what_another_database_sets_aside_comes_back_with_its_own(site: Site) -> None:
+    services = await site.services()
+    with moved_away(site) if not site.settings.database_url else empty_postgres(site) as empty:
+        async with site.started(empty, adopt=True) as windlass:
+            await site.tidied(windlass)
+            assert not await site.there.machine.running()
+            assert {event.kind for event in await site.events(windlass)} >= {Event.SET_ASIDE}
+            assert {record.service for record in site.records()} == services
+            found = await examined(empty)
+            assert [one.found for one in found if one.what == "Set aside"] == [
+                f"services {len(services)}, with what they stored"
+            ]
+        async with site.started(empty) as windlass:
+            await site.tidied(windlass)
+        for left in site.there.folder.glob(f"{DATABASE}*"):
+            left.unlink()
+
+    assert "another installation" in await site.refuses()
+    async with site.started(adopt=True) as windlass:
+        for service in services:
+            await site.runs(windlass, f"/{await site.family(windlass, service)}/{service}")
+        assert await site.stored(windlass, site.first) == await site.stored(windlass, site.second) == PRECIOUS
+        assert site.records() == []
+        assert {event.kind for event in await site.events(windlass)} >= {Event.PUT_BACK}
+
+
+async def a_restored_backup_leaves_what_was_made_since(site: Site) -> None:
+    services = await site.services()
+    known = {site.first}
+    before = await site.all_of_it()
+    with pytest.raises(Refused, match="without a record then: services"):
+        await restore(site.settings, site.backup, force=False)
+    told: list[str] = []
+    await restore(site.settings, site.backup, force=True, tell=told.append)
+    assert await site.all_of_it() == before
+    assert f"services {len(services - known)} (" in told[0]
+    assert "windlass serve --adopt" in await site.refuses()
+    async with site.started(adopt=True) as windlass:
+        await site.tidied(windlass)
+        assert {record.service for record in site.records()} == services - known
+        await site.runs(windlass, f"/application/{site.first}")
+        assert await site.stored(windlass, site.first) == PRECIOUS
+    async with site.started() as windlass:  # from now on they belong together
+        await site.tidied(windlass)
+
+
+async def only_what_is_deleted_is_erased(site: Site) -> None:
+    async with site.started() as windlass:
+        others = [each for each in await site.there.machine.traces() if site.second in each]
+        await windlass.call("DELETE", f"/application/{site.first}")
+        await site.until_gone(site.first)
+        assert [each for each in await site.there.machine.traces() if site.second in each] == others
+
+
+async def test_no_way_to_lose_a_database_erases_anything(site: Site):
+    # One installation for all of them: to furnish one takes longer than all that is done with it.
+    await nothing_is_erased_whatever_becomes_of_the_database(site)
+    await what_another_database_sets_aside_comes_back_with_its_own(site)
+    await a_restored_backup_leaves_what_was_made_since(site)
+    await only_what_is_deleted_is_erased(site)
