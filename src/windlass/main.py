@@ -14,7 +14,7 @@ from windlass import __version__
 from windlass.base.show import FORM
 from windlass.config import wants_no_colour
 
-_MACHINE = ("serve", "stop", "config", "doctor", "backup", "restore", "audit")
+_MACHINE = ("serve", "stop", "config", "doctor", "backup", "restore", "set-aside", "audit")
 _EXTRA = ("demo", "token", "api")
 _WHOLE = 1000
 
@@ -28,7 +28,7 @@ class Windlass(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         found: click.Command | None
         if name in _MACHINE:
-            found = getattr(import_module("windlass.operate.commands"), name)
+            found = getattr(import_module("windlass.operate.commands"), name.replace("-", "_"))
         elif name in _EXTRA:
             found = getattr(import_module("windlass.cli.extra"), f"{name}_command")()
         else:

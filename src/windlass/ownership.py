@@ -75,8 +75,9 @@ class Database(Struct, frozen=True):
     event: int = 0
     hash: str = ""
     """Of the event that the data directory saw last."""
-    known: frozenset[str] = frozenset()
-    """Services that it has, or has deleted."""
+    present: frozenset[str] = frozenset()
+    """Services that it has."""
+    deleted: frozenset[str] = frozenset()
 
 
 def legacy_id(fingerprint: str) -> str:
@@ -138,17 +139,26 @@ async def look(settings: Settings, seen: Mark | None) -> Database:
         if fingerprint is None:
             return Database()
         id, reads = await moment.fact(INSTALLATION), moment.reads
-        known = frozenset(await reads.services()) | await moment.deleted()
+        present, deleted = frozenset(await reads.services()), frozenset(await moment.deleted())
         if id is None:
-            return Database(legacy_id(fingerprint.decode()), is_older_form=True, known=known)
+            legacy = legacy_id(fingerprint.decode())
+            return Database(legacy, is_older_form=True, present=present, deleted=deleted)
         event, _ = await reads.newest_event()
         hash = await reads.event_hash(seen.event) if seen else None
-        return Database(id.decode(), event=event, hash=hash.hex() if hash else "", known=known)
+        return Database(
+            id.decode(),
+            event=event,
+            hash=hash.hex() if hash else "",
+            present=present,
+            deleted=deleted,
+        )
 
 
 async def _count(settings: Settings, claim: Claim, database: Database, parts_for: PartsFor) -> None:
     await _gather(settings, claim, database, parts_for)
-    known = (await look(settings, claim.mark)).known if claim.found else frozenset[str]()
+    if claim.found:
+        database = await look(settings, claim.mark)
+    known = database.present | database.deleted
     claim.unknown = {
         label: rest for label, found in claim.unknown.items() if (rest := _without(found, known))
     }

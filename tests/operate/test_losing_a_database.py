@@ -20,6 +20,7 @@ from tests.world import fake_parts
 from windlass.config import DATABASE, Settings
 from windlass.control import holdings
 from windlass.core.events import Event
+from windlass.core.runtime import Phase
 from windlass.engines.fake import FakeEngine
 from windlass.installation import install
 from windlass.operate.backup import backup, restore
@@ -152,6 +153,11 @@ class Site:
     async def stored(self, windlass: Windlass, service: str) -> str:
         """What the program of a service finds in its volume."""
         engine = windlass.installation.ctx.engine
+
+        async def runs() -> bool:
+            return [each.phase for each in await engine.observe(service)] == [Phase.RUNNING]
+
+        await until(runs)
         (instance,) = await engine.observe(service)
         code, said = await engine.execute(instance, ["cat", "data/file"], 10)
         assert code == 0, said

@@ -60,33 +60,38 @@ class Occupied(Exception):
     """Something of the service is in its place again, and is not replaced."""
 
 
+def folder_of(data: Path, service: str) -> Path:
+    return data / SET_ASIDE / service
+
+
+def records(data: Path) -> dict[str, SetAside]:
+    """Of all services that are set aside, by id."""
+    files = sorted((data / SET_ASIDE).glob(f"*/{RECORD}"))
+    found = [msgspec.json.decode(file.read_bytes(), type=SetAside) for file in files]
+    return {record.service: record for record in found}
+
+
 class Holdings:
     def __init__(self, engine: Engine, builder: Builder, servers: Servers, logs: Logs, data: Path) -> None:
-        self.engine = engine
+        self.engine, self.builder = engine, builder
         self._files: Sequence[Holder] = (builder, servers, logs)
-        self._folder = data / SET_ASIDE
+        self._data = data
 
     async def services(self) -> dict[str, Kept]:
         """Everything that is in its place; what was set aside is not."""
         found: dict[str, Kept] = {}
         for holder in self._files:
             found |= dict.fromkeys(await holder.services(), Kept())
-        found |= await self.engine.services()
-        return {service: kept for service, kept in found.items() if service not in self.records()}
+        # An engine remembers of many services what may not come back; nothing is lost with that.
+        notable = {id: kept for id, kept in (await self.engine.services()).items() if _has_something(kept)}
+        return {id: kept for id, kept in (found | notable).items() if id not in self.records()}
 
     def records(self) -> Mapping[str, SetAside]:
-        found = [self.record(folder.name) for folder in sorted(self._folder.glob("*"))]
-        return {record.service: record for record in found if record}
-
-    def record(self, service: str) -> SetAside | None:
-        try:
-            return msgspec.json.decode((self._folder / service / RECORD).read_bytes(), type=SetAside)
-        except FileNotFoundError:
-            return None
+        return records(self._data)
 
     async def set_aside(self, record: SetAside) -> None:
         """Written down first: what is interrupted is done again."""
-        folder = self._folder / record.service
+        folder = folder_of(self._data, record.service)
         await aside(_write, folder / RECORD, msgspec.json.encode(record))
         for holder in (self.engine, *self._files):
             await holder.set_aside(record.service, folder)
@@ -96,7 +101,7 @@ class Holdings:
         )
 
     async def put_back(self, service: str) -> None:
-        folder = self._folder / service
+        folder = folder_of(self._data, service)
         try:
             for holder in (self.engine, *self._files):
                 await holder.put_back(service, folder)
@@ -105,9 +110,17 @@ class Holdings:
         await aside(shutil.rmtree, folder)
         _log.warning("a service that was set aside was put back", extra={"service": service})
 
-    async def purge(self, service: str) -> None:
-        """For good."""
-        await aside(shutil.rmtree, self._folder / service)
+    async def purge(self, service: str, *, everywhere: bool) -> None:
+        """For good; `everywhere`: also what an engine or a builder keeps elsewhere."""
+        if everywhere and _has_something((await self.engine.services()).get(service, Kept())):
+            await self.engine.discard(service)
+        if everywhere:
+            await self.builder.discard(service)
+        await aside(shutil.rmtree, folder_of(self._data, service))
+
+
+def _has_something(kept: Kept) -> bool:
+    return bool(kept.instances or kept.volumes)
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -193,6 +193,72 @@ def _say(message: str) -> None:
     click.echo(message, err=True)
 
 
+@click.group("set-aside")
+def set_aside() -> None:
+    """Services that were set aside because the database did not know them."""
+
+
+@set_aside.command("list", cls=Command, params=flags("data_dir"))
+@_AS
+def list_set_aside(as_json: bool | None, **options: Any) -> None:
+    """Show what was set aside: when, why, and what it has."""
+    with plainly():
+        settings, _ = given(options)
+        from windlass.operate.set_aside import listed  # noqa: PLC0415 (with every part of a server)
+
+        found = listed(settings)
+    if wants_json(as_json):
+        print_json(msgspec.to_builtins(found))
+    elif not found:
+        click.echo("Nothing is set aside.")
+    else:
+        from windlass.base.clock import stamp  # noqa: PLC0415
+
+        for one in found:
+            pairs(
+                (
+                    (one.service, one.name or "(name unknown)", ""),
+                    ("  since", stamp(one.at), ""),
+                    ("  why", one.why, ""),
+                    ("  has", f"instances {one.instances}, volumes {one.volumes}", ""),
+                )
+            )
+
+
+@set_aside.command("restore", cls=Command, params=flags("data_dir"))
+@click.argument("service")
+def restore_set_aside(service: str, **options: Any) -> None:
+    """Put SERVICE, an id, back in its place with all that it stored.
+
+    The database has to know it. A start does the same by itself for each service that its database knows.
+    """
+    with plainly():
+        settings, _ = given(options)
+        from windlass.operate.set_aside import put_back  # noqa: PLC0415 (with every part of a server)
+
+        done = asyncio.run(put_back(settings, service))
+    click.echo(f"{done.name or service} is in its place again. It runs with the next start or deployment.")
+
+
+@set_aside.command("purge", cls=Command, params=flags("data_dir"))
+@click.argument("services", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All that is set aside.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def purge_set_aside(services: tuple[str, ...], everything: bool, yes: bool, **options: Any) -> None:
+    """Erase SERVICES, ids, for good, with their volumes."""
+    with plainly():
+        settings, _ = given(options)
+        from windlass.operate.set_aside import listed, purge  # noqa: PLC0415 (with every part of a server)
+
+        meant = [one.service for one in listed(settings)] if everything else list(services)
+        if not meant:
+            raise Misused("name the services to erase, or --all; `windlass set-aside list` shows them")
+        if not yes:
+            click.confirm(f"Erase services {len(meant)} with their data for good?", abort=True)
+        asyncio.run(purge(settings, meant))
+    click.echo(f"Erased: services {len(meant)}.")
+
+
 @click.group("audit")
 def audit() -> None:
     """Look whether the record of events is whole."""

@@ -160,11 +160,11 @@ class ProcessEngine:
         await self._keeper.finish_all()
 
     async def set_aside(self, service: str, into: Path) -> None:
-        self._prepare()
+        self._shelf.prepare()
         await self._whole(self._set_aside(service, into))
 
     async def put_back(self, service: str, out: Path) -> None:
-        self._prepare()
+        self._shelf.prepare()
         await asyncio.to_thread(move_in, self._shelf, self._places, service, out)
         self._shelf.ring()
 

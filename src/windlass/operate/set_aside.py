@@ -1,0 +1,63 @@
+"""Services that were set aside because the database did not know them: shown, put back, or erased."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+
+from windlass.base.clock import SystemClock
+from windlass.config import Settings
+from windlass.control.holdings import Holdings, Occupied, SetAside, records
+from windlass.ownership import check, holdings, look
+from windlass.parts import real_parts
+from windlass.refused import Refused
+
+
+def listed(settings: Settings) -> list[SetAside]:
+    return [*records(Path(settings.data_dir)).values()]
+
+
+async def put_back(settings: Settings, service: str) -> SetAside:
+    await check(settings)
+    record = _record(settings, service)
+    if service not in (await look(settings, None)).present:
+        raise Refused(
+            f"the service {_called(record)} cannot be put back: this database has no record of it. "
+            f"Start with the database of installation {record.installation}, or restore a backup with it"
+        )
+    async with _holdings(settings, record) as held:
+        try:
+            await held.put_back(service)
+        except Occupied as error:
+            raise Refused(
+                f"the service {_called(record)} was deployed again meanwhile, and nothing is replaced: "
+                f"uninstall it first ({error})"
+            ) from error
+    return record
+
+
+async def purge(settings: Settings, services: Sequence[str]) -> None:
+    """For good. Of a service that this database has again, only what lies aside."""
+    await check(settings)
+    present = (await look(settings, None)).present
+    for service in services:
+        record = _record(settings, service)
+        async with _holdings(settings, record) as held:
+            await held.purge(service, everywhere=service not in present)
+
+
+def _record(settings: Settings, service: str) -> SetAside:
+    found = records(Path(settings.data_dir)).get(service)
+    if found is None:
+        raise Refused(f"no service {service} is set aside: `windlass set-aside list` shows those that are")
+    return found
+
+
+def _called(record: SetAside) -> str:
+    return f"{record.name} ({record.service})" if record.name else record.service
+
+
+def _holdings(settings: Settings, record: SetAside) -> AbstractAsyncContextManager[Holdings]:
+    return holdings(settings, partial(real_parts, settings, SystemClock()), record.installation)

@@ -1,0 +1,217 @@
+"""Data directory, engine and database belong together, or are said not to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.world import make_world
+from windlass import mark
+from windlass.base.errors import Unavailable
+from windlass.config import Settings
+from windlass.control import holdings
+from windlass.core.events import Event
+from windlass.engines.fake import FakeEngine
+from windlass.mark import INSTALLATION
+from windlass.operate.set_aside import listed, purge, put_back
+from windlass.ownership import NotOurs, examined, legacy_id
+from windlass.refused import Refused
+from windlass.store.store import Reads
+
+UNKNOWN = "99999999-aaaa-4aaa-8aaa-000000000009"
+
+
+def marked(settings: Settings) -> str:
+    seen = mark.read(settings)
+    return seen.installation if seen else ""
+
+
+async def deployed(world) -> str:
+    app = await world.application()
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    return str(app)
+
+
+async def test_the_id_of_an_installation_is_in_its_database_and_its_data_directory(database_url, tmp_path):
+    for _ in range(2):
+        async with make_world(database_url, folder=tmp_path) as world:
+            ctx = world.installation.ctx
+            assert await ctx.store.reads.fact(INSTALLATION) == ctx.installation.encode()
+            assert marked(ctx.settings) == ctx.installation
+
+
+async def test_a_replica_with_an_empty_data_directory_of_its_own_joins(postgres_url, tmp_path):
+    async with make_world(postgres_url, folder=tmp_path / "one") as world:
+        (tmp_path / "two").mkdir()
+        shutil.copy(tmp_path / "one/key", tmp_path / "two/key")
+        async with make_world(postgres_url, folder=tmp_path / "two") as twin:
+            assert twin.installation.ctx.installation == world.installation.ctx.installation
+
+
+async def test_an_installation_from_before_there_were_ids_is_taken_over_silently(database_url, tmp_path):
+    engine = FakeEngine()
+    async with make_world(database_url, folder=tmp_path, engine=engine) as world:
+        app = await deployed(world)
+        store = world.installation.ctx.store
+
+        async def forget(tx) -> None:
+            await tx._all("DELETE FROM fact WHERE name = $1", INSTALLATION)
+
+        await store.write(forget)
+        fingerprint = world.installation.ctx.seal.fingerprint
+        settings = world.installation.ctx.settings
+    mark.file_of(settings).unlink()
+    async with make_world(database_url, folder=tmp_path, engine=engine) as world:
+        assert world.installation.ctx.installation == legacy_id(fingerprint)
+        assert marked(settings) == legacy_id(fingerprint)
+        await world.run(30)
+        assert [one.service for one in engine.instances.values()] == [app]
+
+
+async def test_services_that_the_database_does_not_know_are_set_aside_and_told_of(world):
+    app = await deployed(world)
+    (key, instance), *_ = world.engine.instances.items()
+    world.engine.instances[UNKNOWN, *key[1:]] = type(instance)(
+        id="x", service=UNKNOWN, generation=1, index=0, phase=instance.phase
+    )
+    await world.run(30)
+    assert [one.service for one in world.engine.instances.values()] == [app]
+    assert world.engine.discarded == []
+    assert [record.service for record in listed(world.installation.ctx.settings)] == [UNKNOWN]
+    (event,) = await world.events(Event.SET_ASIDE)
+    assert UNKNOWN.encode() in event.body
+
+
+@pytest.mark.parametrize("answer", ["nothing", "another id", "a failure"])
+async def test_a_database_that_answers_wrongly_changes_nothing(world, monkeypatch, answer):
+    app = await deployed(world)
+    ctx = world.installation.ctx
+
+    async def nothing(self, *given):
+        if answer == "a failure":
+            raise Unavailable("no")
+        return []
+
+    async def another(self, name):
+        return b"another" if answer == "another id" else None
+
+    monkeypatch.setattr(Reads, "services", nothing)
+    monkeypatch.setattr(Reads, "fact", another)
+    with pytest.raises((holdings.OtherDatabase, Unavailable)):
+        await holdings.set_unknown_aside(ctx, "a test")
+    await holdings.sweep(ctx, ctx.engine)
+    await holdings.sweep(ctx, ctx.builder)
+    assert [one.service for one in world.engine.instances.values()] == [app]
+    assert world.engine.discarded == []
+    assert await ctx.builder.services() == {app}
+
+
+async def test_work_that_discards_a_service_which_was_not_deleted_erases_nothing(world):
+    app = await deployed(world)
+    await world.installation.ctx.store.write(lambda tx: tx.ask("discard", f"discard:{app}"))
+    await world.settle()
+    assert [one.service for one in world.engine.instances.values()] == [app]
+
+
+async def test_a_service_that_is_deleted_with_what_is_above_it_is_erased(world):
+    project = await world.project()
+    app = await world.application(await world.environment(project))
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    await world.delete(f"/project/{project}")
+    await world.settle()
+    assert app in world.engine.discarded
+    assert await world.installation.ctx.store.reads.is_deleted(app)
+
+
+# The commands, over real files
+
+
+def furnished(folder: Path) -> None:
+    """A data directory with something of a service in it."""
+    for part in ("run/volumes", "builds"):
+        (folder / part / UNKNOWN / "data").mkdir(parents=True)
+        (folder / part / UNKNOWN / "data/file").write_text("precious")
+
+
+async def started(folder: Path, **given) -> Settings:
+    settings = Settings(data_dir=str(folder), engine="process", gateway_port=0)
+    from windlass.installation import install
+
+    installation = await install(settings, **given)
+    await installation.stop()
+    return settings
+
+
+async def test_what_is_set_aside_is_restored_only_to_a_database_that_knows_it(tmp_path):
+    furnished(tmp_path)
+    with pytest.raises(NotOurs, match="services 1"):
+        await started(tmp_path)
+    assert not (tmp_path / "windlass.db").exists(), "a refused start makes nothing"
+    settings = await started(tmp_path, adopt=True)
+    assert (tmp_path / "set-aside" / UNKNOWN / "volumes/data/file").read_text() == "precious"
+    assert [record.service for record in listed(settings)] == [UNKNOWN]
+    with pytest.raises(Refused, match="no record of it"):
+        await put_back(settings, UNKNOWN)
+    await started(tmp_path)
+
+    from windlass.base.clock import SystemClock
+    from windlass.installation import open_store
+
+    store = await open_store(settings, SystemClock())
+    await store.write(lambda tx: tx.add_status(UNKNOWN, "org", "READY"))
+    await store.close()
+    await put_back(settings, UNKNOWN)
+    assert (tmp_path / "run/volumes" / UNKNOWN / "data/file").read_text() == "precious"
+    assert (tmp_path / "builds" / UNKNOWN / "data/file").read_text() == "precious"
+    assert listed(settings) == []
+
+
+async def test_what_is_purged_is_gone(tmp_path):
+    furnished(tmp_path)
+    settings = await started(tmp_path, adopt=True)
+    await purge(settings, [UNKNOWN])
+    assert listed(settings) == []
+    assert not [path for path in tmp_path.rglob("*") if UNKNOWN in str(path)]
+    await started(tmp_path)
+
+
+async def test_a_disk_that_is_mounted_late_is_missed_before_anything_that_runs_is_ended(tmp_path):
+    """A program of an instance runs, and its folder is not there."""
+    home = tmp_path / "run/services" / UNKNOWN / "1-0"
+    marks = {"WINDLASS_INSTANCE": f"{UNKNOWN}-1-0", "WINDLASS_FILES": str(home / "files")}
+    program = await asyncio.create_subprocess_exec("sleep", "60", env={**os.environ, **marks})
+    try:
+        with pytest.raises(NotOurs, match="is its disk mounted"):
+            await started(tmp_path)
+        assert program.returncode is None
+        assert (await examined(Settings(data_dir=str(tmp_path), engine="process"))).reason
+    finally:
+        program.kill()
+        await program.wait()
+
+
+def test_the_commands_say_what_they_do(tmp_path):
+    def windlass(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "windlass", *words, "--data-dir", str(tmp_path)]
+        env = {**os.environ, "WINDLASS_ENGINE": "process"}
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+
+    furnished(tmp_path)
+    refused = windlass("serve", "--port", "0", "--gateway-port", "0")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("windlass: start with the database that belongs to")
+    assert "windlass serve --adopt" in refused.stderr
+    asyncio.run(started(tmp_path, adopt=True))
+    assert UNKNOWN in windlass("set-aside", "list", "--text").stdout
+    assert "for good?" in windlass("set-aside", "purge", "--all").stdout
+    assert listed(Settings(data_dir=str(tmp_path)))
+    assert windlass("set-aside", "purge", "--all", "--yes").returncode == 0
+    assert listed(Settings(data_dir=str(tmp_path))) == []
