@@ -173,39 +173,43 @@ class IdleEngine(FakeEngine):
 
 
 class Deployer:
-    """An installation with services that are deployed again and again, a slice of them at a time."""
+    """An installation that deploys new services, so many at once, a slice of them at a time."""
 
     def __init__(self, installation: Installation, engine: IdleEngine, services: int) -> None:
         self._installation, self._engine, self._services = installation, engine, services
-        self._environments: list[str] = []
+        self._made = 0
         self._project = ""
 
     async def begin(self) -> None:
         org = (await self._ask("GET", "/organization"))["id"]
         self._project = (await self._ask("POST", f"/organization/{org}/project", {"name": "bench"}))["id"]
-        for number in range(self._services):
-            if number % _EACH == 0:
-                made = await self._ask(
-                    "POST", f"/project/{self._project}/environment", {"name": f"e-{number}"}
-                )
-                self._environments.append(made["id"])
-            service = {"name": f"app-{number}", "git_repository": REPOSITORY}
-            await self._ask("POST", f"/environment/{self._environments[-1]}/application", service)
 
     async def turn(self, count: int) -> tuple[float, list[float]]:
-        """Deployments per second, while all services that are not deployed wait; and the reads meanwhile."""
+        """Deployments per second, while all that were asked for at once wait; and the reads meanwhile."""
         worker = Worker(self._installation.ctx)
         first, took, reads = self._engine.starts, 0.0, list[float]()
         while self._engine.starts - first < count:
             if await self._installation.ctx.store.reads.next_work() is None:
-                for environment in self._environments:
-                    await self._ask("POST", f"/environment/{environment}/deploy")
+                await self._ask_for_more()
             began = time.perf_counter()
             await self._work(worker, first + count, reads)
             took += time.perf_counter() - began
         done = self._engine.starts - first
         await worker.stop()
         return done / took, reads
+
+    async def _ask_for_more(self) -> None:
+        environments = []
+        for number in range(self._services):
+            if number % _EACH == 0:
+                body = {"name": f"environment-{self._made}"}
+                made = await self._ask("POST", f"/project/{self._project}/environment", body)
+                environments.append(made["id"])
+            service = {"name": f"app-{self._made}", "git_repository": REPOSITORY}
+            await self._ask("POST", f"/environment/{environments[-1]}/application", service)
+            self._made += 1
+        for environment in environments:
+            await self._ask("POST", f"/environment/{environment}/deploy")
 
     async def _work(self, worker: Worker, enough: int, reads: list[float]) -> None:
         """Until so many were started, or nothing waits."""
