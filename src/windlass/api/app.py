@@ -155,6 +155,9 @@ class App:
     async def _answer(self, request: Request, receive: Receive) -> Answer:
         page = self._pages.find(request.path)
         found = None if page else self._router.find(request.path)
+        if found is None and page is None:
+            accept = request.headers.get(b"accept", b"")
+            page = self._pages.home(request.scope["path"], request.method, accept)
         methods: Methods = {"GET": page} if page else found[0] if found else {}  # type: ignore[dict-item]
         operation = methods.get("GET" if request.method == "HEAD" else request.method)
         if operation and not page:

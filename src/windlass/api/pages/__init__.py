@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -53,9 +57,29 @@ class Pages:
             "/.well-known/jwks.json": self._jwks,
         }
         self._pages = {path: Page(path.strip("/."), render) for path, render in renders.items()}
+        self._home = Page("home", self._homepage)
 
     def find(self, path: str) -> Page | None:
         return self._pages.get(path)
+
+    def home(self, path: str, method: str, accept: bytes) -> Page | None:
+        """What a browser is shown at `/`. For every other client there is nothing."""
+        is_asked = path == "/" and method in {"GET", "HEAD"} and _accepts_html(accept)
+        return self._home if is_asked else None
+
+    async def _homepage(self) -> Rendered:
+        page, policy = _home_page()
+        return (
+            200,
+            page,
+            _HTML,
+            (
+                (b"content-security-policy", policy),
+                (b"referrer-policy", b"no-referrer"),
+                (b"x-frame-options", b"DENY"),
+                (b"vary", b"accept"),
+            ),
+        )
 
     async def _openapi(self) -> Rendered:
         return 200, self._document(), _JSON, ((b"access-control-allow-origin", b"*"),)
@@ -89,3 +113,30 @@ class Pages:
 
     async def _jwks(self) -> Rendered:
         return 200, encode((await self._signer()).jwks()), _JSON, ()
+
+
+def _accepts_html(accept: bytes) -> bool:
+    """Whether it is named: what takes anything is no browser."""
+    for part in accept.lower().split(b","):
+        kind, *parameters = (word.strip() for word in part.split(b";"))
+        if kind == b"text/html":
+            return not any(re.fullmatch(rb"q=0(\.0*)?", one) for one in parameters)
+    return False
+
+
+@cache
+def _home_page() -> tuple[bytes, bytes]:
+    """The page, and a policy under which its own script and style run and nothing else."""
+    page = (resources.files(__package__) / "home.html").read_bytes()
+    style, script = (_hash(page, tag) for tag in (b"style", b"script"))
+    policy = (
+        b"default-src 'none'; style-src '%b'; script-src '%b'; connect-src 'self'; img-src data:; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    )
+    return page, policy % (style, script)
+
+
+def _hash(page: bytes, tag: bytes) -> bytes:
+    _, _, rest = page.partition(b"<%b>" % tag)
+    inside, _, _ = rest.partition(b"</%b>" % tag)
+    return b"sha256-" + base64.b64encode(hashlib.sha256(inside).digest())
