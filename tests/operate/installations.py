@@ -17,7 +17,7 @@ Contents = dict[str, Any]
 
 async def furnish(world: World) -> str:
     """One of much, with what JSON and text files find hard; answers the id of an application."""
-    project = await world.project(name="Läden 🪢", description='quotes " and \\ and \u2028 lines')
+    project = await world.project(name="Läden 🪢", description='quotes " and \\ and \n lines')
     environment = await world.environment(project)
     app = await world.application(environment)
     await world.database(environment)
