@@ -35,6 +35,17 @@ class Windlass(click.Group):
             found = _derived().group(name)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            suggestions = import_module("windlass.cli.suggestions")
+            groups = dict.fromkeys((*_MACHINE, *_EXTRA), ()) | _derived().everything()
+            suggestions.no_such_command(error.command_name, groups, ctx)
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         through = self.list_commands(ctx)[len(_MACHINE) :]
         for title, names in (("On this machine", _MACHINE), ("Through the API of a server", through)):

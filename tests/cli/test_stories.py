@@ -244,6 +244,38 @@ async def test_what_is_no_windlass_is_recognised():
         assert "--url" in said.err
 
 
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        ("logs web", "windlass application log"),
+        ("deploy web", "windlass application deploy"),
+        ("ps", "windlass application list"),
+        ("scale web=2", "windlass application edit"),
+        ("open", "windlass application link"),
+        ("up", "windlass application deploy"),
+        ("env", "windlass environment-variable"),
+        ("aplication list", "windlass application"),
+        ("projct list", "windlass project"),
+        ("application logs web", "windlass application log"),
+        ("application lst", "windlass application list"),
+        ("project rm shop", "windlass project delete"),
+        ("application log web --lines 3", "--tail"),
+        ("application log web --tial 3", "--tail"),
+        ("application status web --env production", "--environment"),
+    ],
+)
+def test_a_slip_or_the_word_of_another_tool_is_answered_with_what_to_type(words, instead):
+    said = say(*words.split(), url="http://127.0.0.1:1")
+    assert said.code == 2
+    assert re.search(rf"(Did you mean|Possible options:?) [^\n]*{instead}", said.err), said.err
+
+
+def test_a_word_that_means_nothing_gets_no_suggestion():
+    said = say("xyzzy", url="http://127.0.0.1:1")
+    assert said.code == 2
+    assert said.err.endswith("No such command 'xyzzy'.\n")
+
+
 # What people see
 
 

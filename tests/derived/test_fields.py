@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -233,6 +234,16 @@ async def test_the_bounds_of_every_parameter_are_allowed(stage: Stage, operation
         for value in (info.ge, info.le):
             assert (await asked(stage, subject, f"{name}={value}")).status == 200
     assert (await asked(stage, subject, "color=red&color=blue&page_token=")).status in {200, 400}
+
+
+@parametrized(lambda operation: operation.body is not None)
+async def test_no_refusal_shows_a_pattern(stage: Stage, operation: Operation):
+    subject = await stage.plot.untouched(operation)
+    assert operation.body is not None
+    for wrong in wrongs(operation.body):
+        body = placed(operation.body, subject.body or {}, wrong.path, wrong.value)
+        answer = await stage.call(operation, never_there(subject), body, subject.tenant.admin)
+        assert not re.search(r"\\Z|\[\^|\$'|must match", answer.message), answer.message
 
 
 def test_every_list_is_paged_or_says_why_not():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, NoReturn
 
 import click
 
@@ -19,6 +20,18 @@ class Option(click.Option):
 
 class Command(click.Command):
     """A command whose help has a heading for each group of options, in the order of their first one."""
+
+    unknown: Callable[[click.NoSuchOption, Collection[str]], NoReturn] | None = None
+    """Called with an unknown option and all that there are: raises a better error."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if self.unknown is None:
+                raise
+            known = [name for param in self.params for name in (*param.opts, *param.secondary_opts)]
+            self.unknown(error, known)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

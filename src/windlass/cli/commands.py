@@ -20,6 +20,7 @@ from windlass.cli.following import LINE, Following, when_too_many
 from windlass.cli.names import Found, Names
 from windlass.cli.options import Options, api_of, base_body, free_fields, options_of, values
 from windlass.cli.show import show, show_event, show_list
+from windlass.cli.suggestions import Verbs, no_such_option
 from windlass.cli.waiting import Started, Together, Waiting, first_address, say, serves, summary
 from windlass.core.registry import Operation
 from windlass.core.resource import Family, Trait, Verb
@@ -38,7 +39,7 @@ def group(name: str) -> click.Group | None:
     words = everything().get(kebab(name))
     if words is None:
         return None
-    return click.Group(
+    return Verbs(
         kebab(name),
         commands={word: command(deed) for word, deed in words.items()},
         help=about(next(iter(words.values()))) + ".",
@@ -55,7 +56,7 @@ def command(deed: Deed) -> click.Command:
         _which(deed),
         f"Needs the scope {operation.need.word}.",
     )
-    return Command(
+    made = Command(
         deed.word,
         params=list(options.params),
         callback=partial(_call, deed, options),
@@ -64,6 +65,8 @@ def command(deed: Deed) -> click.Command:
         epilog=_deeper(options),
         context_settings=_NORMAL,
     )
+    made.unknown = no_such_option
+    return made
 
 
 def _which(deed: Deed) -> str:

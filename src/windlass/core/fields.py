@@ -39,13 +39,32 @@ _VISIBLE: Final = rf"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]*\Z"
 """Of a text: it may have several lines, and tabs."""
 _NOT_SEEN: Final = re.compile(f"[{CONTROLS}]")
 
-Id = Annotated[str, Meta(pattern=ids.PATTERN, extra_json_schema={"format": "uuid"})]
+FORMS: Final[dict[str, str]] = {}
+"""What a value should be, by the pattern that it has to match."""
+
+
+def shaped(pattern: str, form: str) -> str:
+    """The pattern. What does not match it is refused with these words, and not with the pattern."""
+    FORMS[pattern] = form
+    return pattern
+
+
+Id = Annotated[
+    str,
+    Meta(
+        pattern=shaped(ids.PATTERN, "must be an id such as 6f1c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11"),
+        extra_json_schema={"format": "uuid"},
+    ),
+]
 Name = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=255,
-        pattern=rf"^{_SIGN}([{_INNER_BLANKS}]*{_SIGN})*\Z",
+        pattern=shaped(
+            rf"^{_SIGN}([{_INNER_BLANKS}]*{_SIGN})*\Z",
+            "must have no blank at either end, and no characters that are not seen",
+        ),
         description="Unique among its siblings, compared without regard to case. No blanks at either end, "
         "and no characters that are not seen.",
     ),
@@ -68,7 +87,10 @@ Url = Annotated[
     str,
     Meta(
         max_length=2048,
-        pattern=rf"^https?://{_URL_HOST}(:[0-9]{{1,5}})?([/?]{_URL_PART})?(#{_URL_PART})?\Z",
+        pattern=shaped(
+            rf"^https?://{_URL_HOST}(:[0-9]{{1,5}})?([/?]{_URL_PART})?(#{_URL_PART})?\Z",
+            "must be an address such as https://example.com/path, without a user name",
+        ),
         extra_json_schema={"format": "uri"},
         examples=["https://example.com/hooks/deployments"],
     ),
@@ -86,7 +108,10 @@ Key = Annotated[
     Meta(
         min_length=1,
         max_length=255,
-        pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*\Z",
+        pattern=shaped(
+            r"^[A-Za-z_][A-Za-z0-9_.-]*\Z",
+            "must begin with a letter or _, and go on with letters, digits, _, . and -",
+        ),
         description="Name of the variable",
         examples=["DATABASE_URL"],
     ),

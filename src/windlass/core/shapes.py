@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
@@ -23,8 +23,11 @@ from windlass.core.fields import (
     absent,
     follows,
     refers,
+    shaped,
 )
 from windlass.core.resource import Base, Shown, Spec, clash
+
+ABSOLUTE: Final = shaped(r"^/[^\x00-\x1f]*\Z", "must be a path that begins with /, such as /data")
 
 
 class Tcp(Spec):
@@ -99,7 +102,7 @@ class ServicePort(Shown):
 
 class StorageRequest(Spec):
     size: Gibibytes
-    mount_point: Annotated[str, Meta(max_length=1024, pattern=r"^/[^\x00-\x1f]*\Z")]
+    mount_point: Annotated[str, Meta(max_length=1024, pattern=ABSOLUTE)]
     type: Literal["FAST_SSD"] = "FAST_SSD"
     id: Maybe[Id] = absent
 
@@ -121,7 +124,10 @@ GitUrl = Annotated[
     Meta(
         min_length=1,
         max_length=2048,
-        pattern=rf"^((https?|ssh|git|file)://|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:)[^{CONTROLS}{BLANKS}]+\Z",
+        pattern=shaped(
+            rf"^((https?|ssh|git|file)://|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:)[^{CONTROLS}{BLANKS}]+\Z",
+            "must be an address such as https://host/owner/repository.git",
+        ),
         description="Address of the repository",
         examples=["https://github.com/acme/shop.git"],
     ),
@@ -130,9 +136,17 @@ GitUrl = Annotated[
 _NOT_IN_REFS = rf"{CONTROLS}{BLANKS}~^:?*\[\\"
 Branch = Annotated[
     str,
-    Meta(min_length=1, max_length=255, pattern=rf"^[^{_NOT_IN_REFS}-][^{_NOT_IN_REFS}]*\Z"),
+    Meta(
+        min_length=1,
+        max_length=255,
+        pattern=shaped(
+            rf"^[^{_NOT_IN_REFS}-][^{_NOT_IN_REFS}]*\Z", "must be a branch or tag of git, such as main"
+        ),
+    ),
 ]
-RelativePath = Annotated[str, Meta(max_length=1024, pattern=r"^[^\x00-\x1f]*\Z")]
+RelativePath = Annotated[
+    str, Meta(max_length=1024, pattern=shaped(r"^[^\x00-\x1f]*\Z", "must have no control characters"))
+]
 
 
 class GitRepositoryRequest(Spec):

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from windlass.core.access import Scope
 from windlass.core.audit import ORIGINS, SUB_TARGETS, TARGETS, TYPES, WORDS
-from windlass.core.fields import Id, Line, Maybe, Timestamp, absent
+from windlass.core.fields import Id, Line, Maybe, Timestamp, absent, shaped
 from windlass.core.resource import Action, Shown, Spec
 
 T = TypeVar("T")
@@ -18,13 +18,22 @@ Given: TypeAlias = T | UnsetType
 Since = Annotated[
     str,
     Meta(
-        pattern=r"^([0-9]{1,19}|[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-        r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?Z)?\Z",
+        pattern=shaped(
+            r"^([0-9]{1,19}|[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+            r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?Z)?\Z",
+            "must be a time such as 2026-01-31T09:05:00.007Z",
+        ),
         description="A timestamp as it is answered; or seconds, milli-, micro- or nanoseconds since 1970",
         examples=["2026-01-31T09:05:00.007Z"],
     ),
 ]
-Token = Annotated[str, Meta(pattern=r"^([0-9]{1,18})?\Z", description="From `links`: where to go on")]
+Token = Annotated[
+    str,
+    Meta(
+        pattern=shaped(r"^([0-9]{1,18})?\Z", "must be a token from `links`"),
+        description="From `links`: where to go on",
+    ),
+]
 TypeWord = Annotated[
     Literal[*WORDS],  # type: ignore[valid-type]
     Meta(description="What happened; the words of deployments are those of webhooks, too"),

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.fields import Id, Maybe, Timestamp, absent
+from windlass.core.fields import Id, Maybe, Timestamp, absent, shaped
 from windlass.core.resource import Action, Shown, Spec, Trait
 
 
@@ -124,7 +124,7 @@ CommitId = Annotated[
     str,
     Meta(
         max_length=64,
-        pattern=r"^([0-9a-fA-F]{7,64})?\Z",
+        pattern=shaped(r"^([0-9a-fA-F]{7,64})?\Z", "must be the id of a commit: 7 to 64 hexadecimal digits"),
         description="A commit of the repository; without it, the head of the branch",
     ),
 ]
@@ -146,8 +146,11 @@ Moment = Annotated[
     str,
     Meta(
         # Of a day that no month has, nobody can say that it is wrong here: it is one of the next month.
-        pattern=r"^([0-9]{1,14}|[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-        r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?Z)?\Z",
+        pattern=shaped(
+            r"^([0-9]{1,14}|[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+            r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?Z)?\Z",
+            "must be a time such as 2026-01-31T09:05:00.007Z",
+        ),
         description="A timestamp as it is answered, or milliseconds since 1970",
         examples=["2026-01-31T09:05:00.007Z"],
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from windlass.base.errors import Invalid
+from windlass.core.fields import FORMS
 
 T = TypeVar("T")
 
@@ -19,6 +21,14 @@ def converted(value: Any, wanted: type[T]) -> T:
         return msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
         raise Invalid(explain(error)) from error
+
+
+_MATCHING = "Expected `str` matching regex "
+
+
+def _pattern_of(text: str) -> str:
+    """The pattern that is not matched. msgspec quotes it as Python does."""
+    return str(ast.literal_eval(text.removeprefix(_MATCHING))) if text.startswith(_MATCHING) else ""
 
 
 _AT = re.compile(r" - at `(\$.*)`$")
@@ -51,6 +61,8 @@ def explain(error: Exception) -> str:
             continue
         if "field `" in text:
             path = f"{path}.{match[1]}" if path else match[1]
+        if (shape := FORMS.get(_pattern_of(text))) is not None:
+            return f"{path or 'The body'}: {shape}"
         words = [
             " or ".join(_KINDS.get(word, word) for word in group.split(" | ")) for group in match.groups()
         ]

@@ -5,7 +5,18 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import MEANINGS, ROLE_IDS, WORDS, Scope, scopes_of, words_of
-from windlass.core.fields import Description, Id, Maybe, Name, Positive, Timestamp, absent, fixed, shown_once
+from windlass.core.fields import (
+    Description,
+    Id,
+    Maybe,
+    Name,
+    Positive,
+    Timestamp,
+    absent,
+    fixed,
+    shaped,
+    shown_once,
+)
 from windlass.core.resource import Family, Shown, Spec, clash
 from windlass.families.organization import organization
 
@@ -13,14 +24,23 @@ from windlass.families.organization import organization
 ScopeWord = Annotated[
     str,
     Meta(
-        pattern="^("
-        + "|".join("".join(f"[{c.upper()}{c.lower()}]" for c in word) for word in WORDS)
-        + r")\Z",
+        pattern=shaped(
+            "^(" + "|".join("".join(f"[{c.upper()}{c.lower()}]" for c in word) for word in WORDS) + r")\Z",
+            f"must be one of {', '.join(WORDS)}",
+        ),
         description="; ".join(f"{scope.word}: {meaning}" for scope, meaning in MEANINGS.items()),
         examples=["Deploy"],
     ),
 ]
-RoleId = Annotated[str, Meta(pattern="^(" + "|".join(ROLE_IDS.values()) + r")\Z", description="Id of a role")]
+RoleId = Annotated[
+    str,
+    Meta(
+        pattern=shaped(
+            "^(" + "|".join(ROLE_IDS.values()) + r")\Z", "must be the id of a role, from availableRole"
+        ),
+        description="Id of a role",
+    ),
+]
 
 
 class ApiToken(Spec):

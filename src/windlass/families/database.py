@@ -14,6 +14,7 @@ from windlass.core.fields import (
     Name,
     absent,
     fixed,
+    shaped,
 )
 from windlass.core.resource import Family, Owner, Shown, Spec, clash
 from windlass.core.shapes import Group, GroupRef
@@ -32,7 +33,14 @@ class Database(Spec):
     name: Name
     description: Description = ""
     type: Annotated[Kind, fixed()]
-    version: Annotated[str, Meta(max_length=64, pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]*\Z", examples=["16"])]
+    version: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            pattern=shaped(r"^[0-9A-Za-z][0-9A-Za-z._-]*\Z", "must be a version such as 16"),
+            examples=["16"],
+        ),
+    ]
     mode: Annotated[Literal["CONTAINER", "MANAGED"], fixed()]
     accessibility: Literal["PRIVATE", "PUBLIC"] = "PRIVATE"
     cpu: Millicores = 250

@@ -5,16 +5,24 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.fields import Description, Line, Maybe, Name, Timestamp, absent, follows, hidden
+from windlass.core.fields import Description, Line, Maybe, Name, Timestamp, absent, follows, hidden, shaped
 from windlass.core.resource import Family, Shown, Spec, clash
 from windlass.families.organization import organization
 
 Secret = Annotated[
     str,
-    Meta(min_length=1, max_length=4096, pattern=r"^[!-~]+\Z"),
+    Meta(
+        min_length=1, max_length=4096, pattern=shaped(r"^[!-~]+\Z", "must be printable ASCII, without blanks")
+    ),
     hidden("has_token", sent_to=("type", "git_api_url")),
 ]
-Address = Annotated[str, Meta(max_length=2048, pattern=r"^https?://[!-~]+\Z")]
+Address = Annotated[
+    str,
+    Meta(
+        max_length=2048,
+        pattern=shaped(r"^https?://[!-~]+\Z", "must be an address such as https://git.example.com"),
+    ),
+]
 ADDRESSES = {
     "GITHUB": "https://api.github.com",
     "GITLAB": "https://gitlab.com/api/v4",

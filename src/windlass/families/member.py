@@ -5,13 +5,20 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import ROLE_IDS, Scope
-from windlass.core.fields import BLANKS, CONTROLS, Id, Maybe, Timestamp, absent
+from windlass.core.fields import BLANKS, CONTROLS, Id, Maybe, Timestamp, absent, shaped
 from windlass.core.resource import Action, Family, Shown, Spec, Verb
 from windlass.families.api_token import RoleId
 from windlass.families.organization import organization
 
 _PART = f"[^@{CONTROLS}{BLANKS}]+"
-Email = Annotated[str, Meta(min_length=3, max_length=254, pattern=rf"^{_PART}@{_PART}\Z")]
+Email = Annotated[
+    str,
+    Meta(
+        min_length=3,
+        max_length=254,
+        pattern=shaped(rf"^{_PART}@{_PART}\Z", "must be an address such as ada@example.com"),
+    ),
+]
 _OLD_ROLES = {"OWNER": Scope.ADMIN, "ADMIN": Scope.ADMIN, "DEVELOPER": Scope.WRITE, "VIEWER": Scope.READ}
 
 

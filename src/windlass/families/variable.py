@@ -6,11 +6,12 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.built_ins import placeholder
-from windlass.core.fields import Id, Key, Maybe, Note, Text, absent, hidden, kept
+from windlass.core.fields import Id, Key, Maybe, Note, Text, absent, hidden, kept, shaped
 from windlass.core.resource import Action, Family, Shown, Spec
+from windlass.core.shapes import ABSOLUTE
 from windlass.core.traits import has_variables
 
-MountPath = Annotated[str, Meta(max_length=1024, pattern=r"^/[^\x00-\x1f]*\Z", description="Makes it a file")]
+MountPath = Annotated[str, Meta(max_length=1024, pattern=ABSOLUTE, description="Makes it a file")]
 
 
 class VariableValue(Spec):
@@ -45,7 +46,10 @@ class Secret(Spec):
 Level = Annotated[
     str,
     Meta(
-        pattern=r"^(PROJECT|ENVIRONMENT|APPLICATION|BUILT_IN|CONTAINER|JOB|HELM|TERRAFORM|AGENTIC_WORKFLOW)\Z",
+        pattern=shaped(
+            r"^(PROJECT|ENVIRONMENT|APPLICATION|BUILT_IN|CONTAINER|JOB|HELM|TERRAFORM|AGENTIC_WORKFLOW)\Z",
+            "must be a level, such as PROJECT, ENVIRONMENT or APPLICATION",
+        ),
         description="The level at which it is made: this one, or one above",
         examples=["PROJECT"],
     ),

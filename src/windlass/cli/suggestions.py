@@ -1,0 +1,91 @@
+"""What to type instead: for slips of the finger, and for the words that other tools use."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Final, NoReturn
+
+import click
+
+_VERBS: Final[Mapping[str, str]] = {
+    "add": "create", "new": "create", "apps": "list", "applications": "list", "ls": "list", "ps": "list",
+    "cancel": "cancel-deployment", "describe": "get", "info": "get", "show": "get", "destroy": "delete",
+    "remove": "delete", "rm": "delete", "domains": "link", "open": "link", "url": "link", "urls": "link",
+    "logs": "log", "tail": "log", "push": "deploy", "release": "deploy", "up": "deploy", "scale": "edit",
+    "set": "edit", "update": "edit", "restart": "restart-service",
+}  # fmt: skip
+_GROUPS: Final[Mapping[str, str]] = {
+    "app": "application", "db": "database", "env": "environment-variable", "var": "environment-variable",
+    "variable": "environment-variable", "variables": "environment-variable", "secrets": "secret",
+    "org": "organization", "releases": "deployment", "builds": "deployment", "deployments": "deployment",
+    "projects": "project", "databases": "database", "environments": "environment", "tokens": "token",
+}  # fmt: skip
+_OPTIONS: Final[Mapping[str, str]] = {
+    "--lines": "--tail", "--line": "--tail", "--num": "--tail",
+    "--app": "--application", "--env": "--environment", "--org": "--organization", "--db": "--database",
+    "--force": "--yes", "--watch": "--wait", "--grep": "--search", "--filter": "--search",
+    "--output": "--json", "--format": "--json",
+}  # fmt: skip
+_ANSWERS: Final[Mapping[str, str]] = {
+    "login": "Set WINDLASS_TOKEN to a token, and WINDLASS_URL to the address of the server.",
+    "start": "`windlass serve` starts the server, `windlass application deploy NAME` an application.",
+    "down": "`windlass stop --all` stops every service.",
+}
+"""Where there is no such thing, and people look for it."""
+# Applications are what people mean when they do not say.
+_USUAL: Final = "application"
+_MOST: Final = 3
+_ALIKE: Final = 0.7
+
+
+def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click.Context) -> NoReturn:
+    """`groups`: all commands at the top, with those in each."""
+    if name in _ANSWERS:
+        raise click.UsageError(f"No such command {name!r}. {_ANSWERS[name]}", ctx)
+    found = [
+        f"windlass {one}" for one in _commands(name, groups) or get_close_matches(name, groups, cutoff=_ALIKE)
+    ]
+    raise click.UsageError(_asked("command", name, found), ctx)
+
+
+def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
+    """Of what people call so."""
+    if name in _GROUPS:
+        return [_GROUPS[name]]
+    verb = _VERBS.get(name, name)
+    with_it = sorted((one for one in groups if verb in groups[one]), key=lambda one: (one != _USUAL, one))
+    if name in _VERBS:
+        return [f"{one} {verb}" for one in with_it[:1]]
+    return [f"{one} {verb}" for one in with_it] if len(with_it) <= _MOST else []
+
+
+def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoReturn:
+    usual = [_VERBS[name]] if _VERBS.get(name) in verbs else []
+    found = [f"windlass {ctx.info_name} {one}" for one in usual or get_close_matches(name, verbs)]
+    raise click.UsageError(_asked("command", name, found), ctx)
+
+
+def no_such_option(error: click.NoSuchOption, known: Collection[str]) -> NoReturn:
+    """The same error, with the usual name of the option if there is one."""
+    usual = _OPTIONS.get(error.option_name)
+    if usual is None or usual not in known:
+        raise error
+    raise click.UsageError(_asked("option", error.option_name, [usual]), error.ctx) from error
+
+
+def _asked(kind: str, name: str, found: Collection[str]) -> str:
+    instead = f" Did you mean {' or '.join(f'`{one}`' for one in found)}?" if found else ""
+    return f"No such {kind} {name!r}.{instead}"
+
+
+class Verbs(click.Group):
+    """The commands of one resource."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            no_such_verb(error.command_name, self.commands, ctx)
