@@ -8,13 +8,15 @@ WORKERS ?= logical
 
 VENV := .venv
 BIN  := $(VENV)/bin
-CODE := src tests $(wildcard bench)
+CODE := src tests requirements $(wildcard bench)
 
 # pip, and nothing else, installs: it alone honours every PIP_* variable and pip.conf, so mirrors, proxies and
 # certificates work as they do elsewhere on the machine. Only what would redirect or bend these installs is taken away.
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT PIP_BUILD_CONSTRAINT PIP_REQUIREMENT PIP_EDITABLE
 unexport PIP_REQUIRE_HASHES PIP_NO_BUILD_ISOLATION PIP_DRY_RUN PIP_PYTHON PYTHONHOME PYTHONPATH
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-input --no-deps --no-warn-script-location
+# The same for what takes a while: it says how far it is.
+FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
 .PHONY: help setup dev run test test-hostile check format bench lock clean
@@ -74,10 +76,10 @@ $(BIN)/python:
 
 # hatchling and editables come from the lock, and the build is not isolated: nothing is fetched that has no hash.
 $(VENV)/.setup: requirements/run.lock requirements/bootstrap.lock pyproject.toml | $(BIN)/python
-	$(INSTALL) --require-hashes -r requirements/bootstrap.lock -r requirements/run.lock
-	$(INSTALL) --no-build-isolation --editable .
+	@$(FETCH) --require-hashes -r requirements/bootstrap.lock -r requirements/run.lock
+	@$(INSTALL) --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.setup
-	$(INSTALL) --require-hashes -r requirements/dev.lock
+	@$(FETCH) --require-hashes -r requirements/dev.lock
 	@touch $@

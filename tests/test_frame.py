@@ -1,6 +1,9 @@
 """The frame keeps its own promises: locks that name no registry, no silent skip, no test without an end."""
 
+import os
 import re
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -101,6 +104,40 @@ def test_a_test_that_waits_for_ever_fails_and_the_next_one_runs(pytester):
     ran = pytester.runpytest_subprocess(*BARE, timeout=30)
     ran.assert_outcomes(failed=1, passed=1)
     ran.stdout.fnmatch_lines(["*await asyncio.sleep(0.01)", "*cleaned up*"])
+
+
+@pytest.fixture
+def fake_pip(tmp_path):
+    """An interpreter's folder with a pip that says what pip says, and ends as it is told to."""
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip/__init__.py").touch()
+    (tmp_path / "pip/__main__.py").write_text("""
+import os, sys
+print("Collecting a==1 (from -r some.lock)")
+print("Requirement already satisfied: b==2 in here")
+print("Installing collected packages: a")
+print("ERROR: no such luck", file=sys.stderr)
+sys.exit(int(os.environ["PIP_ENDS"]))
+""")
+    (tmp_path / "some.lock").write_text("a==1 \\\n    --hash=sha256:00\nb==2 \\\n    --hash=sha256:00\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("ends", [0, 3])
+def test_an_install_says_how_many_packages_and_how_far_and_shows_what_pip_says_if_it_fails(fake_pip, ends):
+    ran = subprocess.run(
+        [sys.executable, ROOT / "requirements/install.py", "-r", "some.lock"],
+        cwd=fake_pip,
+        env={**os.environ, "PYTHONPATH": str(fake_pip), "PIP_ENDS": str(ends)},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == ends
+    assert ran.stdout.splitlines() == [
+        "Installing 2 packages, about a minute.",
+        "  2 of 2 are here; unpacking them",
+    ]
+    assert ("ERROR: no such luck" in ran.stderr) == bool(ends)
 
 
 def pins(lock: str) -> dict[str, str]:
