@@ -305,13 +305,17 @@ async def test_a_log_is_lines(windlass):
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  .+ it does not start\n", said.out)
 
 
-async def test_a_name_cannot_move_the_cursor_of_who_reads_it(windlass):
+@pytest.mark.parametrize("words", ["project list", "project list --wide", "project get shop"])
+def test_a_name_cannot_move_the_cursor_of_who_reads_it(words):
     evil = "a\x1b[2J\x1b]0;owned\x07\u202eb"
-    await windlass.done("project", "create", "--name", "shop", "--description", evil)
-    for words in (("project", "list"), ("project", "get", "shop")):
-        said = await windlass(*words, "--text")
-        assert not CONTROLS.search(said.out)
-        assert "owned" in said.out
+    id = "6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a11"
+    thing = {"id": id, "name": "shop", "path": "shop", "organization_id": id, "description": evil}
+    with listening() as server:
+        server.answer = (200, {}, json.dumps(thing | {"results": [thing]}).encode())
+        said = say(*words.split(), "--text", url=server.url)
+    assert said.code == 0, said
+    assert not CONTROLS.search(said.out)
+    assert "owned" in said.out
 
 
 @pytest.mark.parametrize("width", [30, 80, 200])

@@ -35,8 +35,6 @@ _SELECTORS: Final = r"\ufe00-\ufe0f"
 _INNER_BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _SHAPED: Final = rf"[^\x00-\x7f{CONTROLS}{BLANKS}{_JOINERS}{_SELECTORS}][{_SELECTORS}]?"
 _SIGN: Final = rf"([!-~]|{_SHAPED}([{_JOINERS}]{_SHAPED})*)"
-_VISIBLE: Final = rf"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]*\Z"
-"""Of a text: it may have several lines, and tabs."""
 _NOT_SEEN: Final = re.compile(f"[{CONTROLS}]")
 
 FORMS: Final[dict[str, str]] = {}
@@ -48,6 +46,12 @@ def shaped(pattern: str, form: str) -> str:
     FORMS[pattern] = form
     return pattern
 
+
+_VISIBLE: Final = shaped(
+    rf"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]*\Z",
+    "must have no control characters, and none that are not seen",
+)
+"""Of a text: it may have several lines, and tabs."""
 
 Id = Annotated[
     str,
