@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import re
+from functools import partial
 
 import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from windlass.connection import Connection
+from windlass.connection import Connection, Limits
 from windlass.server import Server, listen
 
 DATE = re.compile(rb"date: [^\r]*\r\n")
@@ -125,3 +126,16 @@ async def test_a_header_with_a_line_break_in_it_is_not_sent(path):
 
 async def test_a_body_that_is_longer_than_it_says_is_not_sent():
     assert b"content" not in (await answered(Connection, asked("GET", "/too-long"))).partition(b"\r\n\r\n")[2]
+
+
+async def test_websockets_that_come_at_once_are_opened_in_turns():
+    limits, opened = Limits(), []
+    for number in range(5):
+        limits.open_in_turn(partial(opened.append, number))
+    for turn in range(5):
+        assert opened == list(range(turn))
+        await asyncio.sleep(0)
+    assert opened == [0, 1, 2, 3, 4]
+    limits.open_in_turn(lambda: opened.append(5))
+    await asyncio.sleep(0)
+    assert opened[-1] == 5

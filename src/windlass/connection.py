@@ -13,7 +13,9 @@ import asyncio
 import base64
 import binascii
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -152,6 +154,20 @@ class Limits:
         self.bounds = bounds or Bounds()
         self.table = ConnectionTable("api", self.bounds, trusts)
         self.headers = headers
+        self._opening: deque[Callable[[], None]] = deque()
+
+    def open_in_turn(self, opening: Callable[[], None]) -> None:
+        """Opens one websocket in each turn of the loop: it takes as long as many requests, and thousands of
+        them at once would keep everybody else waiting for seconds."""
+        if not self._opening:
+            asyncio.get_running_loop().call_soon(self._open_next)
+        self._opening.append(opening)
+
+    def _open_next(self) -> None:
+        opening = self._opening.popleft()
+        if self._opening:
+            asyncio.get_running_loop().call_soon(self._open_next)
+        opening()
 
 
 class Flow(FlowControl):
@@ -398,7 +414,8 @@ class Connection(asyncio.Protocol):
         if len(data) > end:
             self._held.add(data[end:])
         if head.upgrade == b"websocket" and self._takes_websocket(method, head):
-            self._become_websocket(data[:end])
+            self._busy = True
+            self._limits.open_in_turn(partial(self._become_websocket, data[:end]))
             return
         self._start(method, target, head, self._opening(head.length))
 
@@ -530,8 +547,11 @@ class Connection(asyncio.Protocol):
         return self._config.ws_protocol_class is not None and opens_websocket(method, head.fields)
 
     def _become_websocket(self, head: bytes) -> None:
+        if self._parting or self.transport.is_closing():
+            return
         if self._held.held:
-            raise Bad(400, "A websocket has to be opened before anything is sent through it.")
+            self._refuse(400, "A websocket has to be opened before anything is sent through it.")
+            return
         ws = cast(Any, self._config.ws_protocol_class)
         protocol = ws(config=self._config, server_state=self._state, app_state=self._app_state)
         self._state.connections.discard(self)
@@ -546,7 +566,7 @@ class Connection(asyncio.Protocol):
         """A request that is not one: nothing after it can be trusted either."""
         self._table.refuse(str(status))
         cycle = self._cycle
-        if self._busy and cycle is not None and cycle.response_started:
+        if self._busy and cycle is not None and cycle.response_started and not cycle.response_complete:
             self._abandon()
             self.transport.abort()
             return

@@ -47,6 +47,7 @@ class Client(asyncio.Protocol):
         "_held",
         "_idempotent",
         "_left",
+        "_longest_line",
         "_lost",
         "_parting",
         "_paused",
@@ -71,6 +72,7 @@ class Client(asyncio.Protocol):
         self._gate = gate
         self._find = find
         self._held = Gathering(gate.bounds.head_bytes, gate.bounds.target_bytes)
+        self._longest_line = gate.bounds.target_bytes
         self._fields = _NO_FIELDS
         """Those of the last request, which the next one usually repeats."""
         # Of the connection
@@ -210,7 +212,7 @@ class Client(asyncio.Protocol):
         `_begin`, which says why."""
         fields = self._fields
         first = data.find(b"\r\n")
-        if fields.length or first > self._gate.bounds.target_bytes:
+        if fields.length or first > self._longest_line:
             return False
         if data.startswith(fields.raw, first):
             if len(data) != first + len(fields.raw):
