@@ -129,7 +129,7 @@ async def test_a_body_that_is_longer_than_it_says_is_not_sent():
 
 
 async def test_websockets_that_come_at_once_are_opened_in_turns():
-    limits, opened = Limits(), []
+    limits, opened = Limits(), list[int]()
     for number in range(5):
         limits.open_in_turn(partial(opened.append, number))
     for turn in range(5):
