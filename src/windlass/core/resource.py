@@ -299,7 +299,11 @@ class Family:
 
 @cache
 def _partial_struct(spec: type[Spec], name: str) -> type[Spec]:
-    declared = [(field.encode_name, _partial(field.type) | UnsetType | None, UNSET) for field in fields(spec)]
+    declared = [
+        # What has to be there cannot be taken away.
+        (field.encode_name, _partial(field.type) | UnsetType | (UnsetType if field.required else None), UNSET)
+        for field in fields(spec)
+    ]
     return _struct(name, declared, Spec)
 
 
