@@ -143,6 +143,13 @@ async def test_the_end_of_an_environment_is_a_line_for_each_service(windlass):
     assert ends[1].startswith("web is live at http://web-production.")
 
 
+async def test_what_was_started_and_is_not_waited_for_is_one_line(windlass):
+    await shop(windlass)
+    said = await windlass("application", "deploy", "web", "--text")
+    assert said.out == "DEPLOY v1: QUEUED. With --wait, the command follows it to its end\n"
+    assert (await windlass.done("application", "deploy", "web"))["number"] == 2
+
+
 # Colours
 
 ESCAPE = "\x1b["

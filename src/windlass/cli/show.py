@@ -20,7 +20,7 @@ from windlass.base.stopped import Stopped
 from windlass.cli.deeds import kebab
 from windlass.core.registry import Operation
 from windlass.core.trail import OrganizationEvent
-from windlass.core.traits import LogLine
+from windlass.core.traits import Deployment, LogLine
 from windlass.families.environment import EnvironmentChanges
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
@@ -44,6 +44,8 @@ def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
             msgspec.structs.replace(operation, answer=among[1], family=None), answer[among[0]], wide=wide
         )
         _show_next(answer.get("links", {}))
+    elif operation.answer is Deployment and operation.writes and isinstance(answer, dict):
+        _show_begun(answer)
     elif isinstance(answer, dict):
         _show_fields(answer)
     elif operation.method == "DELETE":
@@ -109,6 +111,12 @@ _LINES: Final[Mapping[type[Struct] | None, Callable[[Any], None]]] = {
     EnvironmentChanges: _show_statuses,
 }
 """How one event of a stream is shown, by what it tells."""
+
+
+def _show_begun(deployment: dict[str, Any]) -> None:
+    """What was started, and how to see what becomes of it."""
+    what = f"{plain(deployment['action'])} v{deployment['number']}"
+    click.echo(f"{what}: {coloured(deployment['status'])}. With --wait, the command follows it to its end")
 
 
 # Lists
@@ -281,7 +289,7 @@ def _width(rows: Sequence[Any], name: str, most: int = _WIDEST) -> int:
 
 
 def _title(name: str) -> str:
-    return name.upper().replace("_", " ")
+    return name.removesuffix("_name").upper().replace("_", " ")
 
 
 def _cell(value: Any) -> str:
