@@ -24,6 +24,7 @@ from windlass.base.group import aside
 from windlass.base.http_out import Outgoing
 from windlass.base.ids import new_id
 from windlass.base.log import log
+from windlass.base.private import close_to_others, is_passable, private_folder
 from windlass.base.seal import Seal
 from windlass.config import DATABASE as DATABASE
 from windlass.config import BadSetting, Settings
@@ -57,6 +58,8 @@ from windlass.store.store import ROUTE, Store, Tx
 
 _log = log("main")
 _STORM = 0.05
+_PASSABLE = ("run", "builds", "databases")
+"""Services that run as users of their own come to their files through these folders."""
 _TRIES, _MOMENT = 10, 0.1
 MARK_EVERY = 5
 """Seconds between two looks whether the database has moved on."""
@@ -272,7 +275,13 @@ async def install(
     when it was killed."""
     clock, out = clock or SystemClock(), out or _way_out(settings)
     folder = Path(settings.data_dir)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 (once, before serving)
+    private_folder(folder)
+    if (exposed := close_to_others(folder, passable=_PASSABLE)) and is_passable(folder):
+        _log.warning(
+            "other users of this machine could read files of the data directory: they are closed now. If "
+            "others have an account here, change what is in them",
+            extra={"files": exposed},
+        )
 
     async def parts_for(installation: str) -> Parts:
         return parts or await real_parts(settings, clock, installation)

@@ -107,7 +107,7 @@ def check_whole(found) -> None:
     for _, family, _, parent, *_ in found["resource"]:
         live[parent, family] = live.get((parent, family), 0) + 1
         assert family != "environment" or parent in projects
-    assert live == {(parent, family): n for parent, family, _, n, _ in found["tally"] if n}
+    assert live == {(parent, family): n for parent, family, _, n, *_ in found["tally"] if n}
     events = dict(found["counter"])["event"]
     assert events == max((row[0] for row in found["event"]), default=0) == len(found["event"])
 

@@ -22,12 +22,12 @@ absent: Final[Any] = UNSET
 
 # What a pattern refuses is spelled out: `\s` is one thing in Python and another in JSON Schema (ECMA 262).
 # Characters that are not seen, and change what is: those that turn the direction of writing, spaces without
-# width, fillers, separators of lines, tags. Unicode has some of them outside of its first plane.
+# width, fillers, tags. Unicode has some of them outside of its first plane.
 INVISIBLE: Final = (
-    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"
+    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
     r"\uffa0\ufff9-\ufffb" + "\U000e0000-\U000e007f"
 )
-CONTROLS: Final = r"\x00-\x1f\x7f-\x9f" + INVISIBLE
+CONTROLS: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029" + INVISIBLE
 BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 # Joiners and selectors shape letters of several scripts, and emoji. Between others they are invisible.
 _JOINERS: Final = r"\u200c\u200d"

@@ -19,6 +19,7 @@ import apsw
 from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.base.lane import Lane
+from windlass.base.private import private_file
 from windlass.store import statements as sql
 from windlass.store.chain import End
 from windlass.store.groups import GroupCommit, Outcome
@@ -174,6 +175,7 @@ class SqliteStore(GroupCommit):
     async def open(cls, path: Path, clock: Clock) -> SqliteStore:
         check_version()
         lock = own(path)
+        private_file(path)  # its other files take their mode from it
         try:
             store = cls(path, clock, lock)
         except BaseException:
@@ -301,7 +303,9 @@ def _applied(connection: apsw.Connection) -> dict[int, str]:
 
 def own(path: Path) -> IO[bytes]:
     """One process owns the file: a second one would write behind the first one's back."""
-    lock = path.with_name(path.name + ".lock").open("ab")
+    place = path.with_name(path.name + ".lock")
+    private_file(place)
+    lock = place.open("ab")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from windlass.base.clock import stamp
+from windlass.base.private import private_folder
 from windlass.base.segments.files import Times, name_of, segments_of, times_of, whole
 from windlass.base.segments.lines import LATEST, Line, Saying, id_at, new_prefix
 
@@ -124,7 +125,7 @@ class Writer:
 
     def _try_to_open_last(self) -> None:
         """Opens the last segment, or the one after it if it is sealed: its maker may have died in between."""
-        Path(self._folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(Path(self._folder))
         found = segments_of(self._folder)
         path = found[-1].path if found else f"{self._folder}/{name_of(0, None)}"
         self._base = found[-1].base if found else 0

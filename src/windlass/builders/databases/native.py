@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from windlass.base import group
 from windlass.base.moving import move
+from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError
 from windlass.builders.databases.machine import Places, Server, servers
 from windlass.core.runtime import Artifact
@@ -56,7 +57,7 @@ class NativeDatabases:
         kind = _kind(type)
         server = _chosen(kind, version, await servers(type, self._places))
         ref = self._home / service
-        (ref / "app").mkdir(parents=True, exist_ok=True)
+        private_folder(ref / "app")
         return Artifact(
             kind="native",
             ref=str(ref),

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 from windlass import config
 from windlass.base import group
 from windlass.base.moving import move
+from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Order, Say
 from windlass.builders.native import node, python, sources, tree
 from windlass.builders.native.command import Site, settled
@@ -268,7 +269,7 @@ def _complete(deps: Path) -> None:
 
 def _folders(*wanted: Path) -> None:
     for each in wanted:
-        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(each)
 
 
 def _writable(texts: Collection[str]) -> None:

@@ -59,6 +59,13 @@ def about_registries(names: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def meant_for(program: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the registries of other tools: their credentials are none of its business."""
+    own = ("NPM_CONFIG_",) if program == "npm" else ("PIP_", "UV_")
+    others = tuple(beginning for beginning in PASSED_BEGINNINGS if beginning not in own)
+    return {name: value for name, value in environment.items() if not name.upper().startswith(others)}
+
+
 def machine_path() -> list[str]:
     """Where this machine's programs are, without those of the environment that Windlass is installed in."""
     own = os.path.realpath(Path(sys.prefix) / "bin") if sys.prefix != sys.base_prefix else ""
@@ -134,7 +141,7 @@ class Tools:
     async def _run(
         self, argv: Sequence[str | Path], cwd: Path, more: Mapping[str, str], heard: Lines, what: str
     ) -> int:
-        env = {**self._environment, **more}
+        env = {**meant_for(Path(argv[0]).name, self._environment), **more}
         self.ran = True
         try:
             async with group.running([str(word) for word in argv], cwd=cwd, env=env) as process:

@@ -1,0 +1,33 @@
+"""A build step is given the registries of its own tool, and no credentials of another one."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.builders.native.tools import meant_for
+
+SURROUNDINGS = {
+    "PIP_INDEX_URL": "https://reader:pip-canary@pypi.example/simple",
+    "UV_INDEX_URL": "https://reader:uv-canary@pypi.example/simple",
+    "NPM_CONFIG_REGISTRY": "https://reader:npm-canary@npm.example/",
+    "npm_config__auth": "npm-canary",
+    "HTTPS_PROXY": "http://proxy.example:3128",
+    "PATH": "/usr/bin",
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "other"),
+    [("npm", ("pip-", "uv-")), ("pip", ("npm-",)), ("uv", ("npm-",)), ("python3", ("npm-",))],
+)
+def test_a_tool_sees_no_registry_of_another(program: str, other: tuple[str, ...]):
+    given = meant_for(program, SURROUNDINGS)
+    assert not [value for value in given.values() if any(f"{one}canary" in value for one in other)]
+    assert {"HTTPS_PROXY", "PATH"} <= given.keys()
+
+
+@pytest.mark.parametrize(
+    ("program", "own"), [("npm", "npm-canary"), ("pip", "pip-canary"), ("uv", "uv-canary")]
+)
+def test_a_tool_sees_its_own_registry(program: str, own: str):
+    assert any(own in value for value in meant_for(program, SURROUNDINGS).values())
