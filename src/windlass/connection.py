@@ -422,8 +422,9 @@ class Connection(asyncio.Protocol):
     def _opening(self, length: int) -> bytes:
         """As much of the body as is there; what is not of it goes on waiting."""
         self._whole, self._body = True, None
+        bounds = self._limits.bounds
         if length == CHUNKED:
-            self._body = Chunks(self._limits.bounds, plain=True)
+            self._body = Chunks(bounds, plain=True, most=bounds.body_chunks)
             body, after = self._body.feed(self._held.take())
             self._whole = after is not None
             if after:

@@ -122,3 +122,11 @@ async def test_an_answer_is_given_before_a_body_that_never_comes_and_the_rest_is
     await caller.send(huge + b"x" * 100_000)
     answers = await caller.rest()
     assert statuses(answers)[0] in {401, 404, 413}
+
+
+@pytest.mark.parametrize(("most", "refused"), [(4096, True), (10_000, False)], ids=["refused", "the control"])
+async def test_a_body_for_the_api_is_in_no_more_than_so_many_chunks(most, refused):
+    for piece in (b"1\r\nx\r\n", b"01\r\nx\r\n", b"1;a\r\nx\r\n"):
+        async with opened("api", body_chunks=most) as port:
+            status = await port.status(post(CHUNKED, piece * 5000 + b"0\r\n\r\n"))
+            assert (status == 400) is refused

@@ -26,6 +26,8 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """How long nothing may arrive of a body, or leave of an answer."""
     body_seconds: float = 300.0
     """From the first to the last byte of a body on the API port, which collects it before it is used."""
+    body_chunks: int = 4096
+    """Of such a body: parsing many small ones would keep other clients waiting."""
     parting_seconds: float = 2.0
     """How long the other side may take to hang up, so that it can read the last answer."""
     leaving_seconds: float = 5.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Final
 
 from windlass.base.http_in.bounds import Bounds
@@ -25,10 +26,12 @@ _IN_SIZE, _IN_DATA, _AFTER_DATA, _IN_TRAILERS = range(4)
 class Chunks:
     """`plain` leaves out the framing: for those who do not know it."""
 
-    __slots__ = ("_bounds", "_excess", "_held", "_left", "_phase", "_plain")
+    __slots__ = ("_bounds", "_chunks_left", "_excess", "_held", "_left", "_phase", "_plain")
 
-    def __init__(self, bounds: Bounds, *, plain: bool = False) -> None:
+    def __init__(self, bounds: Bounds, *, plain: bool = False, most: int = sys.maxsize) -> None:
+        """`most` is how many chunks there may be."""
         self._bounds = bounds
+        self._chunks_left = most
         self._excess = 0
         self._held = b""
         self._left = 0
@@ -77,7 +80,7 @@ class Chunks:
     def _small_chunks(self, data: bytes, at: int, payload: list[bytes]) -> int:
         """Passes over all small chunks that are there to their end, in one quick loop: a body may consist of
         nothing else, and other clients wait meanwhile."""
-        while True:
+        while self._chunks_left > 0:
             end = data.find(b"\r\n", at, at + 5)
             length = _SMALL.get(data[at:end]) if end > at else None
             if length is None or data[end + 2 + length : end + 4 + length] != b"\r\n":
@@ -85,6 +88,8 @@ class Chunks:
             if self._plain:
                 payload.append(data[end + 2 : end + 2 + length])
             at = end + 4 + length
+            self._chunks_left -= 1
+        return at
 
     def _size(self, data: bytes, at: int, size: int) -> int:
         end = data.find(b"\r\n", at, at + _LONGEST_LINE)
@@ -100,6 +105,9 @@ class Chunks:
         if self._excess > _MOST_EXCESS:
             raise Bad(400, "The body is more framing than content.")
         if self._left:
+            self._chunks_left -= 1
+            if self._chunks_left < 0:
+                raise Bad(400, "The body is in too many chunks: send larger ones.")
             self._phase = _IN_DATA
             return end + 2
         self._phase = _IN_TRAILERS
