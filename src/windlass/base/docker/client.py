@@ -38,6 +38,10 @@ ENDING: Final = (
 )
 
 
+NO_ANSWER: Final = "The Docker engine does not answer: whoever runs this server has to start it"
+"""For those who deploy: where the engine is concerns the operator alone."""
+
+
 class Away(Exception):
     """The engine does not answer; the message says where it was looked for, and what to do."""
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from msgspec.structs import replace
 
 from windlass.base import group
-from windlass.base.docker import Away, Docker, Refused
+from windlass.base.docker import NO_ANSWER, Away, Docker, Refused
 from windlass.base.docker.images import image, pull
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway, BuildError, Order, Say
@@ -256,6 +256,6 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except Away as away:
-        raise BuilderAway(str(away)) from away
+        raise BuilderAway(NO_ANSWER) from away
     except Refused as refused:
         raise BuildError(f"The Docker engine refuses: {refused.message}") from refused

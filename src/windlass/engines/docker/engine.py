@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 from windlass.base import group
-from windlass.base.docker import Away, Docker, Refused
+from windlass.base.docker import NO_ANSWER, Away, Docker, Refused
 from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.core.runtime import Instance, Kept, Usage, Wanted
@@ -354,6 +354,6 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except Away as away:
-        raise EngineAway(str(away)) from away
+        raise EngineAway(NO_ANSWER) from away
     except Refused as refused:
         raise EngineError(f"The Docker engine refuses: {refused.message}") from refused
