@@ -25,6 +25,7 @@ from windlass.engines.process import ProcessEngine
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Router
 
+PROCESS, DOCKER = ENGINES = ("process", "docker")
 USUAL_DOCKER = "unix:///var/run/docker.sock"
 
 
@@ -72,9 +73,9 @@ async def _engine(
     settings: Settings, folder: Path, clock: Clock, installation: str
 ) -> tuple[Engine, Builder]:
     chosen, host = await chosen_engine(settings), docker_at(settings)
-    if chosen == "process":
+    if chosen == PROCESS:
         return ProcessEngine(folder / "run", clock), NativeBuilder(folder / "builds")
-    if chosen == "docker":
+    if chosen == DOCKER:
         # Loaded only where it is used: its HTTP client is a third of the time to start.
         from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
         from windlass.engines.docker import DockerEngine  # noqa: PLC0415
@@ -92,7 +93,7 @@ async def chosen_engine(settings: Settings) -> str:
     """What `auto` means here and now."""
     if settings.engine != "auto":
         return settings.engine
-    return "docker" if await docker_answers(docker_at(settings)) else "process"
+    return DOCKER if await docker_answers(docker_at(settings)) else PROCESS
 
 
 async def docker_answers(host: str) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.conftest import Line
 from tests.cli.test_stories import shop
@@ -223,11 +224,16 @@ async def make(site: Site, windlass: Windlass) -> None:
     site.first = await site.application(windlass, "first")
 
 
-async def test_nothing_runs_afterwards_on_any_engine_and_all_data_stays(site: Site):
+@pytest.mark.parametrize("engine", ["the same", "another"])
+async def test_nothing_runs_afterwards_on_any_engine_and_all_data_stays(site: Site, engine: str):
     assert await site.there.machine.running()
     kept = await volumes(site)
     assert kept
-    await apart(stopping.here(site.settings, sure))
+    settings = site.settings
+    if engine == "another":
+        [name] = {"process", "docker"} - {settings.engine}
+        settings = replace(settings, engine=name, docker_host=docker_host())
+    assert await apart(stopping.here(settings, sure)) == 1
     assert not await site.there.machine.running()
     assert await volumes(site) == kept
     async with site.started() as windlass:

@@ -22,13 +22,14 @@ from windlass.cli.deeds import is_service
 from windlass.cli.following import Patience, insist, pauses, when_too_many
 from windlass.cli.waiting import say, say_state, under_way
 from windlass.config import Settings
+from windlass.control.context import Context
 from windlass.control.stopping import Stopping, stop_everything, up
 from windlass.core.registry import Operation
 from windlass.core.states import OPEN, Progress
 from windlass.database import looking
 from windlass.families import registry
 from windlass.installation import Installation, install
-from windlass.parts import Parts
+from windlass.parts import DOCKER, ENGINES, Parts, docker_answers, docker_at, real_parts
 from windlass.refused import Refused
 from windlass.store.sqlite import InUse
 from windlass.store.store import Reads
@@ -108,27 +109,50 @@ def _wait(api: Api, stopping: set[str]) -> None:
 
 async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) -> int:
     """Stops all services of the database that the settings name, of which no server runs."""
-    count = await _count(settings)
-    if count == 0:
-        return 0
-    sure(count)
+    if count := await _count(settings):
+        sure(count)
     start_logging("error", settings.log_format)
-    # What it runs is reached by nobody while it stops; ports that others have taken are no hindrance.
+    installation = await _installed(settings, parts)
     try:
-        installation = await install(replace(settings, gateway_port=0), parts=parts)
+        ctx = installation.ctx
+        stopping = await ctx.store.write(lambda tx: stop_everything(ctx, tx))
+        if stopping:
+            await installation.start()
+            await _carried_out(installation, stopping)
+        elsewhere = set() if parts else await _end_elsewhere(ctx)
+    finally:
+        await installation.stop()
+    return len({one.service for one in stopping} | elsewhere)
+
+
+async def _installed(settings: Settings, parts: Parts | None) -> Installation:
+    try:
+        # While a service stops, nobody needs to reach it: ports that others have taken are no hindrance.
+        return await install(replace(settings, gateway_port=0), parts=parts)
     except InUse as error:
         raise Refused(
             "leave out --data-dir and name the server instead, with --url (WINDLASS_URL) and WINDLASS_TOKEN: "
             "it runs on this data directory"
         ) from error
-    try:
-        ctx = installation.ctx
-        stopping = await ctx.store.write(lambda tx: stop_everything(ctx, tx))
-        await installation.start()
-        await _carried_out(installation, stopping)
-    finally:
-        await installation.stop()
-    return count
+
+
+async def _end_elsewhere(ctx: Context) -> set[str]:
+    """Ends what this installation runs on the engine that it does not use now: the server may have been
+    started with another --engine. Answers of which services."""
+    known, ended = set(await ctx.store.reads.services()), set()
+    for name in ENGINES:
+        if name == ctx.engine.name or (name == DOCKER and not await docker_answers(docker_at(ctx.settings))):
+            continue
+        other = await real_parts(replace(ctx.settings, engine=name), ctx.clock, ctx.installation)
+        await other.engine.start(lambda service: None, lambda service, said: None)
+        try:
+            running = {one.service for one in await other.engine.all()} & known
+            for service in running:
+                await other.engine.remove(service, grace=ctx.settings.stop_seconds)
+        finally:
+            await other.engine.stop()
+        ended |= running
+    return ended
 
 
 async def _count(settings: Settings) -> int:
