@@ -292,7 +292,7 @@ async def write_beside(
     tables: dict[str, list[tuple[Any, ...]]] = {
         "resource": [tuple(getattr(one, name) for name in Row.__struct_fields__) for one in
                      (row(parent, place, place) for place in left)],
-        "tally": [(parent, FAMILY, last, len(left), last)],
+        "tally": [(parent, FAMILY, last, len(left), last, 0)],
         "hole": [(parent, FAMILY, level, block, n) for (level, block), n in counted.items()],
     }  # fmt: skip
     installation = stage.world.installation

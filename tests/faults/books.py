@@ -17,6 +17,7 @@ from windlass.control.deployments import RECONCILE
 from windlass.control.upkeep import TIDY
 from windlass.core.deployment import TOLD
 from windlass.core.states import OPEN, WORDS, Do, Progress, State
+from windlass.store import statements as sql
 from windlass.store.postgres import PostgresSession
 from windlass.store.sqlite import SqliteSession, connect
 from windlass.store.store import DeploymentRow, EventRow, Reads, StatusRow, Tx
@@ -64,8 +65,9 @@ class Books:
         async with self.changed() as tx:
             await tx._all("DELETE FROM budget")
 
-    async def ask_to_reconcile(self, service: str) -> None:
+    async def ask_to_reconcile_deleted(self, service: str) -> None:
         async with self.changed() as tx:
+            await tx._all(sql.TOMBSTONE_ADD, service, tx.now)
             await tx.ask(RECONCILE, service, 1)
 
     async def unfinished(self) -> list[str]:

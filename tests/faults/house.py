@@ -329,13 +329,12 @@ class House:
             await self.call("DELETE", f"/application/{service}")
 
     async def tidied(self) -> None:
-        """Two sweeps: of logs, one that is missed for the first time may be of a service just made."""
-        for _ in range(2):
-            await self.kill()
-            await self.books.ask_to_tidy()
-            before = len(self.points)
-            await self.start()
-            await self.comes_to("swept", before)
+        """What was deleted is erased, at the latest by the next sweep."""
+        await self.kill()
+        await self.books.ask_to_tidy()
+        before = len(self.points)
+        await self.start()
+        await self.comes_to("swept", before)
 
     async def leaves_nothing(self) -> None:
         await self._until(self.left)

@@ -112,7 +112,7 @@ class Street:
     async def haunt(self) -> None:
         """Work for a service that is no more, as who lost it may have asked for."""
         self.seen = len(self.house.points)
-        await self.house.books.ask_to_reconcile("33333333-aaaa-4aaa-8aaa-000000000003")
+        await self.house.books.ask_to_reconcile_deleted("33333333-aaaa-4aaa-8aaa-000000000003")
 
 
 class Scene(Struct, frozen=True):

@@ -87,7 +87,8 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
         service, status = await tx.get(claim.id), await tx.status(claim.id)
         if service is None or status is None:
             # Deleted meanwhile; who was late may have begun something after all was taken away.
-            await tx.ask(DISCARD, f"{DISCARD}:{claim.id}")
+            if await tx.is_deleted(claim.id):
+                await tx.ask(DISCARD, f"{DISCARD}:{claim.id}")
             await tx.done(claim)
             return None
         waiting = await tx.open_deployments(claim.id)
