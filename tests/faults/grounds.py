@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests import whole
+from windlass import mark
 from windlass.base.docker import Docker
 from windlass.config import Settings
 from windlass.engines.docker import words
-from windlass.key import found_seal
 
 Key = tuple[str, int, int]
 """Service, generation and index of an instance."""
@@ -77,10 +77,8 @@ class Containers:
 
     def __init__(self, host: str, data: Path) -> None:
         self.settings: Mapping[str, Any] = {"engine": "docker", "docker_host": host}
-        data.mkdir(parents=True, exist_ok=True)
-        seal = found_seal(Settings(data_dir=str(data)), may_make=True)
-        self._labels = words.instances(installation=seal.fingerprint[:16])
         self._host = host
+        self._data = data
         self._machine = whole.Containers(host, data)
         self._alive: defaultdict[Key, set[str]] = defaultdict(set)
         self.twins: list[str] = []
@@ -108,17 +106,25 @@ class Containers:
 
     async def _all(self) -> list[dict[str, Any]]:
         async with self._docker() as docker:
-            params = {"all": True, "filters": self._labels}
-            return list(await docker.json("GET", "/containers/json", params=params))
+            params = {"all": True, "filters": words.instances()}
+            found = await docker.json("GET", "/containers/json", params=params)
+        return [each for each in found if self._is_ours(each["Labels"])]
+
+    def _is_ours(self, labels: Mapping[str, str]) -> bool:
+        """The first start marks the data directory, before it begins anything."""
+        seen = mark.read(Settings(data_dir=str(self._data)))
+        return seen is not None and labels[words.INSTALLATION] == seen.installation
 
     async def _watch(self) -> None:
-        wanted = {**self._labels, "type": ["container"], "event": ["start", "die"]}
+        wanted = {**words.instances(), "type": ["container"], "event": ["start", "die"]}
         async with (
             self._docker() as docker,
             docker.stream("GET", "/events", params={"filters": wanted}, patience=None) as events,
         ):
             async for event in events.objects():
-                self._happened(event["Action"], event["Actor"]["ID"], event["Actor"]["Attributes"])
+                labels = event["Actor"]["Attributes"]
+                if self._is_ours(labels):
+                    self._happened(event["Action"], event["Actor"]["ID"], labels)
 
     def _happened(self, what: str, container: str, labels: Mapping[str, str]) -> None:
         alive = self._alive[words.identity(labels)]
