@@ -104,6 +104,24 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     engine: Annotated[
         str, _says("Engine of the cluster `local`: auto, process, docker", opens="What it runs")
     ] = "auto"
+    isolation: Annotated[
+        str,
+        _says(
+            "Whether services of the engine process are kept apart: required, auto (as far as the machine "
+            "allows), off",
+            pattern=r"^(required|auto|off)\Z",
+        ),
+    ] = "auto"
+    isolation_users: Annotated[
+        str,
+        _says(
+            "Users of the machine that are given to services, where Windlass is root: the first and the last",
+            pattern=r"^[0-9]{4,10}-[0-9]{4,10}\Z",
+        ),
+    ] = "1900000000-1999999999"
+    isolation_readable: Annotated[
+        Words, _says("Folders besides the system's that services may read, such as a compiler's")
+    ] = ()
     parallel_deployments: Annotated[int, _says("How many deployments run at once", ge=1, le=1000)] = 4
     build_seconds: Annotated[int, _says("How long a build may take", ge=1)] = 1800
     ready_seconds: Annotated[

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from msgspec import Struct
 
 from windlass.base.clock import Clock
 from windlass.base.group import aside
 from windlass.base.http_in.connections import trusted
+from windlass.base.isolation.isolation import Isolation, Mode
+from windlass.base.log import log
 from windlass.builders.builder import Builder
 from windlass.builders.bundled import WithBundled
 from windlass.builders.databases import NativeDatabases
@@ -24,6 +27,8 @@ from windlass.engines.probes import probe
 from windlass.engines.process import ProcessEngine
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Router
+
+_log = log("parts")
 
 PROCESS, DOCKER = ENGINES = ("process", "docker")
 USUAL_DOCKER = "unix:///var/run/docker.sock"
@@ -74,7 +79,9 @@ async def _engine(
 ) -> tuple[Engine, Builder]:
     chosen, host = await chosen_engine(settings), docker_at(settings)
     if chosen == PROCESS:
-        return ProcessEngine(folder / "run", clock), NativeBuilder(folder / "builds")
+        isolation = await aside(isolation_of, settings)
+        builder = NativeBuilder(folder / "builds", isolation=isolation)
+        return ProcessEngine(folder / "run", clock, isolation=isolation), builder
     if chosen == DOCKER:
         # Loaded only where it is used: its HTTP client is a third of the time to start.
         from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
@@ -83,6 +90,33 @@ async def _engine(
         engine = DockerEngine(host=host, folder=folder / "docker", installation=installation)
         return engine, DockerBuilder(host=host, installation=installation)
     raise BadSetting(f"engine: there is no engine {chosen}; it is one of auto, process and docker")
+
+
+def isolation_of(settings: Settings) -> Isolation:
+    """How services of the engine process are kept apart; refused where the settings ask for more than there
+    is."""
+    mode = cast(Mode, settings.isolation)
+    try:
+        found = Isolation(
+            mode, Path(settings.data_dir), settings.isolation_users, settings.isolation_readable
+        )
+    except ValueError as error:
+        raise BadSetting(f"isolation_users: {error}") from error
+    missing = found.missing()
+    if mode == "required" and missing:
+        first = missing[0]
+        raise BadSetting(
+            f"isolation: this machine does not give {first.what} ({first.why}): {first.advice}, use the "
+            "engine docker, or set isolation to auto"
+        )
+    for part in missing:
+        _log.warning("Services are not kept apart by %s: %s", part.what, part.why)
+    if missing and os.geteuid() == 0 and "identity" in {each.part for each in missing}:
+        _log.warning(
+            "EVERY SERVICE RUNS AS ROOT: this machine allows neither users nor user namespaces for them. "
+            "Deploy only code that you trust like yourself, or use the engine docker"
+        )
+    return found
 
 
 def docker_at(settings: Settings) -> str:

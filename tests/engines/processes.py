@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -53,8 +52,7 @@ class ProcessRig:
         """Of what leads a session: one that has left it belongs to the one that it came from."""
         found = []
         for folder, home in self._processes(service):
-            while b"read -r word" in (said := _read(folder / "cmdline")):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)  # it has yet to become something, or nothing
+            said = _read(folder / "cmdline")
             if b"main.py" in said.split(b"\0")[1:5] and _leads(int(folder.name)):
                 generation, _, index = home.name.partition("-")
                 found.append((int(generation), int(index)))
@@ -62,7 +60,8 @@ class ProcessRig:
 
     async def traces(self, service: str) -> Collection[str]:
         left = [f"process {folder.name} of {home}" for folder, home in self._processes(service)]
-        left += [str(path) for path in self.folder.rglob(f"*{service}*") if path.parent.name != "removed"]
+        stays = ("removed", "caches")  # the latter until it is discarded
+        left += [str(path) for path in self.folder.rglob(f"*{service}*") if path.parent.name not in stays]
         left += [str(path) for path in (self.folder / "ports").glob("*") if service in str(path.readlink())]
         return left + [str(path) for path in (self.folder / "ended").glob("*")]
 

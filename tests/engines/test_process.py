@@ -24,7 +24,7 @@ from tests.engines.stations import CAPABILITIES, Station, ask, free_port, until,
 from windlass.core.runtime import Artifact, Phase, Volume
 from windlass.engines.engine import Engine, EngineAway, EngineError
 from windlass.engines.process import Pauses, cgroups, kernel
-from windlass.engines.process.birth import Birth, start
+from windlass.engines.process.birth import Birth, Nursery
 from windlass.engines.process.census import Census, Member, count
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import Tail, last_words, prepare
@@ -118,13 +118,15 @@ def test_a_program_that_could_not_be_recorded_has_never_run(tmp_path, names):
         raise OSError("the disk is full")
 
     what = Birth((sys.executable, "-c", "print('it ran')"), tmp_path, names, tmp_path / "output")
+    nursery = Nursery()
     with pytest.raises(OSError, match="full"):
-        start(what, record)
+        nursery.start(what, record)
     assert kernel.stat(born[0].pid) is None
     assert last_words(tmp_path).strip(b"\0") == b""
-    start(what, born.append)  # the other side of it: once recorded, it runs
+    nursery.start(what, born.append)  # the other side of it: once recorded, it runs
     assert os.waitstatus_to_exitcode(os.waitpid(born[1].pid, 0)[1]) == 0
     assert last_words(tmp_path).strip(b"\0") == b"it ran\n"
+    nursery.close()
 
 
 def be_killed_at_a_birth(what: Birth, answer: Any) -> None:
@@ -132,7 +134,7 @@ def be_killed_at_a_birth(what: Birth, answer: Any) -> None:
         answer.send(process.pid)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    start(what, be_killed)
+    Nursery().start(what, be_killed)
 
 
 @pytest.mark.parametrize("names", [{}, {"odd.name": "1"}])
@@ -220,6 +222,24 @@ async def test_each_instance_has_a_copy_of_its_own_and_shares_what_lies_beside(r
     assert (copy / "mine").exists()
     assert not (app / "mine").exists()
     assert (copy / "main.py").stat().st_mtime_ns == (app / "main.py").stat().st_mtime_ns
+
+
+async def test_what_tools_have_fetched_is_there_for_the_next_instances_until_it_is_discarded(rig, station):
+    program = """
+import os, pathlib, time
+for name in (".cache", ".m2", ".gradle", ".npm", "go"):
+    (pathlib.Path(os.environ["HOME"]) / name / "fetched").open("a").write("x")
+    print(len((pathlib.Path(os.environ["HOME"]) / name / "fetched").read_text()), flush=True)
+time.sleep(1000)
+"""
+    it = wanted(rig.made(program))
+    await station.engine.run(it, 0)
+    await station.hears("1", times=5)
+    await station.engine.remove(SERVICE)
+    await station.engine.run(structs.replace(it, generation=2), 0)
+    await station.hears("2", times=5)
+    await station.engine.discard(SERVICE)
+    assert list((rig.folder / "caches").iterdir()) == []
 
 
 async def test_files_and_volumes_elsewhere_are_told_by_variables(rig, station):
@@ -590,7 +610,8 @@ async def _live(rig: ProcessRig) -> tuple[str, list[str], list[str]]:
         await station.hears("here")
         record = Shelf(rig.folder).read(KEY)
         assert record is not None
-        inside = [str(kernel.stat(pid)) for pid in cgroups.members(record.cgroup)]
+        there = cgroups.members(record.cgroup)
+        inside = [str(kernel.stat(pid)) for pid in there if not kernel.leads_namespace(pid)]
         await station.engine.remove(it.service, grace=1)
         return record.cgroup, inside, [str(pid) for pid in cgroups.members(record.cgroup)]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
 USER = "nobody"
+REPOSITORY = str(Path(__file__).parents[2])
 
 
 def main(command: list[str]) -> None:
@@ -22,7 +23,7 @@ def main(command: list[str]) -> None:
         if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNS):
             sys.exit("no mount namespace can be made")
         mount("--make-rprivate", "/")
-        for prefix in dict.fromkeys((sys.base_prefix, sys.prefix)):
+        for prefix in dict.fromkeys((sys.base_prefix, sys.prefix, REPOSITORY)):
             open_way(Path(prefix))
         user = pwd.getpwnam(USER)
         os.setgroups([])

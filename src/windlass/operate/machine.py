@@ -12,10 +12,10 @@ from pathlib import Path
 from windlass.base.docker.client import Away, Docker, Refused
 from windlass.builders.databases.machine import Places, Server, servers
 from windlass.builders.databases.native import KINDS, Kind
-from windlass.config import Settings
+from windlass.config import BadSetting, Settings
 from windlass.engines.process import cgroups, kernel
 from windlass.operate.findings import SECONDS, Finding, fail, ok, said_by, warn
-from windlass.parts import chosen_engine, docker_at
+from windlass.parts import chosen_engine, docker_at, isolation_of
 from windlass.server import listen
 
 _QUICKLY = 1.0
@@ -30,6 +30,8 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
     yield _docker(settings, chosen, docker)
     if chosen == "process":
         yield _limits()
+        async for finding in _isolation(settings):
+            yield finding
         async for finding in _native_databases():
             yield finding
     else:
@@ -97,6 +99,23 @@ def _limits() -> Finding:
         "a cgroup namespace"
     )
     return warn("Limits", "; ".join(found), advice)
+
+
+async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
+    """Which parts of it hold here, and which do not."""
+    advice = "only code that you trust like yourself may run here: set isolation to auto"
+    if settings.isolation == "off":
+        yield warn("Isolation", "off: a service reads what Windlass reads, its key included", advice)
+        return
+    try:
+        found = await asyncio.to_thread(isolation_of, settings)
+    except BadSetting as error:
+        yield fail("Isolation", str(error), "see the manual, docs/running.md")
+        return
+    holds = ", ".join(found.holds())
+    yield ok("Isolation", f"of services: {holds}") if holds else warn("Isolation", "none", advice)
+    for part in found.missing():
+        yield warn("Isolation", f"not {part.what}: {part.why}", part.advice)
 
 
 # Databases, and what builds

@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 
 from windlass import config
 from windlass.base import group
+from windlass.base.isolation.isolation import Isolation
 from windlass.base.moving import move
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Order, Say
@@ -40,9 +41,16 @@ _NODE = re.compile(r"(?<![\w-])(node|npm|npx|yarn|pnpm)(?![\w-])")
 class NativeBuilder:
     makes: Literal["native", "image"] = "native"
 
-    def __init__(self, folder: Path, surroundings: Mapping[str, str] | None = None) -> None:
-        """`surroundings` is where tools find proxies, certificates and registries; else the environment."""
+    def __init__(
+        self,
+        folder: Path,
+        surroundings: Mapping[str, str] | None = None,
+        isolation: Isolation | None = None,
+    ) -> None:
+        """`isolation`: how builds are kept apart; as far as this machine allows, unless it is given.
+        `surroundings` is where tools find proxies, certificates and registries; else the environment."""
         self._folder = folder.absolute()
+        self._isolation = isolation or Isolation("auto", self._folder)
         self._surroundings = config.for_tools() if surroundings is None else surroundings
         self._with_pip: set[str] = set()
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
-import subprocess
 from contextlib import suppress
 from typing import Final
 
-from windlass.engines.process import birth, kernel
+from windlass.engines.process import kernel
 from windlass.engines.process.birth import Birth, Nursery
 from windlass.engines.process.ending import gone
+from windlass.engines.process.kernel import Process
 
 _KEPT: Final = 1024 * 1024
 """How much of what it says is kept."""
@@ -20,16 +21,17 @@ _REFUSED: Final = 126
 _NOT_FOUND: Final = 127
 
 
-async def execute(nursery: Nursery, what: Birth, timeout: float) -> tuple[int, str]:
-    """Exit code and output, as a shell has it: 124 when its time was over, 127 when it is not there."""
+async def execute(nursery: Nursery, what: Birth, process: Process, timeout: float) -> tuple[int, str]:
+    """Exit code and output, as a shell has it: 124 when its time was over, 127 when it is not there.
+    `process`: in whose cell it runs."""
     said = _Said()
     try:
-        child = await _started(nursery, what, said.theirs)
+        child = await _started(nursery, what, process, said.theirs)
     except OSError as error:
         said.close()
-        code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _REFUSED
+        code = _NOT_FOUND if error.errno == errno.ENOENT else _REFUSED
         return code, f"{what.command[0]}: {error.strerror}"
-    handle = os.pidfd_open(child.pid)
+    handle = os.pidfd_open(child)
     try:
         said.listen()
         await gone([handle], timeout)
@@ -43,23 +45,32 @@ async def execute(nursery: Nursery, what: Birth, timeout: float) -> tuple[int, s
     return status if status >= 0 else 128 - status, said.text
 
 
-async def _started(nursery: Nursery, what: Birth, output: int) -> subprocess.Popen[bytes]:
-    starting = asyncio.get_running_loop().run_in_executor(nursery.thread, birth.beside, what, output)
+async def _started(nursery: Nursery, what: Birth, process: Process, output: int) -> int:
+    def begin() -> int:
+        there = kernel.handle(process.pid, process.start)
+        if there is None:
+            raise ProcessLookupError(errno.ESRCH, "the instance has ended")
+        try:
+            return nursery.beside(what, output, there)
+        finally:
+            os.close(there)
+
+    starting = asyncio.get_running_loop().run_in_executor(nursery.thread, begin)
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with suppress(OSError):
             child = await starting
-            await _end(child, os.pidfd_open(child.pid))
+            await _end(child, os.pidfd_open(child))
         raise
 
 
-async def _end(child: subprocess.Popen[bytes], handle: int) -> None:
+async def _end(child: int, handle: int) -> None:
     """With its group, whose number is its own for as long as it is not buried."""
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
+        os.killpg(child, signal.SIGKILL)
     await gone([handle], 5.0)
-    child.wait()
+    kernel.bury(handle)
     os.close(handle)
 
 

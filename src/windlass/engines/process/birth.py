@@ -1,48 +1,29 @@
 """How a program is started: so that it is never running without being written down.
 
-The child first becomes a shell that waits for a word on its standard input. Meanwhile its identity is
-recorded, its limits are set and its cgroup is entered; then the word is said and the shell becomes the
-program. If Windlass is killed before, the shell reads the end of the pipe and ends without having done
-anything. So every program that runs is one that a record names.
+A new process comes into the cell of its service and waits for a word (base/isolation). Meanwhile its
+identity is recorded and its cgroup is entered; then the word is said and it becomes the program. If Windlass
+is killed before, it reads the end of the pipe and ends without having done anything. So every program that
+runs is one that a record names.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import resource
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from msgspec import Struct
 
+from windlass.base.isolation import launching
+from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.launcher import Request
+from windlass.base.isolation.launching import Launcher
 from windlass.engines.engine import EngineError
-from windlass.engines.process import kernel
+from windlass.engines.process import cgroups, kernel
+from windlass.engines.process.census import MARKS
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import prepare
-
-_SHELL: Final = "/bin/sh"
-_WAIT: Final = 'read -r word && [ "$word" = go ] && exec "$@" < /dev/null; exit 125'
-# A shell does not hand on variables whose names it could not have itself, such as `spring.profile`; and a
-# machine may have none. Python does and is there, but takes ten times as long.
-_SLOW: Final = (
-    "import os, sys\n"
-    "if os.read(0, 3) == b'go\\n':\n"
-    "    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)\n"
-    "    try: os.execvp(sys.argv[1], sys.argv[1:])\n"
-    "    except OSError as error: sys.exit(f'{sys.argv[1]}: {error.strerror}')\n"
-    "sys.exit(125)"
-)
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_UMASK: Final = 0o022
-_FILES: Final = 65_536
-_NO_NEW_PRIVILEGES: Final = 38
 
 
 class Birth(Struct, frozen=True):
@@ -52,94 +33,80 @@ class Birth(Struct, frozen=True):
     folder: Path
     environment: Mapping[str, str]
     output: Path
+    cell: Cell | None = None
+    cgroup: str = ""
 
 
 class Nursery:
-    """The thread that everything is started from. What it may not do, its children may not either: it has
-    given up ever to gain privileges, which to do between fork and exec would not be safe."""
+    """The thread that everything is started from, and the launcher that it asks."""
 
     def __init__(self) -> None:
-        self.thread = ThreadPoolExecutor(1, "windlass-starts", initializer=_renounce)
+        self.thread = ThreadPoolExecutor(1, "windlass-starts")
+        self._launcher = Launcher()
 
     def close(self) -> None:
         self.thread.shutdown()
+        self._launcher.close()
+
+    def start(self, birth: Birth, record: Callable[[Process], None]) -> Process:
+        """`record` is called between the birth and the first instruction of the program."""
+        try:
+            output = _opened(birth)
+            try:
+                begun = self._launcher.begin(_request(birth, waits=True), output)
+            finally:
+                os.close(output)
+        except (OSError, ValueError) as error:
+            raise EngineError(f"no process can be started: {getattr(error, 'strerror', error)}") from error
+        try:
+            for pid in (begun.first, begun.pid):
+                if pid is not None:
+                    cgroups.enter(birth.cgroup, pid)
+            process = _identified(begun.pid)
+            record(process)
+            launching.go(begun)
+        except BaseException:
+            launching.end(begun)
+            raise
+        finally:
+            launching.close(begun)
+        return process
+
+    def beside(self, birth: Birth, output: int, process: int | None) -> int:
+        """A program that is awaited, and not kept, in the cell of this process. An OSError says why not."""
+        request = _request(birth, waits=False)
+        begun = self._launcher.begin(request, output, process if birth.cell else None)
+        launching.close(begun)
+        return begun.pid
 
 
-def _renounce() -> None:
-    if kernel.libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
-        raise OSError("this kernel cannot take the right to gain privileges from a program")
-
-
-def start(birth: Birth, record: Callable[[Process], None]) -> Process:
-    """In the nursery. `record` is called between the birth and the first instruction of the program."""
-    ours, theirs = os.pipe()
-    try:
-        process = _waiting(birth, ours)
-    except (OSError, ValueError) as error:  # the latter of a variable with a NUL in it
-        os.close(theirs)
-        raise EngineError(f"no process can be started: {getattr(error, 'strerror', error)}") from error
-    finally:
-        os.close(ours)
-    try:
-        _limit(process.pid)
-        record(process)
-        with suppress(BrokenPipeError):  # killed already; whoever watches will see
-            os.write(theirs, b"go\n")
-    except BaseException:
-        os.kill(process.pid, signal.SIGKILL)
-        os.waitpid(process.pid, 0)
-        raise
-    finally:
-        os.close(theirs)
-    return process
-
-
-def _waiting(birth: Birth, ours: int) -> Process:
+def _opened(birth: Birth) -> int:
     output = os.open(birth.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
+        if birth.cell and birth.cell["identity"] == "user":
+            os.fchown(output, birth.cell["uid"], birth.cell["uid"])
         prepare(output)
-        child = subprocess.Popen(
-            [*_waiter(birth.environment), *birth.command],
-            cwd=birth.folder,
-            env=birth.environment,
-            stdin=ours,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            umask=_UMASK,
-        )
-    finally:
+    except BaseException:
         os.close(output)
-    # From here on the kernel is asked, by a descriptor of the process, who also tells of those adopted.
-    child.returncode = 0
-    process = kernel.identify(child.pid)
+        raise
+    return output
+
+
+def _request(birth: Birth, *, waits: bool) -> Request:
+    for name, value in birth.environment.items():
+        if "\0" in name + value:
+            raise ValueError(f"embedded null character in the variable {name}")
+    return Request(
+        command=tuple(birth.command),
+        folder=str(birth.folder),
+        environment=dict(birth.environment),
+        marks={name: birth.environment[name] for name in MARKS if name in birth.environment},
+        cell=birth.cell,
+        waits=waits,
+    )
+
+
+def _identified(pid: int) -> Process:
+    process = kernel.identify(pid)
     assert process is not None  # a child is there until we bury it
     return process
-
-
-def _waiter(environment: Mapping[str, str]) -> list[str]:
-    if all(map(_PLAIN.match, environment)) and os.access(_SHELL, os.X_OK):
-        return [_SHELL, "-c", _WAIT, "sh"]
-    return [sys.executable, "-I", "-S", "-c", _SLOW]
-
-
-def _limit(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        _, most = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        files = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (files, files))
-        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-
-
-def beside(birth: Birth, output: int) -> subprocess.Popen[bytes]:
-    """In the nursery. A program that is awaited, and not kept."""
-    return subprocess.Popen(
-        birth.command,
-        cwd=birth.folder,
-        env=birth.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-        umask=_UMASK,
-    )

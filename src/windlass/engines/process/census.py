@@ -21,6 +21,7 @@ from windlass.engines.process.kernel import Process, Stat
 INSTANCE: Final = "WINDLASS_INSTANCE"
 FILES: Final = "WINDLASS_FILES"
 EXECUTED_BY: Final = "WINDLASS_EXECUTED_BY"
+MARKS: Final = (INSTANCE, FILES)
 
 
 class Member(Struct, frozen=True, gc=False):

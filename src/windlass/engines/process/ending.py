@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from windlass.engines.process.kernel import Process
 
 _SOON: Final = 5.0
 """How long a killed process may take to be gone before it is killed again."""
+_MOMENT: Final = 0.01
 
 
 class Ending:
@@ -23,12 +25,14 @@ class Ending:
         self._counting = counting
 
     async def ask(self, home: Path, leader: Process | None, group: str, grace: float) -> None:
-        """SIGTERM to all of them; returns when they are gone, or when their time is over."""
-        asked = await self._living(home, leader, group)
+        """SIGTERM to all of them; returns when they are gone, or when their time is over. The first process
+        of a cell is not asked: with it everything in the cell would end at once."""
+        living = await self._living(home, leader, group)
+        asked = [each for each in living if not kernel.leads_namespace(each.pid)]
         with opened(asked) as handles:
             for fd in handles:
                 kernel.send(fd, signal.SIGTERM)
-            await gone(handles, grace)
+            await gone(handles, grace, burying=True)
 
     async def end(self, home: Path, leader: Process | None, group: str) -> bool:
         """None of them lives when this returns. Answers whether there were any.
@@ -45,10 +49,7 @@ class Ending:
             any_at_all, calm = True, 0
             if group:
                 cgroups.kill(group)
-            with opened(living) as handles:
-                for fd in handles:
-                    kernel.send(fd, signal.SIGKILL)
-                await gone(handles, _SOON)
+            await end_these([*living, *_unburied(leader)])
         return any_at_all
 
     async def _living(self, home: Path, leader: Process | None, group: str) -> list[kernel.Stat]:
@@ -58,6 +59,12 @@ class Ending:
             if pid not in found and (stat := kernel.stat(pid)) and not stat.dead:
                 found[pid] = stat
         return list(found.values())
+
+
+def _unburied(leader: Process | None) -> list[kernel.Stat]:
+    """One that nobody has watched when it ended."""
+    found = kernel.stat(leader.pid) if leader and leader.boot == kernel.boot() else None
+    return [found] if found and leader and found.start == leader.start and found.dead else []
 
 
 @contextmanager
@@ -72,8 +79,10 @@ def opened(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
             os.close(fd)
 
 
-async def gone(handles: Iterable[int], patience: float) -> None:
-    """Returns when all of them have ended, or when patience has."""
+async def gone(handles: Iterable[int], patience: float, *, burying: bool = False) -> bool:
+    """Returns when all of them have ended, or when patience has: whether some are left. `burying`: who ends
+    is buried at once, because the first process of a cell has only ended when everybody else in it is
+    buried."""
     loop = asyncio.get_running_loop()
     left = set(handles)
     over = asyncio.Event()
@@ -81,6 +90,8 @@ async def gone(handles: Iterable[int], patience: float) -> None:
     def ended(fd: int) -> None:
         loop.remove_reader(fd)
         left.discard(fd)
+        if burying:
+            kernel.bury(fd)
         if not left:
             over.set()
 
@@ -94,10 +105,21 @@ async def gone(handles: Iterable[int], patience: float) -> None:
     finally:
         for fd in left:
             loop.remove_reader(fd)
+    return bool(left)
 
 
-async def end_these(stats: Iterable[kernel.Stat]) -> None:
+async def end_these(stats: Collection[kernel.Stat]) -> None:
     with opened(stats) as handles:
         for fd in handles:
             kernel.send(fd, signal.SIGKILL)
-        await gone(handles, _SOON)
+        until, pause = time.monotonic() + _SOON, _MOMENT
+        # The first process of a cell may wait for long to be buried itself, and does nothing more.
+        while await gone(handles, pause, burying=True) and time.monotonic() < until:
+            if not any(_lives(each) for each in stats):
+                return
+            pause *= 2
+
+
+def _lives(stat: kernel.Stat) -> bool:
+    found = kernel.stat(stat.pid)
+    return found is not None and found.start == stat.start and not found.dead

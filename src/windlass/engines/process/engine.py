@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from windlass.base.clock import Clock
+from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log
 from windlass.core.runtime import Instance, Kept, Usage, Wanted
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
@@ -51,9 +52,11 @@ class ProcessEngine:
         pauses: Pauses | None = None,
         backlog: int = BACKLOG,
         weigh: float = 5.0,
+        isolation: Isolation | None = None,
     ) -> None:
         """`folder` is the engine's own. `backlog`: bytes of output that may wait to be read. `weigh`: seconds
-        between two looks at the memory of what no cgroup holds back."""
+        between two looks at the memory of what no cgroup holds back. `isolation`: how services are kept
+        apart; as far as this machine allows, unless it is given."""
         folder = folder.resolve()
         self._shelf = Shelf(folder)
         self._claims, self._places = ports.Claims(folder), ports.Whereabouts(folder)
@@ -69,6 +72,7 @@ class ProcessEngine:
             self._counting,
             clock,
             pauses or Pauses(),
+            isolation or Isolation("auto", folder),
         )
         self._weigh_every = weigh
         self._prepared = False
@@ -126,8 +130,8 @@ class ProcessEngine:
         environment = self._lives.environment(key, record, record.process)
         environment[EXECUTED_BY] = _name(self._lives.own)
         folder = files.working_directory(home, record.workdir)
-        what = Birth(command, folder, environment, home / "output")
-        return await beside.execute(self._lives.nursery, what, timeout)
+        what = Birth(command, folder, environment, home / "output", record.cell)
+        return await beside.execute(self._lives.nursery, what, record.process, timeout)
 
     async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
         self._prepare()
@@ -151,7 +155,8 @@ class ProcessEngine:
 
     async def sweep(self, erase: Collection[str]) -> None:
         self._prepare()
-        known = {*names(self._shelf.services), *names(self._shelf.volumes), *self._places.services()}
+        folders = (self._shelf.services, self._shelf.volumes, self._shelf.caches)
+        known = {name for folder in folders for name in names(folder)} | self._places.services()
         for service in sorted(known & set(erase)):
             await self.discard(service)
         await self._end_strays(await self._counting.now())
@@ -250,11 +255,13 @@ class ProcessEngine:
     async def _discard(self, service: str) -> None:
         await self._remove(service, None, None, _GRACE)
         await asyncio.to_thread(files.erase, self._shelf.volumes / service)
+        await asyncio.to_thread(files.erase, self._shelf.caches / service)
         self._places.forget(service)
 
     async def _set_aside(self, service: str, into: Path) -> None:
         await asyncio.gather(*(self._lives.halt(key, _GRACE) for key in self._shelf.find(service)))
         await asyncio.to_thread(move_out, self._shelf, self._places, service, into)
+        await asyncio.to_thread(files.erase, self._shelf.caches / service)
         self._shelf.ring()
 
     def _kept(self, service: str) -> Kept:

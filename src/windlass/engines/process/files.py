@@ -17,6 +17,7 @@ import time
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from windlass.base.isolation.users import give, show
 from windlass.core.runtime import Volume, Wanted
 from windlass.engines.engine import EngineError
 
@@ -28,19 +29,59 @@ _CLONE: Final = (
 _PIECE: Final = 1 << 30
 _TRIES: Final = 50
 _PAUSE: Final = 0.02
+CACHED: Final = (".cache", ".m2", ".gradle", ".npm", "go")
+"""Where tools keep, in a home, what they have fetched or made: it stays from one instance to the next."""
 
 
-def make(home: Path, wanted: Wanted, volumes: Path) -> None:
-    """Everything that the program needs to be there; what an interrupted attempt left is replaced."""
+def make(home: Path, wanted: Wanted, volumes: Path, cache: Path, owner: int | None) -> None:
+    """Everything that the program needs to be there; what an interrupted attempt left is replaced. `owner`:
+    the user of the machine that it runs as, where that is another than ours."""
     erase(home / "app")
     erase(home / "files")
     for name in ("home", "tmp", "files"):
         (home / name).mkdir(mode=0o700, exist_ok=True)
-    copy(Path(wanted.artifact.ref), home / "app")
+    copy(Path(wanted.artifact.ref), home / "app", owner)
+    _remember(home / "home", cache)
     for volume in wanted.volumes:
         _attach(volume, volume_folder(volumes, wanted.service, volume.name), home / "app")
     for path, content in wanted.files.items():
-        _write(_place(home, path), content, home, volumes / wanted.service)
+        place = _place(home, path)
+        _write(place, content, home, volumes / wanted.service)
+        _give_with_folders(place, home / "app", owner)
+    if owner is not None:
+        for folder in built(Path(wanted.artifact.ref)):
+            show(folder)
+        for own in (home / "home", home / "tmp", home / "files", cache, volumes / wanted.service):
+            give(own, owner)
+
+
+def built(artifact: Path) -> list[Path]:
+    """What was built, with what it shares with other builds of its service and has as links."""
+    links = [path for path in artifact.iterdir() if path.is_symlink()] if artifact.is_dir() else []
+    return [artifact, *(link.resolve().parent for link in links)]
+
+
+def writable(home: Path, wanted: Wanted, volumes: Path, cache: Path) -> list[Path]:
+    """What the program may change, of all that the engine keeps."""
+    own = [home / name for name in ("app", "home", "tmp", "files", "output")]
+    return [*own, cache, *(volume_folder(volumes, wanted.service, each.name) for each in wanted.volumes)]
+
+
+def _remember(home: Path, cache: Path) -> None:
+    for name in CACHED:
+        (cache / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.lexists(home / name):
+            (home / name).symlink_to(cache / name)
+
+
+def _give_with_folders(place: Path, app: Path, owner: int | None) -> None:
+    """A file that was put among the program's own, and folders that were made for it."""
+    if owner is None or not place.is_relative_to(app):
+        return
+    for path in (place, *place.parents):
+        if path == app or path.lstat().st_uid == owner:
+            return
+        os.chown(path, owner, owner, follow_symlinks=False)
 
 
 def absolute(path: str) -> PurePosixPath:
@@ -70,19 +111,20 @@ def volume_variable(name: str) -> str:
     return "WINDLASS_VOLUME_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 
-def copy(artifact: Path, target: Path) -> None:
+def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
     source = artifact / "app"
     if not source.is_dir():
         raise EngineError("what was built for this deployment is gone: deploy again to build it anew")
-    _Copying(source, target).folder(source, target)
+    _Copying(source, target, owner).folder(source, target)
 
 
 class _Copying:
     """Symlinks stay symlinks. One that left the copied folder by a relative path, to what instances share,
     becomes absolute, and one that named the folder absolutely names the copy."""
 
-    def __init__(self, source: Path, target: Path) -> None:
+    def __init__(self, source: Path, target: Path, owner: int | None) -> None:
         self._source, self._target = str(source), str(target)
+        self._owner = -1 if owner is None else owner
         self._clones = True
 
     def folder(self, source: Path, target: Path) -> None:
@@ -92,11 +134,13 @@ class _Copying:
                 goal = target / entry.name
                 if entry.is_symlink():
                     goal.symlink_to(self._aim(str(Path(entry.path).readlink()), str(source)))
+                    os.chown(goal, self._owner, self._owner, follow_symlinks=False)
                 elif entry.is_dir(follow_symlinks=False):
                     self.folder(source / entry.name, goal)
                 elif entry.is_file(follow_symlinks=False):
                     self._file(entry.path, str(goal))
         target.chmod(stat.S_IMODE(source.stat().st_mode) | 0o700)
+        os.chown(target, self._owner, self._owner)
 
     def _aim(self, link: str, folder: str) -> str:
         whole = os.path.normpath(os.path.join(folder, link))  # noqa: PTH118 (it must not be resolved)
@@ -112,6 +156,7 @@ class _Copying:
             new = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 self._content(old, new, about.st_size)
+                os.fchown(new, self._owner, self._owner)
                 os.fchmod(new, stat.S_IMODE(about.st_mode) & 0o777)
                 # Compiled files are valid for the time that their source says.
                 os.utime(new, ns=(about.st_atime_ns, about.st_mtime_ns))

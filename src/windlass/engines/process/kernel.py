@@ -15,6 +15,8 @@ from msgspec import Struct
 
 TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
 """Milliseconds of one unit of processor time in /proc."""
+_ENDING: Final = 0x4
+"""PF_EXITING, among the flags of a process."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -39,7 +41,7 @@ class Stat(Struct, frozen=True, gc=False):
     memory: int
     """Bytes resident, shared ones included."""
     dead: bool
-    """Only waiting to be buried."""
+    """It runs no instruction any more; at most, it waits to be buried."""
 
 
 @cache
@@ -61,8 +63,9 @@ def stat(pid: int) -> Stat | None:
         start=int(words[19]),
         cpu=sum(map(int, words[11:15])),
         memory=int(words[21]) * PAGE,
-        # A first thread that has ended while others go on looks like a corpse, too.
-        dead=words[0] in (b"Z", b"X") and int(words[17]) <= 1,
+        # A first thread that has ended while others go on looks like a corpse, too. One that is ending may
+        # have to wait for others to be buried, and does nothing more.
+        dead=(words[0] in (b"Z", b"X") or int(words[6]) & _ENDING != 0) and int(words[17]) <= 1,
     )
 
 
@@ -126,6 +129,15 @@ def status(fd: int, keep: int = os.WNOWAIT) -> int | None:
     if found is None:
         return None
     return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
+def leads_namespace(pid: int) -> bool:
+    """Whether it is the first in a namespace of processes right below ours."""
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        numbers = next(line for line in lines if line.startswith("NSpid:")).split()[1:]
+        return len(numbers) == 2 and numbers[1] == "1"
+    return False
 
 
 def environment(pid: int) -> dict[bytes, bytes]:

@@ -16,10 +16,12 @@ from typing import Any, Final, TypeVar
 from msgspec import structs
 
 from windlass.base.clock import Clock
+from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.log import log
 from windlass.core.runtime import Instance, Phase, Wanted
 from windlass.engines.engine import EngineError, Notice
-from windlass.engines.process import birth, cgroups, fate, files, kernel, listening
+from windlass.engines.process import cgroups, fate, files, kernel, listening
 from windlass.engines.process.birth import Birth, Nursery
 from windlass.engines.process.census import Counting, members
 from windlass.engines.process.ending import Ending
@@ -64,11 +66,13 @@ class Lives:
         counting: Counting,
         clock: Clock,
         pauses: Pauses,
+        isolation: Isolation,
     ) -> None:
         self._shelf, self._claims, self._surroundings = shelf, claims, surroundings
         self._groups, self._keeper, self._counting = groups, keeper, counting
         self._clock, self._pauses = clock, pauses
         self._ending = Ending(counting)
+        self._isolation = isolation
         self.nursery = Nursery()
         self.notice: Notice = lambda service: None
         self._lives: dict[Key, Life] = {}
@@ -191,18 +195,33 @@ class Lives:
         )
         self._shelf.write(key, record)
         if not record.made:
-            await asyncio.to_thread(files.make, home, wanted, self._shelf.volumes)
+            await asyncio.to_thread(self._make, key, wanted)
         folder = files.working_directory(home, record.workdir)
         if not folder.is_dir():
             raise EngineError(f"the application has no folder {record.workdir} to work in")
         environment = self._surroundings.environment(key, wanted, record.ports)
-        what = Birth(command(wanted), folder, environment, home / "output")
+        cell = await asyncio.to_thread(self._cell, key, wanted, environment["PATH"])
+        what = Birth(command(wanted), folder, environment, home / "output", cell)
         record = await self._born(key, wanted, what, structs.replace(record, made=True))
         assert record.process is not None
         self._keeper.follow(key, record)
         self._watch(key, record.process)
         self._shelf.ring()
         return record
+
+    def _make(self, key: Key, wanted: Wanted) -> None:
+        home, cache = self._shelf.home(key), self._shelf.caches / key.service
+        files.make(home, wanted, self._shelf.volumes, cache, self._isolation.owner(key.service))
+
+    def _cell(self, key: Key, wanted: Wanted, path: str) -> Cell | None:
+        """Which reads, besides its own files, what was built for its service."""
+        home, cache = self._shelf.home(key), self._shelf.caches / key.service
+        return self._isolation.cell(
+            key.service,
+            readable=(*files.built(Path(wanted.artifact.ref)), *programs(path, command(wanted)[0])),
+            writable=files.writable(home, wanted, self._shelf.volumes, cache),
+            temporary=home / "tmp",
+        )
 
     async def _born(self, key: Key, wanted: Wanted, what: Birth, record: Record) -> Record:
         record = structs.replace(
@@ -213,14 +232,14 @@ class Lives:
             resume_at=0,
         )
         cgroup = self._groups.make(key.id, wanted.cpu, wanted.memory)
+        record = structs.replace(record, cell=what.cell, cgroup=cgroup)
 
-        def noted(process: Process) -> None:
-            cgroups.enter(cgroup, process.pid)
-            self._shelf.write(key, structs.replace(record, process=process, cgroup=cgroup))
+        def note(process: Process) -> None:
+            self._shelf.write(key, structs.replace(record, process=process))
 
-        thread = self.nursery.thread
-        process = await asyncio.get_running_loop().run_in_executor(thread, birth.start, what, noted)
-        return structs.replace(record, process=process, cgroup=cgroup)
+        start, what = self.nursery.start, structs.replace(what, cgroup=cgroup)
+        process = await asyncio.get_running_loop().run_in_executor(self.nursery.thread, start, what, note)
+        return structs.replace(record, process=process)
 
     # Watched.
 

@@ -24,6 +24,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct, field
 
+from windlass.base.isolation.cell import Cell
 from windlass.engines.engine import EngineError
 from windlass.engines.process.kernel import Process
 from windlass.engines.removed import Removed
@@ -64,6 +65,8 @@ class Record(Struct, frozen=True, kw_only=True):
     """The Windlass that started it, and alone learns how it ended."""
     last: Process | None = None
     """The process before, of which `reason` tells."""
+    cell: Cell | None = None
+    """What it may see and do; None: nothing keeps it from anything."""
     cgroup: str = ""
     started_at: int = 0
     restarts: int = 0
@@ -82,6 +85,8 @@ class Shelf:
         self.services = folder / "services"
         self.volumes = folder / "volumes"
         self.ended = folder / "ended"
+        self.caches = folder / "caches"
+        """What tools of a service have fetched or made, such as dependencies: for its next instances."""
         self.removed = Removed(folder / "removed", durable=False)
         self._bell = folder / "bell"
         self._decoder = msgspec.json.Decoder(Record)
@@ -89,7 +94,7 @@ class Shelf:
     def prepare(self) -> None:
         self.folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         self.folder.chmod(_PRIVATE)
-        for each in (self.services, self.volumes, self.ended):
+        for each in (self.services, self.volumes, self.ended, self.caches):
             each.mkdir(mode=_PRIVATE, exist_ok=True)
         self._bell.touch()
 

@@ -1,0 +1,155 @@
+"""The system calls of isolation that Python does not offer."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import signal
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+CLONE_PARENT: Final = 0x00008000
+CLONE_NEWNS: Final = 0x00020000
+CLONE_NEWIPC: Final = 0x08000000
+CLONE_NEWUSER: Final = 0x10000000
+CLONE_NEWPID: Final = 0x20000000
+
+PR_SET_PDEATHSIG: Final = 1
+PR_SET_DUMPABLE: Final = 4
+PR_CAPBSET_READ: Final = 23
+PR_CAPBSET_DROP: Final = 24
+PR_SET_NO_NEW_PRIVS: Final = 38
+PR_CAP_AMBIENT: Final = 47
+PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
+
+MS_NOSUID: Final = 2
+MS_NODEV: Final = 4
+MS_NOEXEC: Final = 8
+MS_PRIVATE: Final = 1 << 18
+
+MOUNT_ATTR_RDONLY: Final = 1
+MOUNT_ATTR_NOSUID: Final = 2
+MOUNT_ATTR_NODEV: Final = 4
+
+_AT_FDCWD: Final = -100
+_AT_EMPTY_PATH: Final = 0x1000
+_AT_RECURSIVE: Final = 0x8000
+_OPEN_TREE_CLONE: Final = 1
+_MOVE_MOUNT_F_EMPTY_PATH: Final = 4
+_KEYCTL_JOIN_SESSION_KEYRING: Final = 1
+_CAPABILITY_VERSION: Final = 0x20080522
+
+# By architecture: the older calls have different numbers, the newer ones the same everywhere.
+_NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
+    "x86_64": {"clone": 56, "keyctl": 250},
+    "aarch64": {"clone": 220, "keyctl": 219},
+    "riscv64": {"clone": 220, "keyctl": 219},
+}
+_OPEN_TREE: Final = 428
+_MOVE_MOUNT: Final = 429
+_MOUNT_SETATTR: Final = 442
+
+libc: Final = ctypes.CDLL(None, use_errno=True)
+# Of the one that duplicates this process, nothing of Python may happen between call and return.
+_bare: Final = ctypes.PyDLL(None, use_errno=True)
+
+
+def known_machine() -> bool:
+    return platform.machine() in _NUMBERS
+
+
+def failed(what: str) -> NoReturn:
+    number = ctypes.get_errno()
+    raise OSError(number, os.strerror(number), what)
+
+
+def syscall(number: int, *words: object) -> int:
+    return int(libc.syscall(ctypes.c_long(number), *words))
+
+
+def twin() -> int:
+    """Like fork, but the new process is a child of our parent, who alone learns how it ends."""
+    flags = ctypes.c_long(CLONE_PARENT | signal.SIGCHLD)
+    none = ctypes.c_long(0)
+    made = _bare.syscall(ctypes.c_long(_number("clone")), flags, none, none, none, none)
+    if made < 0:
+        failed("clone")
+    return int(made)
+
+
+def unshare(flags: int) -> None:
+    if flags and libc.unshare(flags):
+        failed("unshare")
+
+
+def join(process: int, flags: int) -> None:
+    """Enters these namespaces of a process that a descriptor stands for."""
+    if libc.setns(process, flags):
+        failed("setns")
+
+
+def prctl(option: int, value: int) -> None:
+    if libc.prctl(option, value, 0, 0, 0):
+        failed("prctl")
+
+
+def new_keyring() -> None:
+    """Keys of whoever started us are out of reach. Some kernels, and most containers, have no keyrings at
+    all."""
+    syscall(_number("keyctl"), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), None)
+
+
+def bound_capabilities(kept: int = 0) -> None:
+    """All but those of this mask, and none comes back by a program that has capabilities of its own."""
+    number = 0
+    while libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
+        if not kept >> number & 1:
+            libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+        number += 1
+
+
+def keep_capabilities(kept: int = 0) -> None:
+    """From now on; to be called when the user is who it is to be."""
+    libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    low, high = kept & 0xFFFFFFFF, kept >> 32
+    if libc.capset(header, (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)):
+        failed("capset")
+
+
+# Mounts
+
+
+def mount(kind: str, target: str, flags: int, options: str = "") -> None:
+    if libc.mount(kind.encode(), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode()):
+        failed(f"mount of {kind}")
+
+
+def mount_copy(path: str) -> int:
+    """A descriptor of a copy of what is mounted here, which is nowhere yet."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    made = syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), ctypes.c_uint(flags))
+    if made < 0:
+        failed("open_tree")
+    return made
+
+
+def mount_at(copy: int, path: str) -> None:
+    flags = ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH)
+    if syscall(_MOVE_MOUNT, copy, b"", _AT_FDCWD, os.fsencode(path), flags):
+        failed("move_mount")
+
+
+def set_attributes(where: int | str, attributes: int, *, private: bool = False, below: bool = True) -> None:
+    """Of a mount, and of all `below` it."""
+    wanted = (ctypes.c_uint64 * 4)(attributes, 0, MS_PRIVATE if private else 0, 0)
+    at, path = (where, b"") if isinstance(where, int) else (_AT_FDCWD, os.fsencode(where))
+    flags = (_AT_RECURSIVE if below else 0) | (_AT_EMPTY_PATH if isinstance(where, int) else 0)
+    size = ctypes.c_size_t(ctypes.sizeof(wanted))
+    if syscall(_MOUNT_SETATTR, at, path, ctypes.c_uint(flags), wanted, size):
+        failed("mount_setattr")
+
+
+def _number(name: str) -> int:
+    return _NUMBERS[platform.machine()][name]

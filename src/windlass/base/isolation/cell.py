@@ -1,0 +1,32 @@
+"""What one program may see and do. It is data: it is sent to the launcher, and kept beside what runs."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+Identity = Literal["user", "namespace", "none"]
+"""A user of the machine that nobody else is; or a namespace in which we are one without rights; or
+neither."""
+
+
+class Cell(TypedDict):
+    identity: Identity
+    uid: int
+    """Of the machine."""
+    inner: int
+    """Which user the program believes to be: the same, except in a namespace that root has made."""
+    name: str
+    """Of a user that the machine does not know; empty: it knows."""
+    mounts: bool
+    """It sees a file system of its own, and its own shared memory and queues."""
+    processes: bool
+    """It sees its own processes only."""
+    landlock: int
+    """The version of the kernel's interface; 0: files are not guarded by it."""
+    readable: list[str]
+    writable: list[str]
+    temporary: str
+    """Its folder for what is temporary."""
+    hidden: list[str]
+    most_processes: int
+    """0: as many as whoever starts it may have."""

@@ -1,0 +1,193 @@
+"""How a program comes into its cell. All of it happens in a new process, before the program's first
+instruction.
+
+With processes of its own, a cell has a first process that does nothing but to bury orphans: it stays until
+the engine ends it, and with it ends everything in the cell, however it hides.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Final, NoReturn
+
+from windlass.base.isolation import calls, landlock, mounts
+from windlass.base.isolation.cell import Cell
+
+SLEEP: Final = ("/usr/bin/sleep", "/bin/sleep")
+_FILES: Final = 65_536
+_UMASK: Final = 0o022
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+_NOT_FOUND, _REFUSED = 127, 126
+_OF_LAUNCHERS: Final = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
+"""CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID: a database's launcher leaves root with these."""
+
+
+def namespaces(cell: Cell) -> int:
+    flags = calls.CLONE_NEWUSER if cell["identity"] == "namespace" else 0
+    flags |= calls.CLONE_NEWNS | calls.CLONE_NEWIPC if cell["mounts"] else 0
+    return flags | (calls.CLONE_NEWPID if cell["processes"] else 0)
+
+
+def enter(cell: Cell) -> None:
+    """New namespaces, and what is seen in them. Processes that are begun afterwards are in the last of
+    them."""
+    outside = os.geteuid(), os.getegid()
+    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # else our own files of /proc are root's
+    calls.unshare(namespaces(cell))
+    if cell["identity"] == "namespace":
+        _map(cell["inner"], *outside)
+    if cell["mounts"]:
+        mounts.arrange(cell)
+
+
+def join(cell: Cell, process: int) -> None:
+    """The namespaces of a process that runs in this cell."""
+    flags = namespaces(cell)
+    if flags:
+        calls.join(process, flags)
+
+
+def _map(inner: int, uid: int, gid: int) -> None:
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{inner} {uid} 1"),
+        ("gid_map", f"{inner} {gid} 1"),
+    ):
+        file = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(file, text.encode())
+        finally:
+            os.close(file)
+
+
+def make_first(cell: Cell) -> None:
+    """Of this process, the first one of a cell."""
+    own_processes()
+    _scatter()
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries orphans itself
+    _leave(cell)
+    calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
+    os.chdir("/")
+
+
+def sleep(environment: Mapping[str, str]) -> NoReturn:
+    """Until it is ended. `environment`: by which it is known whose it is."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in range(3):
+        os.dup2(null, number)
+    program = next(each for each in SLEEP if os.path.exists(each))  # noqa: PTH110
+    os.execve(program, ["sleep", "infinity"], dict(environment))  # noqa: S606
+
+
+def own_processes() -> None:
+    """What /proc shows. For the first process of a cell."""
+    calls.mount("proc", "/proc", calls.MS_NOSUID | calls.MS_NODEV | calls.MS_NOEXEC)
+
+
+def _scatter() -> None:
+    """So that numbers of processes differ from one start to the next: a program may find its number of
+    before in a file, and would take itself for somebody else. Not every kernel allows to say where they
+    begin."""
+    try:
+        file = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.write(file, str(int.from_bytes(os.urandom(2), "big") % 30_000 + 100).encode())
+    except OSError:
+        pass
+    finally:
+        os.close(file)
+
+
+def confine(cell: Cell | None) -> None:
+    """This process is nobody special from now on, and never will be again."""
+    os.setsid()
+    os.umask(_UMASK)
+    _limit(cell)
+    calls.new_keyring()
+    rules = _rules(cell) if cell and cell["landlock"] else None
+    if cell:
+        _leave(cell)
+    calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
+    if rules is not None:
+        landlock.restrict(rules)
+        os.close(rules)
+
+
+def become(command: Sequence[str], folder: str, environment: Mapping[str, str]) -> OSError:
+    """Answers only why it could not."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    try:
+        os.chdir(folder)
+        os.execvpe(command[0], list(command), dict(environment))  # noqa: S606
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            return error
+    try:  # a script that does not say what runs it, as a shell has it
+        os.execve("/bin/sh", ["sh", *command], dict(environment))  # noqa: S606
+    except OSError as error:
+        return error
+
+
+def give_up(command: Sequence[str], error: OSError) -> NoReturn:
+    os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+    os._exit(_NOT_FOUND if error.errno == errno.ENOENT else _REFUSED)
+
+
+def _leave(cell: Cell) -> None:
+    """The user that we were, and every capability; of root that stays root, those by which it can become
+    another."""
+    kept = _OF_LAUNCHERS if cell["identity"] == "none" and not os.geteuid() else 0
+    calls.bound_capabilities(kept)
+    if cell["identity"] == "user":
+        os.setgroups([])
+        os.setresgid(cell["uid"], cell["uid"], cell["uid"])
+        os.setresuid(cell["uid"], cell["uid"], cell["uid"])
+    calls.keep_capabilities(kept)
+
+
+def _limit(cell: Cell | None) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if cell and cell["most_processes"]:
+        _, most = resource.getrlimit(resource.RLIMIT_NPROC)
+        least = cell["most_processes"]
+        processes = least if most == resource.RLIM_INFINITY else min(most, least)
+        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+
+
+def _rules(cell: Cell) -> int:
+    version = cell["landlock"]
+    rules = landlock.ruleset(version, signals=not cell["processes"])
+    everything = landlock.handled(version)
+    for path, rights in _allowed(cell, everything):
+        landlock.allow(rules, version, path, rights)
+    return rules
+
+
+def _allowed(cell: Cell, everything: int) -> list[tuple[str, int]]:
+    """What is below none of these paths is refused."""
+    private = (*mounts.PRIVATE, mounts.SHARED_MEMORY, mounts.QUEUES)
+    allowed = [(path, everything) for path in (*cell["writable"], cell["temporary"])]
+    allowed += [(f"/dev/{name}", landlock.DEVICE) for name in _DEVICES]
+    if cell["mounts"]:  # there is nothing else to be seen
+        allowed += [("/", landlock.READ), *((path, everything) for path in private)]
+    else:
+        others = landlock.beside((*mounts.hidden(cell), *private, "/dev"))
+        allowed += [(path, landlock.READ) for path in (*others, *mounts.readable(cell))]
+        allowed.append(("/dev", landlock.READ_DIR))
+    if (
+        cell["identity"] != "none" or os.geteuid()
+    ):  # root may write what its number owns, also without a right
+        allowed.append(("/proc", landlock.WRITE_FILE))
+    return allowed

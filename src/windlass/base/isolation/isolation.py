@@ -1,0 +1,163 @@
+"""How the services of one installation are kept apart: which parts this machine gives, and whose cell is
+which."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.launching import SOURCE, program
+from windlass.base.isolation.probe import Findings
+from windlass.base.isolation.users import NAME, Users, range_of
+
+Mode = Literal["required", "auto", "off"]
+USERS: Final = "1900000000-1999999999"
+MOST_PROCESSES: Final = 4096
+"""Threads count as processes, and some programs have hundreds."""
+_NOBODY: Final = 65_534
+_SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/", "/opt/")
+_PATIENCE: Final = 30
+
+_MEANING: Final = {
+    "identity": (
+        "a user or a user namespace of its own for each service",
+        "run Windlass as root with all capabilities, or allow user namespaces (sysctl "
+        "user.max_user_namespaces, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; "
+        "in a container, a seccomp profile that "
+        "allows unshare and mount)",
+    ),
+    "mounts": (
+        "a view of the file system of its own",
+        "use Linux 5.12 or later, and see to the part before",
+    ),
+    "processes": (
+        "no sight of other processes",
+        "allow a new /proc to be mounted (in a container, an unmasked /proc)",
+    ),
+    "landlock": (
+        "files guarded by Landlock",
+        "use Linux 5.13 or later, with landlock in the kernel's list lsm=",
+    ),
+}
+
+
+class Missing(Struct, frozen=True):
+    """A part of isolation that this machine does not give."""
+
+    part: str
+    what: str
+    why: str
+    advice: str
+
+
+@cache
+def findings(first: int) -> Findings:
+    """Tried once: what a kernel gives does not change while this process runs."""
+    done = subprocess.run(
+        program("probe", first), env={}, cwd="/", capture_output=True, timeout=_PATIENCE, check=True
+    )
+    found: Findings = json.loads(done.stdout)
+    return found
+
+
+class Isolation:
+    def __init__(self, mode: Mode, folder: Path, users: str = USERS, readable: Sequence[str] = ()) -> None:
+        """`folder` holds everything that Windlass keeps. `readable`: folders besides the system's that
+        services may read. A ValueError says what is wrong with `users`."""
+        self.mode: Mode = mode
+        self._folder = folder.resolve()
+        self._numbers = range_of(users)
+        self._users = Users(self._folder, self._numbers)
+        self._readable = tuple(readable)
+
+    def missing(self) -> list[Missing]:
+        if self.mode == "off":
+            return []
+        why = findings(self._numbers[0])["why"]
+        return [
+            Missing(part, _MEANING[part][0], why[part], _MEANING[part][1]) for part in _MEANING if part in why
+        ]
+
+    def holds(self) -> list[str]:
+        """The parts that this machine gives, for people."""
+        if self.mode == "off":
+            return []
+        found = findings(self._numbers[0])
+        identity = {
+            "user": "a user of its own for each service",
+            "namespace": "a user namespace for each service",
+        }
+        named = [identity[found["identity"]]] if found["identity"] in identity else []
+        return named + [
+            _MEANING[part][0] for part in _MEANING if part != "identity" and part not in found["why"]
+        ]
+
+    def owner(self, name: str) -> int | None:
+        """The user whose the files of this service are; None: they stay our own."""
+        if self.mode == "off" or findings(self._numbers[0])["identity"] != "user":
+            return None
+        return self._users.of(name)
+
+    def cell(
+        self, name: str, *, readable: Iterable[Path | str], writable: Iterable[Path], temporary: Path
+    ) -> Cell | None:
+        if self.mode == "off":
+            return None
+        found, owner = findings(self._numbers[0]), self.owner(name)
+        ours = os.geteuid()
+        return Cell(
+            identity=found["identity"],
+            uid=ours if owner is None else owner,
+            inner=ours or _NOBODY,
+            name="" if owner is None else NAME.format(owner),
+            mounts=found["mounts"],
+            processes=found["processes"],
+            landlock=found["landlock"],
+            readable=[*dict.fromkeys((*_own_programs(), *self._readable, *map(str, readable)))],
+            writable=[str(path) for path in writable],
+            temporary=str(temporary),
+            hidden=[str(self._folder)],
+            most_processes=MOST_PROCESSES if found["identity"] != "none" else 0,
+        )
+
+
+@cache
+def _own_programs() -> tuple[str, ...]:
+    """This Python and this package: launchers of databases run with it."""
+    return tuple(dict.fromkeys((sys.base_prefix, os.path.realpath(sys.base_prefix), sys.prefix, SOURCE)))
+
+
+def programs(path: str, command: str) -> Iterable[str]:
+    """What programs on this path need to be read, where they are none of the system's: their folder, and
+    what was installed with them."""
+    for folder in dict.fromkeys((*path.split(os.pathsep), os.path.dirname(command))):  # noqa: PTH120
+        if folder.startswith("/") and not folder.startswith(_SYSTEM):
+            yield folder
+            installed = Path(folder).parent
+            if folder.endswith("/bin") and (installed / "lib").is_dir() and not _somebodys(installed):
+                yield str(installed)
+            for name in ("python3", "python", "node"):
+                program = Path(folder, name)
+                if program.is_symlink():
+                    yield from _behind(program)
+
+
+def _behind(program: Path) -> Iterable[str]:
+    """A link leads to what is installed elsewhere."""
+    real = program.resolve()
+    if not str(real).startswith(_SYSTEM) and real.parent.name == "bin" and not _somebodys(real.parent.parent):
+        yield str(real.parent.parent)
+
+
+def _somebodys(folder: Path) -> bool:
+    """Whether it is a home, which holds more than programs."""
+    return folder.name == ".local" or folder in (Path("/"), Path("/root")) or folder.parent == Path("/home")

@@ -1,0 +1,97 @@
+"""Landlock: which files a program may read, run and write, whoever it is. See landlock(7)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from windlass.base.isolation import calls
+
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_VERSION: Final = 1
+_PATH_BENEATH: Final = 1
+
+EXECUTE: Final = 1 << 0
+WRITE_FILE: Final = 1 << 1
+READ_FILE: Final = 1 << 2
+READ_DIR: Final = 1 << 3
+TRUNCATE: Final = 1 << 14
+IOCTL_DEV: Final = 1 << 15
+_OF_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+
+READ: Final = EXECUTE | READ_FILE | READ_DIR
+DEVICE: Final = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV | READ_DIR
+
+_SCOPE_ABSTRACT_SOCKETS: Final = 1
+_SCOPE_SIGNALS: Final = 2
+SCOPES_SINCE: Final = 6
+
+
+class _Rule(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = [("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32)]
+
+
+def version() -> int:
+    """Of the kernel's interface; 0 where there is none."""
+    return max(calls.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION)), 0)
+
+
+def handled(version: int) -> int:
+    """Every right that this kernel can refuse."""
+    known = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
+    return (1 << known) - 1
+
+
+def ruleset(version: int, *, signals: bool) -> int:
+    """A new set, which refuses everything that no rule allows. `signals`: to others, too."""
+    scopes = _SCOPE_ABSTRACT_SOCKETS | (_SCOPE_SIGNALS if signals else 0)
+    words = (ctypes.c_uint64 * 3)(handled(version), 0, scopes if version >= SCOPES_SINCE else 0)
+    size = 8 if version < 4 else 16 if version < SCOPES_SINCE else 24
+    made = calls.syscall(_CREATE, words, ctypes.c_size_t(size), ctypes.c_uint(0))
+    if made < 0:
+        calls.failed("landlock_create_ruleset")
+    return made
+
+
+def allow(ruleset: int, version: int, path: str, rights: int) -> None:
+    """Below this path; one that is not there needs no rule."""
+    try:
+        there = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError, NotADirectoryError):
+        return
+    try:
+        rights &= handled(version)
+        if not stat.S_ISDIR(os.fstat(there).st_mode):
+            rights &= _OF_FILES
+        rule = _Rule(rights, there)
+        if calls.syscall(_ADD, ruleset, _PATH_BENEATH, ctypes.byref(rule), ctypes.c_uint(0)):
+            calls.failed("landlock_add_rule")
+    finally:
+        os.close(there)
+
+
+def restrict(ruleset: int) -> None:
+    """This process and its children, from now on. It has given up to gain privileges before."""
+    if calls.syscall(_RESTRICT, ruleset, ctypes.c_uint(0)):
+        calls.failed("landlock_restrict_self")
+
+
+def beside(hidden: Iterable[str], top: str = "/") -> Iterator[str]:
+    """Everything on the machine except these folders, in as few paths as can be: rules cannot take away."""
+    hidden = list(hidden)
+    for name in os.listdir(top):  # noqa: PTH208 (names, not paths)
+        path = os.path.join(top, name)  # noqa: PTH118 (this runs at every start)
+        if path in hidden or os.path.islink(path):  # noqa: PTH114
+            continue
+        if any(one.startswith(path + "/") for one in hidden):
+            try:
+                yield from beside(hidden, path)
+            except PermissionError:
+                continue
+        else:
+            yield path

@@ -1,0 +1,162 @@
+"""The small process that programs are started from, so that each comes into its cell within a few
+milliseconds.
+
+It is sent a request with descriptors, makes a twin of itself for it, and goes on. What is started is a child
+of whoever asked, who hears how it ends, and not of this process, which ends with whoever asked and holds
+nothing.
+
+A request is JSON in a file of memory. Its descriptors: that file; a pipe that says `go`, or whose end says
+that the program must never run; the program's output; a pipe for the answer; and perhaps a process whose
+cell to join.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final, NoReturn, TypedDict
+
+from windlass.base.isolation import calls, inside
+from windlass.base.isolation.cell import Cell
+
+GO: Final = b"go\n"
+NEVER: Final = 125
+_MOST: Final = 5
+
+
+class Request(TypedDict):
+    command: Sequence[str]
+    folder: str
+    environment: Mapping[str, str]
+    marks: Mapping[str, str]
+    """Of the environment, by which it is known whose a process is."""
+    cell: Cell | None
+    waits: bool
+    """For the word to go."""
+
+
+class Answer(TypedDict, total=False):
+    first: int
+    """The first process of the cell."""
+    pid: int
+    ready: bool
+    """It waits for the word, and can do nothing else."""
+    error: str
+    number: int
+
+
+def main(number: int) -> NoReturn:
+    calls.prctl(calls.PR_SET_DUMPABLE, 0)
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)  # it ends with whoever asks
+    os.set_inheritable(number, False)
+    channel = socket.socket(fileno=number)
+    gc.freeze()
+    while True:
+        word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MOST), socket.MSG_CMSG_CLOEXEC)
+        if not word:
+            os._exit(0)
+        given = _descriptors(ancillary)
+        made = calls.twin()
+        if not made:
+            _serve(given)
+        for each in given:
+            os.close(each)
+        channel.send(str(made).encode())
+
+
+def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
+    raw = b"".join(data for level, kind, data in ancillary if kind == socket.SCM_RIGHTS)
+    return [int.from_bytes(raw[at : at + 4], sys.byteorder) for at in range(0, len(raw), 4)]
+
+
+def _serve(given: Sequence[int]) -> NoReturn:
+    file, go, output, answer, *process = given
+    try:
+        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(name, signal.SIG_DFL)
+        with open(file, "rb") as sent:  # noqa: PTH123 (a descriptor)
+            request: Request = json.loads(sent.read())
+        _start(request, go, output, answer, process)
+    except BaseException as error:  # noqa: BLE001 (the last that is heard of this process)
+        _tell(answer, {"error": f"{error}", "number": getattr(error, "errno", None) or 0})
+    finally:
+        os._exit(1)
+
+
+def _start(request: Request, go: int, output: int, answer: int, process: Sequence[int]) -> None:
+    cell = request["cell"]
+    if process and cell:
+        inside.join(cell, process[0])
+    elif cell:
+        inside.enter(cell)
+    first = None
+    if cell and cell["processes"]:
+        if not process:
+            first = _first(cell, request["marks"], answer)
+        made = calls.twin()
+        if made:
+            _tell(answer, {"pid": made})
+            os._exit(0)
+    else:
+        _tell(answer, {"pid": os.getpid()})
+    _program(request, go, output, answer, first)
+
+
+def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
+    """Begins the first process of the cell, which stays only if the program runs: it waits for a word from
+    it.
+
+    Answers the pipe for that. When this returns, the first process has made itself at home."""
+    hear, tell = os.pipe2(os.O_CLOEXEC)
+    ready, done = os.pipe2(os.O_CLOEXEC)
+    made = calls.twin()
+    if not made:
+        os.close(tell)
+        try:
+            inside.make_first(cell)
+            os.close(done)
+            if os.read(hear, len(GO)) == GO:
+                inside.sleep(marks)
+        except BaseException as error:  # noqa: BLE001 (the last that is heard of this process)
+            os.write(done, f"{error}".encode())
+        finally:
+            os._exit(1)
+    os.close(hear)
+    os.close(done)
+    _tell(answer, {"first": made})
+    said = os.read(ready, 4096)
+    os.close(ready)
+    if said:
+        raise OSError(said.decode())
+    return tell
+
+
+def _program(request: Request, go: int, output: int, answer: int, first: int | None) -> NoReturn:
+    inside.confine(request["cell"])
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    if request["waits"]:
+        _tell(answer, {"ready": True})
+        if os.read(go, len(GO)) != GO:
+            os._exit(NEVER)
+    if first is not None:
+        os.write(first, GO)
+    for ours, theirs in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(ours, theirs)
+    error = inside.become(request["command"], request["folder"], request["environment"])
+    if not request["waits"]:
+        _tell(answer, {"error": f"{error.strerror}", "number": error.errno or 0})
+    inside.give_up(request["command"], error)
+
+
+def _tell(answer: int, said: Answer) -> None:
+    os.write(answer, json.dumps(said).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,138 @@
+"""What a program sees of the file system: the system read-only, its own folders, and nothing of others.
+
+Every path keeps its name. A folder that must not be seen is covered by an empty one, in which only what is
+below it and has to be seen appears again; so a program also gets to folders whose way there is closed to its
+user.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, NamedTuple
+
+from windlass.base.isolation import calls
+from windlass.base.isolation.cell import Cell
+
+PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 (each program gets its own)
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (likewise)
+QUEUES: Final = "/dev/mqueue"
+PEOPLE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
+"""Where people and other programs keep things: files, and sockets of servers that would obey."""
+_PLAIN: Final = calls.MS_NOSUID | calls.MS_NODEV
+_ATTRIBUTES: Final = calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_NODEV
+_RESOLVER: Final = "/etc/resolv.conf"
+
+
+class _Place(NamedTuple):
+    path: str
+    kind: Literal["cover", "scratch", "read", "write"]
+    """`scratch`: covered by an empty folder that can be written to."""
+    source: str
+
+
+def arrange(cell: Cell) -> None:
+    """In a mount namespace of our own."""
+    places = _places(cell)
+    copies = {place: calls.mount_copy(place.source) for place in places if place.source}
+    calls.set_attributes("/", calls.MOUNT_ATTR_RDONLY | calls.MOUNT_ATTR_NOSUID, private=True)
+    covers = [place.path for place in places if _put(place, copies)]
+    if cell["name"] and covers:
+        _introduce(cell, covers[0])
+    for path in covers:
+        calls.set_attributes(path, calls.MOUNT_ATTR_RDONLY, below=False)
+
+
+def hidden(cell: Cell) -> tuple[str, ...]:
+    """Folders of which only what a cell names is seen."""
+    return tuple(dict.fromkeys((*PEOPLE, *cell["hidden"])))
+
+
+def readable(cell: Cell) -> list[str]:
+    """With what the names of other machines are resolved by, which may lie among what is hidden."""
+    return [*cell["readable"], os.path.realpath(_RESOLVER)]
+
+
+def _places(cell: Cell) -> list[_Place]:
+    """Folders before what is in them, and what covers before what is shown."""
+    shown = [*((path, "read") for path in readable(cell)), *((path, "write") for path in cell["writable"])]
+    covers = [path for path in hidden(cell) if _is_folder(path)]
+    if cell["identity"] == "user":
+        covers += _closed([path for path, _ in shown], (*covers, *PRIVATE, SHARED_MEMORY))
+    places = {_Place(path, "cover", "") for path in covers}
+    places |= {_Place(path, "write", cell["temporary"]) for path in PRIVATE if _is_folder(path)}
+    places |= {_Place(path, "scratch", "") for path in (SHARED_MEMORY, QUEUES) if _is_folder(path)}
+    aside = (*covers, *PRIVATE, SHARED_MEMORY)
+    for path, kind in shown:
+        if os.path.lexists(path) and (kind == "write" or _below(path, aside)):
+            places.add(_Place(path, "read" if kind == "read" else "write", path))
+    return sorted(places, key=lambda place: (place.path.count("/"), bool(place.source), place.path))
+
+
+def _closed(paths: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:
+    """The first folder on the way to each of these that others may not pass."""
+    for path in paths:
+        parts = path.split("/")
+        for end in range(2, len(parts)):
+            folder = "/".join(parts[:end])
+            if _below(path, known) and (folder in known or _below(folder, known)):
+                break
+            if not os.path.isdir(folder):  # noqa: PTH112 (this runs at every start)
+                break
+            if not os.stat(folder).st_mode & stat.S_IXOTH:  # noqa: PTH116
+                yield folder
+                break
+
+
+def _put(place: _Place, copies: dict[_Place, int]) -> bool:
+    """Answers whether it is a cover, which must be closed in the end."""
+    if not place.source:
+        if not _is_folder(place.path):
+            if not _below(place.path, PRIVATE):
+                return False  # covered as a part of what is above it
+            _make(place.path, is_folder=True)  # below a folder that may be written to
+        if place.path == QUEUES:
+            calls.mount("mqueue", place.path, _PLAIN | calls.MS_NOEXEC)
+        else:
+            calls.mount("tmpfs", place.path, _PLAIN, f"mode={'755' if place.kind == 'cover' else '1777'}")
+        return place.kind == "cover"
+    copy = copies[place]
+    if not os.path.lexists(place.path):
+        _make(place.path, is_folder=stat.S_ISDIR(os.fstat(copy).st_mode))
+    calls.set_attributes(copy, _ATTRIBUTES | (calls.MOUNT_ATTR_RDONLY if place.kind == "read" else 0))
+    calls.mount_at(copy, place.path)
+    os.close(copy)
+    return False
+
+
+def _introduce(cell: Cell, cover: str) -> None:
+    """The user has a name, which some programs ask for: in lists of users of its own."""
+    name, uid = cell["name"], cell["uid"]
+    home = f"{name}:x:{uid}:{uid}::{cell['temporary']}:/usr/sbin/nologin\n"
+    for list, line in (("/etc/passwd", home), ("/etc/group", f"{name}:x:{uid}:\n")):
+        if os.path.isfile(list):  # noqa: PTH113 (this runs at every start)
+            with open(list) as known:  # noqa: PTH123
+                text = known.read()
+            own = f"{cover}/.{os.path.basename(list)}"  # noqa: PTH119
+            with open(own, "w") as written:  # noqa: PTH123
+                written.write(f"{text.rstrip()}\n{line}")
+            os.chmod(own, 0o644)  # noqa: PTH101
+            copy = calls.mount_copy(own)
+            calls.set_attributes(copy, _ATTRIBUTES | calls.MOUNT_ATTR_RDONLY)
+            calls.mount_at(copy, os.path.realpath(list))
+            os.close(copy)
+
+
+def _make(path: str, *, is_folder: bool) -> None:
+    os.makedirs(path if is_folder else os.path.dirname(path), 0o755, exist_ok=True)  # noqa: PTH103, PTH120
+    if not is_folder:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+
+
+def _below(path: str, folders: Iterable[str]) -> bool:
+    return any(path.startswith(folder + "/") for folder in folders)
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)  # noqa: PTH112, PTH114

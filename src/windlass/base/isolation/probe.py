@@ -1,0 +1,133 @@
+"""Finds out what of isolation this machine gives to this user, by trying it. A program of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Final, TypedDict
+
+from windlass.base.isolation import calls, inside, landlock
+from windlass.base.isolation.cell import Cell, Identity
+
+# What root needs to give each service a user of its own, and to look after it then.
+_NEEDED: Final = {
+    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8,
+    "SYS_PTRACE": 19, "SYS_ADMIN": 21,
+}  # fmt: skip
+
+
+class Findings(TypedDict):
+    identity: Identity
+    mounts: bool
+    processes: bool
+    landlock: int
+    why: dict[str, str]
+    """Of each part that is missing."""
+
+
+def main(uid: int) -> None:
+    sys.stdout.write(json.dumps(found(uid)))
+
+
+def found(uid: int) -> Findings:
+    """`uid`: the first user that a service would get."""
+    why: dict[str, str] = {}
+    version = landlock.version() if calls.known_machine() else 0
+    if not version:
+        why["landlock"] = "this kernel has no Landlock, or it is not switched on (lsm=landlock)"
+    identity: Identity = "none"
+    if not calls.known_machine():
+        why["identity"] = f"not known for processors of this kind ({os.uname().machine})"
+    elif not os.geteuid() and not (
+        why_not := _no_users(uid) or _failure(_cell("user", uid, version, mounts=True))
+    ):
+        identity = "user"
+    elif why_there := _failure(_cell("namespace", uid, version)):
+        why["identity"] = why_there if os.geteuid() else f"{why_not}; and no user namespace: {why_there}"
+    else:
+        identity = "namespace"
+    mounts = processes = False
+    if identity == "none":
+        why["mounts"] = why["processes"] = "needs a user of its own, or a user namespace"
+    elif failure := _failure(_cell(identity, uid, version, mounts=True)):
+        why["mounts"], why["processes"] = failure, "needs a file system of its own"
+    else:
+        mounts = True
+        failure = _failure(_cell(identity, uid, version, mounts=True, processes=True))
+        processes = not failure
+        if failure:
+            why["processes"] = failure
+    return Findings(identity=identity, mounts=mounts, processes=processes, landlock=version, why=why)
+
+
+def _no_users(uid: int) -> str:
+    """Why root cannot give a service a user of its own; empty, if it can."""
+    status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines() if ":" in line)
+    has = int(status["CapEff"], 16)
+    if missing := [name for name, number in _NEEDED.items() if not has >> number & 1]:
+        return f"root lacks the capabilities {', '.join(missing)}"
+    for name in ("uid_map", "gid_map"):
+        ranges = [[int(word) for word in line.split()] for line in _read(f"/proc/self/{name}").splitlines()]
+        if not any(first <= uid < first + count for first, _, count in ranges):
+            return f"the user {uid} does not exist in this container: set isolation_users to some that do"
+    return ""
+
+
+def _cell(
+    identity: Identity, uid: int, version: int, *, mounts: bool = False, processes: bool = False
+) -> Cell:
+    return Cell(
+        identity=identity,
+        uid=uid,
+        inner=os.geteuid() or 65_534,
+        name="windlass-probe" if identity == "user" else "",
+        mounts=mounts,
+        processes=processes,
+        landlock=version,
+        readable=[],
+        writable=[],
+        temporary="/tmp",  # noqa: S108 (it writes nothing)
+        hidden=[],
+        most_processes=0,
+    )
+
+
+def _failure(cell: Cell) -> str:
+    """Why no cell like this one can be made; empty, if it can."""
+    hear, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            _try(cell)
+        except BaseException as error:  # noqa: BLE001 (the last that is heard of this process)
+            os.write(tell, f"{error}".encode())
+        finally:
+            os._exit(0)
+    os.close(tell)
+    with open(hear) as said:  # noqa: PTH123 (a descriptor)
+        failure = said.read()
+    os.waitpid(child, 0)
+    return failure
+
+
+def _try(cell: Cell) -> None:
+    inside.enter(cell)
+    if cell["processes"]:
+        if not any(map(os.path.exists, inside.SLEEP)):
+            raise FileNotFoundError("the program sleep is not there")
+        child = os.fork()
+        if not child:
+            try:
+                inside.own_processes()
+            except OSError:
+                os._exit(1)
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            raise PermissionError("no /proc of its own can be mounted")
+    inside.confine(cell)
+
+
+def _read(path: str) -> str:
+    with open(path) as file:  # noqa: PTH123
+        return file.read()

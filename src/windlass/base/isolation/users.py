@@ -1,0 +1,103 @@
+"""Which user of this machine a service is: one of a range that is nobody else's, the same for ever.
+
+A number is never given twice, because files of a service may outlive it, set aside or in a backup.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_RANGE: Final = re.compile(r"([0-9]{1,10})-([0-9]{1,10})\Z")
+_READ: Final = stat.S_IROTH
+_READ_FOLDER: Final = stat.S_IROTH | stat.S_IXOTH
+NAME: Final = "windlass-{0}"
+
+
+class NoUserLeft(Exception):
+    """The message is for the operator."""
+
+
+def range_of(text: str) -> range:
+    found = _RANGE.match(text)
+    first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1000 <= first < last < 2**32 - 2:
+        raise ValueError("must be the first and the last of a range of users, as 1900000000-1999999999")
+    return range(first, last + 1)
+
+
+class Users:
+    def __init__(self, folder: Path, numbers: range) -> None:
+        self._file, self._numbers = folder / "users.json", numbers
+        self._known: dict[str, int] = {}
+
+    def of(self, name: str) -> int:
+        if name not in self._known:
+            with self._held() as file:
+                known: dict[str, int] = json.loads(file.read_text() or "{}")
+                if name not in known:
+                    known[name] = self._next(known)
+                    _replace(file, json.dumps(known))
+            self._known[name] = known[name]
+        return self._known[name]
+
+    def _next(self, known: dict[str, int]) -> int:
+        number = (
+            max((each for each in known.values() if each in self._numbers), default=self._numbers[0] - 1) + 1
+        )
+        if number not in self._numbers:
+            raise NoUserLeft("isolation_users: every user of the range was given away: name a larger one")
+        return number
+
+    @contextmanager
+    def _held(self) -> Iterator[Path]:
+        """Several servers may stand over one folder."""
+        lock = os.open(self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self._file.exists():
+                _replace(self._file, "{}")
+            yield self._file
+        finally:
+            os.close(lock)
+
+
+def give(top: Path, uid: int) -> None:
+    """This folder and all in it. No link in it leads elsewhere, also while somebody changes it; its own
+    owner comes last, because it says that all has been done."""
+    if not top.is_dir() or top.stat().st_uid == uid:
+        return
+    for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
+        for name in (*folders, *files):
+            os.chown(name, uid, uid, dir_fd=at, follow_symlinks=False)
+    os.chown(top, uid, uid)
+
+
+def show(top: Path) -> None:
+    """This folder and all in it can be read by everybody who gets to it. Its own mode comes last, because it
+    says that all has been done. For folders that nobody changes meanwhile."""
+    if not top.is_dir() or top.stat().st_mode & _READ_FOLDER == _READ_FOLDER:
+        return
+    for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
+        for name, wanted in (*((each, _READ_FOLDER) for each in folders), *((each, _READ) for each in files)):
+            mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+            wanted |= mode >> 6 & stat.S_IXOTH
+            if not stat.S_ISLNK(mode) and mode & wanted != wanted:
+                os.chmod(name, stat.S_IMODE(mode) | wanted, dir_fd=at)
+    top.chmod(stat.S_IMODE(top.stat().st_mode) | _READ_FOLDER)
+
+
+def _replace(file: Path, text: str) -> None:
+    new = file.with_suffix(".new")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as written:
+        written.write(text)
+        written.flush()
+        os.fsync(written.fileno())
+    new.rename(file)

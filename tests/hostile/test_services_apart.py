@@ -1,0 +1,68 @@
+"""Services of the engine of processes, and their builds, do not get at anything that is not their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ORDINARY = (sys.executable, "-I", str(HERE / "ordinary.py"))
+ROOT = pytest.param("root", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root"))
+AS = pytest.mark.parametrize("user", [ROOT, "ordinary"])
+WHEN = pytest.mark.parametrize("when", ["runs"])
+
+# A user has no rights that these need, whoever else has.
+_NOT_FOR_ORDINARY = {"write to /etc", "write to /usr", "become root"}
+
+
+@cache
+def worked(user: str, mode: str, when: str) -> frozenset[str]:
+    """What an attacker achieved (stage.py)."""
+    before = ORDINARY if user == "ordinary" and not os.geteuid() else ()
+    command = [*before, sys.executable, "-m", "tests.hostile.stage", mode, when]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parents[1], check=False)
+    results = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert len(results) == 1, done.stdout + done.stderr
+    return frozenset(json.loads(results[0].removeprefix("RESULT ")))
+
+
+def everything(user: str) -> frozenset[str]:
+    from tests.hostile import attempts
+
+    told = dict.fromkeys(
+        [
+            "server",
+            "victim",
+            "data",
+            "home",
+            "volume",
+            "built",
+            "own",
+            "temporary",
+            "shared",
+            "number",
+            "socket",
+            "private",
+        ],
+        "/x/y",
+    )
+    found = {what for what, _, _ in attempts.attempts(told)}
+    return frozenset(found - _NOT_FOR_ORDINARY if user == "ordinary" else found)
+
+
+@AS
+@WHEN
+def test_a_hostile_service_achieves_nothing(user, when):
+    assert worked(user, "required", when) == frozenset()
+
+
+@AS
+@WHEN
+def test_without_isolation_each_of_the_attempts_works(user, when):
+    assert worked(user, "off", when) >= everything(user)
