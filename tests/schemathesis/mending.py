@@ -84,8 +84,16 @@ class Mending:
                 rule(operation, body)
             self._refer(case, body, choice)
             case.body = body
+        if ParameterLocation.QUERY not in wrong:
+            self._ask(operation, case)
         self._end(operation, case)
         self._open(case)
+
+    def _ask(self, operation: Operation, case: Case) -> None:
+        """Which kinds of resource there are, and how deep each lies, a schema does not say."""
+        if operation.id == "findResources" and case.query:
+            path = str(case.query.get("path", "")).replace("/", "")
+            case.query = {**case.query, "family": "project", "path": path, "below": ""}
 
     def _choice(self, case: Case) -> int:
         """Differs from case to case, and is the same whenever the same case is made."""

@@ -83,6 +83,13 @@ def a_token_for_bitbucket_names_its_workspace(operation: Operation, body: Body) 
 
 
 @rule
+def a_git_token_is_for_a_host(operation: Operation, body: Body) -> None:
+    """`git_api_url` names a host in its usual form, which a pattern cannot say."""
+    if body.get("git_api_url"):
+        body["git_api_url"] = "https://git.example/api"
+
+
+@rule
 def a_role_says_the_same_as_scopes(operation: Operation, body: Body) -> None:
     """Who sends both must mean the same."""
     if body.get("scopes") and body.get("role_id"):
