@@ -105,12 +105,14 @@ def what_expires_does_so_later(operation: Operation, body: Body) -> None:
 
 @rule
 def a_credential_comes_with_its_address(operation: Operation, body: Body) -> None:
-    """Where a secret is sent does not change without the secret, and the address must be one."""
+    """Where a secret is sent does not change without the secret, and a PUT changes what it leaves out."""
     if body.get("git_api_url"):
         body["git_api_url"] = "https://git.example/api/v3"
-    if {"git_api_url", "type", "target_url", "send_secret"} & body.keys():
-        for secret in operation.family.sent_to if operation.family else ():
-            body.setdefault(secret, "printable")
+    family = operation.family
+    if family and operation.body in {family.edit, family.patch}:
+        for secret, addresses in family.sent_to.items():
+            if addresses:
+                body.setdefault(secret, "printable")
 
 
 @rule
