@@ -10,7 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from tests.engines.processes import ProcessRig, open_engine
 from tests.engines.stations import CAPABILITIES, Station, ask, free_port, until, wanted
 from windlass.core.runtime import Artifact, Phase, Volume
 from windlass.engines.engine import Engine, EngineAway, EngineError
-from windlass.engines.process import Pauses, cgroups, kernel
+from windlass.engines.process import Pauses, cgroups, files, kernel
 from windlass.engines.process.birth import Birth, Nursery
 from windlass.engines.process.census import Census, Member, count
 from windlass.engines.process.kernel import Process
@@ -665,3 +667,21 @@ def test_a_census_remembers_who_was_ours_and_takes_nobody_else_for_him(tmp_path:
     assert count(tmp_path, Census([known])).by_pid[me.pid].home == known.home
     another = structs.replace(known, stat=structs.replace(me, start=me.start - 1))
     assert count(tmp_path, Census([another])).by_pid[me.pid].home == ""
+
+
+def test_a_folder_to_which_a_program_still_writes_is_erased(tmp_path):
+    def write(folder: Path) -> None:
+        with suppress(OSError):
+            for number in range(5000):
+                (folder / f"{number}").write_text("")
+
+    for attempt in range(25):  # each alone may be lucky
+        folder = tmp_path / f"{attempt}" / "inner"
+        folder.mkdir(parents=True)
+        writing = threading.Thread(target=write, args=(folder,))
+        writing.start()
+        while not (folder / "20").exists():
+            pass
+        files.erase(folder.parent)
+        writing.join()
+        assert not folder.parent.exists()
