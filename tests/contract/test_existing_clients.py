@@ -188,6 +188,17 @@ async def test_two_items_cannot_have_one_id(embedded, field):
     assert answer.message.startswith(f"{field}[1].id: ")
 
 
+@pytest.mark.parametrize(("digit", "status"), [(7, 200), (8, 400)])
+async def test_two_storage_ids_cannot_begin_with_the_digits_that_name_a_volume(embedded, digit, status):
+    app = await application(embedded, storage=[VOLUME])
+    [item] = (await embedded.get(app))["storage"]
+    place = digit if item["id"][digit] != "-" else digit + 1
+    changed = "0" if item["id"][place] != "0" else "1"
+    twin = {**item, "id": item["id"][:place] + changed + item["id"][place + 1 :], "mount_point": "/other"}
+    answer = await embedded.put(app, {"storage": [item, twin]})
+    assert answer.status == status
+
+
 @pytest.mark.parametrize(
     ("said", "answered"),
     [

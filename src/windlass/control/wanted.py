@@ -15,6 +15,7 @@ from windlass.control.databases import database_wanted
 from windlass.control.inputs import Inputs
 from windlass.core.document import Document
 from windlass.core.runtime import Artifact, PortWanted, Probe, ProbeKind, Volume, Wanted
+from windlass.core.shapes import VOLUME_DIGITS
 from windlass.core.variables import Unusable
 from windlass.store.store import DeploymentRow, Row
 
@@ -62,7 +63,7 @@ def application_wanted(document: Document, wanted: Wanted, settings: Settings) -
     arguments = tuple(document.get("arguments") or ())
     most = document["max_running_instances"]
     volumes = tuple(
-        Volume(name=f"v{volume['id'][:8]}", mount=volume["mount_point"], size=volume["size"])
+        Volume(name=f"v{volume['id'][:VOLUME_DIGITS]}", mount=volume["mount_point"], size=volume["size"])
         for volume in document.get("storage", ())
     )
     return replace(

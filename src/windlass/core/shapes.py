@@ -258,13 +258,22 @@ def settle_ports(ports: Sequence[PortRequest]) -> None:
         port.is_default = port is default
 
 
-def check_ids(field: str, items: Sequence[PortRequest | StorageRequest]) -> None:
-    """An id names one item of a list: two with the same would be one volume, or one port."""
+VOLUME_DIGITS: Final = 8
+"""The digits of a storage id that name its volume."""
+
+
+def check_ids(field: str, items: Sequence[PortRequest | StorageRequest], digits: int = 36) -> None:
+    """Refuses ids that begin with the same `digits`: both items would be one port, or one volume."""
     seen: set[str] = set()
     for place, item in enumerate(items):
-        if item.id and item.id in seen:
-            raise clash(f"{field}[{place}].id", "another item of this list has this id")
-        seen.add(item.id or "")
+        start = (item.id or "")[:digits]
+        if start and start in seen:
+            raise clash(
+                f"{field}[{place}].id",
+                "must differ from the ids of the other items of this list"
+                + (f" in its first {digits} digits" if digits < 36 else ""),
+            )
+        seen.add(start)
 
 
 _SCP = re.compile(r"^[^@/]+@(?P<host>[^:/]+):(?P<path>.+)$")

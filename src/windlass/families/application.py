@@ -7,6 +7,7 @@ from msgspec import field
 from windlass.core.fields import Count, Description, Line, Maybe, Mebibytes, Millicores, Name, absent
 from windlass.core.resource import Family, Owner, Shown, Spec
 from windlass.core.shapes import (
+    VOLUME_DIGITS,
     Architecture,
     Arguments,
     Autoscaling,
@@ -87,7 +88,7 @@ class ApplicationShown(Shown):
 def settle(spec: Application) -> None:
     settle_instances(spec)
     settle_ports(spec.ports)
-    check_ids("storage", spec.storage)
+    check_ids("storage", spec.storage, VOLUME_DIGITS)
     settle_repository(spec.git_repository)
     if spec.autoscaling:
         settle_autoscaling(spec.autoscaling)
