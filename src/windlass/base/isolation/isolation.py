@@ -140,7 +140,8 @@ def programs(path: str, command: str) -> Iterable[str]:
     """What programs on this path need to be read, where they are none of the system's: their folder, and
     what was installed with them."""
     for folder in dict.fromkeys((*path.split(os.pathsep), os.path.dirname(command))):  # noqa: PTH120
-        if folder.startswith("/") and not folder.startswith(_SYSTEM):
+        # A path that was inherited, from root for example, can name folders that we may not enter.
+        if folder.startswith("/") and not folder.startswith(_SYSTEM) and os.access(folder, os.X_OK):
             yield folder
             installed = Path(folder).parent
             if folder.endswith("/bin") and (installed / "lib").is_dir() and not _somebodys(installed):
