@@ -176,3 +176,12 @@ async def test_setting_and_removing_a_sealed_value_is_seen_in_its_flag(embedded)
     path = f"{webhooks}/{(await embedded.post(webhooks, body))['id']}"
     assert (await embedded.patch(path, {"target_secret": "s"}))["target_secret_set"] is True
     assert (await embedded.patch(path, {"target_secret": ""}))["target_secret_set"] is False
+
+
+@pytest.mark.parametrize("path", ["a" * 2000, f"{'a/' * 1000}b", f"a/{'b' * 2000}"])
+async def test_what_was_worked_out_of_the_longest_address_can_be_sent_back(embedded, path):
+    made = await embedded.application(git_repository={"url": f"https://git.example/{path}", "branch": "main"})
+    app = f"/compat/application/{made}"
+    before = await embedded.get(app)
+    assert (await embedded.put(app, before.json)).body == before.body
+    assert (await embedded.patch(app, {"cpu": 250})).status == 200

@@ -33,7 +33,10 @@ def what_is_fixed_stays(operation: Operation, body: Body) -> None:
 def at_most_is_not_less_than_at_least(operation: Operation, body: Body) -> None:
     """`max_running_instances` is -1 or at least `min_running_instances`, also after a PUT of one of them."""
     if {"min_running_instances", "max_running_instances"} & body.keys():
-        least, most = body.get("min_running_instances", 1), body.get("max_running_instances", 1)
+        least, most = [
+            1 if body.get(name) is None else body[name]
+            for name in ("min_running_instances", "max_running_instances")
+        ]
         body["min_running_instances"] = least
         body["max_running_instances"] = most if most == -1 else max(least, most)
 

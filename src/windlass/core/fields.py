@@ -74,7 +74,8 @@ Name = Annotated[
     ),
 ]
 Text = Annotated[str, Meta(max_length=65_536)]
-Line = Annotated[str, Meta(max_length=1024, pattern=_VISIBLE)]
+LONGEST_LINE: Final = 1024
+Line = Annotated[str, Meta(max_length=LONGEST_LINE, pattern=_VISIBLE)]
 Password = Annotated[str, Meta(max_length=1024)]
 Timestamp = Annotated[
     str,

@@ -11,6 +11,7 @@ from msgspec import Meta
 from windlass.core.fields import (
     BLANKS,
     CONTROLS,
+    LONGEST_LINE,
     Count,
     Gibibytes,
     Id,
@@ -300,5 +301,6 @@ def settle_repository(repository: GitRepositoryRequest) -> None:
     """Fills in what the contract leaves out."""
     provider, owner, name = repository_parts(repository.url)
     repository.provider = repository.provider or provider
-    repository.owner = repository.owner or owner
-    repository.name = repository.name or name
+    # An address may be longer than a field; what is worked out has to fit when it is sent back.
+    repository.owner = repository.owner or owner[:LONGEST_LINE]
+    repository.name = repository.name or name[:LONGEST_LINE]
