@@ -17,8 +17,10 @@ import pytest
 
 from tests.builders.conftest import processes_of
 from windlass.base.group import end_all_with
+from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import NativeBuilder
+from windlass.builders.native.cells import Cells
 from windlass.builders.native.tools import Tools
 
 needs_node = pytest.mark.skipif(
@@ -102,7 +104,8 @@ class Site:
         return str(caught.value)
 
     def left(self):
-        return {path.name for path in self.kept.glob("*/*") if path.name != ".deps"} | {
+        found = (path for path in self.kept.glob("*/*") if path.parent.name != "cache")
+        return {path.name for path in found if path.name != ".deps"} | {
             path.name for path in self.kept.glob("*/.deps/*")
         }
 
@@ -624,7 +627,8 @@ async def test_a_tool_has_ended_although_what_it_left_holds_its_output(site, how
     said: list[str] = []
     home = site.kept / "home"
     home.mkdir(parents=True)
-    tools = Tools({}, home, site.kept / "cache", said.append, set())
+    cells = Cells(Isolation("auto", site.kept), "org", home, home)
+    tools = Tools({}, home, site.kept / "cache" / "org", said.append, set(), cells)
     await tools.run(["/bin/sh", "-c", f"{how}sleep 60 & echo done"], cwd=home, what="sh")
     assert said == ["done"]
     await until(lambda: not sleepers(site))

@@ -31,7 +31,7 @@ VICTIM, ATTACKER = "11111111-aaaa-4aaa-8aaa-000000000001", "22222222-aaaa-4aaa-8
 SLEEPS = (
     "import os, time; open(os.environ['WINDLASS_VOLUME_DATA'] + '/kept', 'w').write('x'); time.sleep(1000)"
 )
-SERVER_NUMBER = 0x57494E44
+SERVER_NUMBER = 0x57000000 + os.getpid()
 
 
 class Stage:
@@ -138,7 +138,8 @@ class Stage:
         print("RESULT " + str(line).partition("WORKED ")[2])
 
     async def end(self) -> None:
-        await self.engine.sweep(())
+        for service in (VICTIM, ATTACKER):
+            await self.engine.discard(service)
         await self.engine.stop()
         ctypes.CDLL(None).shmctl(self._memory, 0, None)
         shutil.rmtree(self.shared.parent)

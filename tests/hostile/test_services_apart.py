@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 ORDINARY = (sys.executable, "-I", str(HERE / "ordinary.py"))
 ROOT = pytest.param("root", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root"))
 AS = pytest.mark.parametrize("user", [ROOT, "ordinary"])
-WHEN = pytest.mark.parametrize("when", ["runs"])
+WHEN = pytest.mark.parametrize("when", ["runs", "builds"])
 
 # A user has no rights that these need, whoever else has.
 _NOT_FOR_ORDINARY = {"write to /etc", "write to /usr", "become root"}
@@ -66,3 +66,20 @@ def test_a_hostile_service_achieves_nothing(user, when):
 @WHEN
 def test_without_isolation_each_of_the_attempts_works(user, when):
     assert worked(user, "off", when) >= everything(user)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
+def test_where_there_are_no_user_namespaces_root_keeps_services_apart_all_the_same():
+    without = HERE.parent / "launch" / "without_namespaces.py"
+    command = [
+        sys.executable,
+        "-I",
+        str(without),
+        sys.executable,
+        "-m",
+        "tests.hostile.stage",
+        "required",
+        "runs",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parents[1], check=False)
+    assert "RESULT []" in done.stdout.splitlines(), done.stdout + done.stderr

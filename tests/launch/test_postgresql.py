@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -87,9 +89,15 @@ def test_where_there_are_no_user_namespaces_it_becomes_an_ordinary_user():
 @ROOT
 def test_where_there_is_no_way_not_to_be_root_it_says_how_to_make_one():
     with database("postgresql", new=True) as db:
-        assert db.start(*WITHOUT_NAMESPACES).wait() == 1
-        assert f"chmod o+x {db.folder}" in db.log
-        assert not db.data.exists()
+        closed = db.folder / "closed"
+        volume = closed / "closed, too"
+        volume.mkdir(parents=True)
+        closed.chmod(0o700)
+        volume.chmod(0o700)
+        assert db.start(*WITHOUT_NAMESPACES, WINDLASS_VOLUME_DATA=f"{volume}/data").wait() == 1
+        [command] = [line.partition("chmod o+x ")[2] for line in db.log.splitlines() if "chmod o+x " in line]
+        subprocess.run(["chmod", "o+x", *shlex.split(command)], check=True)
+        db.started(*WITHOUT_NAMESPACES, WINDLASS_VOLUME_DATA=f"{volume}/data")
 
 
 def servers_of(db) -> list[str]:

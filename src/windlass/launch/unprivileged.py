@@ -11,6 +11,7 @@ import ctypes
 import errno
 import os
 import pwd
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -95,15 +96,15 @@ def _map(uid: int, gid: int, outer_uid: int = 0, outer_gid: int = 0) -> None:
 
 def _check_way(volume: Path, needed: Path, user: pwd.struct_passwd) -> None:
     """Whether this user reaches the data and the program; nothing is opened for the purpose."""
-    for target in (volume.resolve(), needed.resolve()):
-        for folder in target.parents:
-            if not _passable(folder.stat(), user):
-                raise Refused(
-                    "PostgreSQL refuses to run as root, this machine allows no user namespaces, and the user "
-                    f"{user.pw_name} cannot get through {folder}. Allow user namespaces (sysctl "
-                    "user.max_user_namespaces; in a container, a seccomp profile that allows unshare), or "
-                    f"run Windlass as another user, or open the way: chmod o+x {folder}"
-                )
+    way = dict.fromkeys(folder for target in (volume, needed) for folder in target.resolve().parents)
+    closed = " ".join(shlex.quote(str(folder)) for folder in way if not _passable(folder.stat(), user))
+    if closed:
+        raise Refused(
+            "PostgreSQL refuses to run as root, this machine allows no user namespaces, and the user "
+            f"{user.pw_name} cannot get through some folders. Allow user namespaces (sysctl "
+            "user.max_user_namespaces; in a container, a seccomp profile that allows unshare), or run "
+            f"Windlass as another user, or open the way: chmod o+x {closed}"
+        )
 
 
 def _passable(facts: os.stat_result, user: pwd.struct_passwd) -> bool:

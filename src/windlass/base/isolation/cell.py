@@ -29,4 +29,7 @@ class Cell(TypedDict):
     """Its folder for what is temporary."""
     hidden: list[str]
     most_processes: int
-    """0: as many as whoever starts it may have."""
+    """0: as many as whoever starts it may have; so with the next two."""
+    most_memory: int
+    """Bytes that each of its processes may have as its own."""
+    largest_file: int

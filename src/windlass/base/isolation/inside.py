@@ -70,7 +70,7 @@ def make_first(cell: Cell) -> None:
     _scatter()
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries orphans itself
-    _leave(cell)
+    leave(cell)
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     os.chdir("/")
 
@@ -105,15 +105,16 @@ def _scatter() -> None:
         os.close(file)
 
 
-def confine(cell: Cell | None) -> None:
-    """This process is nobody special from now on, and never will be again."""
-    os.setsid()
+def confine(cell: Cell | None, *, leads: bool = True) -> None:
+    """This process is nobody special from now on, and never will be again. `leads`: a session of its own."""
+    if leads:
+        os.setsid()
     os.umask(_UMASK)
     _limit(cell)
     calls.new_keyring()
     rules = _rules(cell) if cell and cell["landlock"] else None
     if cell:
-        _leave(cell)
+        leave(cell)
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     if rules is not None:
         landlock.restrict(rules)
@@ -142,7 +143,7 @@ def give_up(command: Sequence[str], error: OSError) -> NoReturn:
     os._exit(_NOT_FOUND if error.errno == errno.ENOENT else _REFUSED)
 
 
-def _leave(cell: Cell) -> None:
+def leave(cell: Cell) -> None:
     """The user that we were, and every capability; of root that stays root, those by which it can become
     another."""
     kept = _OF_LAUNCHERS if cell["identity"] == "none" and not os.geteuid() else 0
@@ -159,11 +160,17 @@ def _limit(cell: Cell | None) -> None:
     files = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if cell and cell["most_processes"]:
-        _, most = resource.getrlimit(resource.RLIMIT_NPROC)
-        least = cell["most_processes"]
-        processes = least if most == resource.RLIM_INFINITY else min(most, least)
-        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+    if cell:
+        _at_most(resource.RLIMIT_NPROC, cell["most_processes"])
+        _at_most(resource.RLIMIT_DATA, cell["most_memory"])
+        _at_most(resource.RLIMIT_FSIZE, cell["largest_file"])
+
+
+def _at_most(what: int, number: int) -> None:
+    if number:
+        _, most = resource.getrlimit(what)
+        number = number if most == resource.RLIM_INFINITY else min(most, number)
+        resource.setrlimit(what, (number, number))
 
 
 def _rules(cell: Cell) -> int:

@@ -108,8 +108,16 @@ class Isolation:
         return self._users.of(name)
 
     def cell(
-        self, name: str, *, readable: Iterable[Path | str], writable: Iterable[Path], temporary: Path
+        self,
+        name: str,
+        *,
+        readable: Iterable[Path | str],
+        writable: Iterable[Path],
+        temporary: Path,
+        most_memory: int = 0,
+        largest_file: int = 0,
     ) -> Cell | None:
+        """None: it is not kept apart."""
         if self.mode == "off":
             return None
         found, owner = findings(self._numbers[0]), self.owner(name)
@@ -127,6 +135,8 @@ class Isolation:
             temporary=str(temporary),
             hidden=[str(self._folder)],
             most_processes=MOST_PROCESSES if found["identity"] != "none" else 0,
+            most_memory=most_memory,
+            largest_file=largest_file,
         )
 
 
@@ -144,6 +154,8 @@ def programs(path: str, command: str) -> Iterable[str]:
         if folder.startswith("/") and not folder.startswith(_SYSTEM) and os.access(folder, os.X_OK):
             yield folder
             installed = Path(folder).parent
+            if folder.endswith("/shims") and not _somebodys(installed):
+                yield str(installed)
             if folder.endswith("/bin") and (installed / "lib").is_dir() and not _somebodys(installed):
                 yield str(installed)
             for name in ("python3", "python", "node"):

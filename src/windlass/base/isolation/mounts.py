@@ -65,6 +65,8 @@ def _places(cell: Cell) -> list[_Place]:
     places |= {_Place(path, "scratch", "") for path in (SHARED_MEMORY, QUEUES) if _is_folder(path)}
     aside = (*covers, *PRIVATE, SHARED_MEMORY)
     for path, kind in shown:
+        if kind == "read" and _below(path, cell["writable"]):
+            continue  # it is there already, and may be changed
         if os.path.lexists(path) and (kind == "write" or _below(path, aside)):
             places.add(_Place(path, "read" if kind == "read" else "write", path))
     return sorted(places, key=lambda place: (place.path.count("/"), bool(place.source), place.path))

@@ -90,6 +90,8 @@ def _cell(
         temporary="/tmp",  # noqa: S108 (it writes nothing)
         hidden=[],
         most_processes=0,
+        most_memory=0,
+        largest_file=0,
     )
 
 

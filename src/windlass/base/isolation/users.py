@@ -80,6 +80,17 @@ def give(top: Path, uid: int) -> None:
     os.chown(top, uid, uid)
 
 
+def give_ours(top: Path, uid: int) -> None:
+    """What is our own of this folder, itself included: what others made in it stays theirs."""
+    ours = os.geteuid()
+    for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
+        for name in (*folders, *files):
+            if os.stat(name, dir_fd=at, follow_symlinks=False).st_uid == ours:
+                os.chown(name, uid, uid, dir_fd=at, follow_symlinks=False)
+    if top.stat().st_uid == ours:
+        os.chown(top, uid, uid)
+
+
 def show(top: Path) -> None:
     """This folder and all in it can be read by everybody who gets to it. Its own mode comes last, because it
     says that all has been done. For folders that nobody changes meanwhile."""

@@ -23,6 +23,7 @@ from windlass.base.moving import move
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Order, Say
 from windlass.builders.native import node, python, sources, tree
+from windlass.builders.native.cells import Cells
 from windlass.builders.native.command import Site, settled
 from windlass.builders.native.recipe import Shell
 from windlass.builders.native.shelf import CACHE, COMPLETE, Shelf, finish_removals, name_of, services, synced
@@ -96,12 +97,13 @@ class NativeBuilder:
         shelf = Shelf(self._folder, order.service)
         async with _aside() as held:
             made = await group.aside(held.enter_context, shelf.making())
-            home, cache = made / "home", self._folder / CACHE
+            home, cache = made / "home", self._folder / CACHE / name_of(order.org)
             await group.aside(_folders, home, cache, made / "artifact")
             found = await group.aside(sources.read, order, made / "stages")
             for line in found.said:
                 say(line)
-            tools = Tools(self._surroundings, home, cache, say, self._with_pip)
+            cells = Cells(self._isolation, order.org, home, made, order.source, cache)
+            tools = Tools(self._surroundings, home, cache, say, self._with_pip, cells)
             held.callback(tools.end_all)
             work = _Work(order, found, tools, shelf, made / "artifact", held)
             return await group.aside(shelf.put, made / "artifact", await work.done())
@@ -125,16 +127,23 @@ class _Work:
         self.places: list[tuple[Path, Path]] = []
         """Folders of programs: where they are, and where they will be."""
         self.environment: dict[str, str] = {"PYTHONUNBUFFERED": "1"}
+        self.whereabouts = _whereabouts(found)
+        """Of what is read and moved as us, after steps of the build have been at it."""
 
     async def done(self) -> Artifact:
         await self._python()
         await self._node()
+        self._check()
         said: list[str] = []
         artifact = await group.aside(self._artifact, said.append)
         for line in said:
             self.say(line)
         await group.aside(tree.move, self.layout.app, self.made / "app")
         return artifact
+
+    def _check(self) -> None:
+        if _whereabouts(self.found) != self.whereabouts:
+            raise BuildError("An install script has put a link in the place of a folder of the application.")
 
     async def _python(self) -> None:
         said: list[str] = []
@@ -172,6 +181,9 @@ class _Work:
     async def _depending(self, digest: str) -> tuple[Path, bool]:
         """Held until the artifact is in its place: no sweep takes it away before."""
         found: tuple[Path, bool] = await group.aside(self.held.enter_context, self.shelf.depending(digest))
+        deps, there = found
+        if not there:
+            self.tools.cells.writable.append(deps)
         return found
 
     async def _node(self) -> None:
@@ -192,6 +204,7 @@ class _Work:
         for line in said:
             self.say(line)
         await self._modules(needed)
+        self._check()
         modules.unlink(missing_ok=True)
         modules.symlink_to(self.final / "node_modules")
         self.places.append((self.made / "node_modules" / ".bin", self.final / "node_modules" / ".bin"))
@@ -257,6 +270,11 @@ class _Work:
                 self.environment[name] = here
 
 
+def _whereabouts(found: Sources) -> list[str]:
+    folders = [found.layout.folder, found.layout.app, *([found.package.folder] if found.package else [])]
+    return [os.path.realpath(folder) for folder in folders]
+
+
 def _own_places(value: str, here: str) -> Iterator[str]:
     for said, part in zip(value.split(":"), here.split(":"), strict=True):
         if part and said != part:
@@ -272,7 +290,9 @@ def _shims(folder: Path, version: python.Interpreter) -> None:
 
 def _complete(deps: Path) -> None:
     synced(deps)
-    (deps / COMPLETE).touch()
+    mark = deps / COMPLETE
+    mark.unlink(missing_ok=True)  # a step of the build may have put a link there
+    mark.touch(exist_ok=False)
 
 
 def _folders(*wanted: Path) -> None:

@@ -144,6 +144,8 @@ async def in_place(tools: Tools, needed: Needs, made: Path, app: Path, given: Ma
     """Where the code is; what was installed is then put to `made`, beside `app`."""
     folder = needed.package.folder
     await _npm(tools, needed, folder, given)
+    if (folder / "node_modules").is_symlink():
+        raise BuildError("npm install left a symbolic link as node_modules: it must be a folder.")
     (folder / "node_modules").mkdir(exist_ok=True)
     await group.aside(tree.move, folder / "node_modules", made / "node_modules")
     await group.aside(_mend, made / "node_modules", folder / "node_modules", app)

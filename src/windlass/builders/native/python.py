@@ -242,8 +242,10 @@ async def _pip_in(tools: Tools, python: Interpreter, venv: Path) -> None:
     """`pip` in a command means the environment, although there is none in it."""
     wrapper = venv / "bin" / "pip"
     if not wrapper.exists() and (pip := await _found_pip(tools, python)):
-        wrapper.write_text(f'#!/bin/sh\nexec "{pip[0]}" -m pip --python "{venv}/bin/python" "$@"\n')
-        wrapper.chmod(0o755)
+        text = f'#!/bin/sh\nexec "{pip[0]}" -m pip --python "{venv}/bin/python" "$@"\n'
+        # As the build writes, which has been at this folder, and not as we might.
+        script = 'printf %s "$1" > "$0" && chmod 755 "$0"'
+        await tools.run(["/bin/sh", "-c", script, wrapper, text], cwd=venv, what="sh")
 
 
 def _lines(file: Path, top: Path, say: Say, deep: int) -> Iterator[str]:

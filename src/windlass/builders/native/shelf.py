@@ -93,7 +93,10 @@ class Shelf:
 
     def put(self, made: Path, artifact: Artifact) -> Artifact:
         """Under its final name, whole. One that came first is taken instead: it was made of the same."""
-        (made / RECORD).write_bytes(msgspec.json.encode(artifact))
+        record = made / RECORD
+        record.unlink(missing_ok=True)  # a step of the build may have put a link there
+        with record.open("xb") as file:
+            file.write(msgspec.json.encode(artifact))
         synced(made)
         final = self.at(artifact.key)
         for _ in range(2):

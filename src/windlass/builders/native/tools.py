@@ -17,6 +17,7 @@ from typing import Final
 
 from windlass.base import group
 from windlass.builders.builder import BuildError, Say
+from windlass.builders.native.cells import Cells
 
 LONGEST: Final = 2000
 MOST: Final = 5000
@@ -78,13 +79,20 @@ def found(name: str, path: Sequence[str]) -> str | None:
 
 class Tools:
     def __init__(
-        self, surroundings: Mapping[str, str], home: Path, cache: Path, say: Say, with_pip: set[str]
+        self,
+        surroundings: Mapping[str, str],
+        home: Path,
+        cache: Path,
+        say: Say,
+        with_pip: set[str],
+        cells: Cells,
     ) -> None:
         """`home` tells the programs of this build from all others; whoever sweeps ends them by it."""
+        self.cells = cells
         self.say = say
         self.with_pip = with_pip
         """Those Pythons of which it is known."""
-        self._shown = str(cache.parent)
+        self._shown = str(cache.parent.parent)
         self.ran = False
         self.home = home
         self.path = machine_path()
@@ -141,10 +149,14 @@ class Tools:
     async def _run(
         self, argv: Sequence[str | Path], cwd: Path, more: Mapping[str, str], heard: Lines, what: str
     ) -> int:
-        env = {**meant_for(Path(argv[0]).name, self._environment), **more}
+        own = meant_for(Path(argv[0]).name, self._environment)
+        env = {**own, **more}
         self.ran = True
         try:
-            async with group.running([str(word) for word in argv], cwd=cwd, env=env) as process:
+            words = await group.aside(
+                self.cells.wrapped, [self._whole(argv[0], env), *map(str, argv[1:])], own
+            )
+            async with group.running(words, cwd=cwd, env=env) as process:
                 errors = heard.other()
                 ending = asyncio.ensure_future(self._end_what_it_leaves(process))
                 try:
@@ -161,6 +173,12 @@ class Tools:
             raise BuildError(
                 f"{what} cannot be started: {Path(argv[0]).name} is not on this machine."
             ) from error
+
+    def _whole(self, name: str | Path, env: Mapping[str, str]) -> str:
+        program = found(str(name), env["PATH"].split(os.pathsep))
+        if program is None:
+            raise FileNotFoundError(name)
+        return program
 
     async def _end_what_it_leaves(self, process: Process) -> None:
         """What a program left behind may hold its output open, and nobody would hear that it has ended."""

@@ -113,7 +113,7 @@ def volume_variable(name: str) -> str:
 
 def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
     source = artifact / "app"
-    if not source.is_dir():
+    if not source.is_dir() or source.is_symlink():
         raise EngineError("what was built for this deployment is gone: deploy again to build it anew")
     _Copying(source, target, owner).folder(source, target)
 

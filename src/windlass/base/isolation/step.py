@@ -1,0 +1,64 @@
+"""Runs one program in a cell of its own, and ends as it does: for steps of builds. A program of its own.
+
+Everything that the program leaves behind ends with it, where the cell has processes of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from windlass.base.isolation import calls, inside
+from windlass.base.isolation.cell import Cell
+
+
+def main(_: int) -> NoReturn:
+    """Its arguments are the cell, and then the command; its environment is the program's."""
+    cell: Cell = json.loads(sys.argv[3])
+    command, folder = sys.argv[4:], os.getcwd()  # noqa: PTH109 (as it is given on)
+    try:
+        inside.enter(cell)
+        if not cell["processes"]:
+            inside.confine(cell, leads=False)
+            _become(command, folder)
+        first = os.fork()
+        if not first:
+            _first(cell, command, folder)
+        _end_like(os.waitpid(first, 0)[1])
+    except OSError as error:
+        sys.stderr.write(f"ERROR: this program could not be isolated: {error}\n")
+        sys.exit(1)
+
+
+def _first(cell: Cell, command: Sequence[str], folder: str) -> NoReturn:
+    """The first process of the cell, which buries whatever ends, and tells how the program did."""
+    inside.own_processes()
+    program = os.fork()
+    if not program:
+        inside.confine(cell, leads=False)
+        _become(command, folder)
+    inside.leave(cell)
+    calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
+    calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    while True:
+        ended, status = os.wait()
+        if ended == program:
+            # The first process of a cell cannot be ended by a signal of its own: it tells by a number.
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
+
+
+def _become(command: Sequence[str], folder: str) -> NoReturn:
+    inside.give_up(command, inside.become(command, folder, dict(os.environ)))  # noqa: TID251 (what it was given)
+
+
+def _end_like(status: int) -> NoReturn:
+    code = os.waitstatus_to_exitcode(status)
+    number = -code if code < 0 else code - 128
+    if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
+        os.kill(os.getpid(), number)
+    sys.exit(code)
