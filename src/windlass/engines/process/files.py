@@ -14,12 +14,15 @@ import re
 import shutil
 import stat
 import time
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from windlass.base.isolation.users import give, show
 from windlass.core.runtime import Volume, Wanted
 from windlass.engines.engine import EngineError
+from windlass.engines.process import beneath
+from windlass.engines.process.beneath import NEW_FILE, UNCHANGED, opened
 
 APP: Final = PurePosixPath("/app")
 """What the working copy is called in paths that people write."""
@@ -43,15 +46,15 @@ def make(home: Path, wanted: Wanted, volumes: Path, cache: Path, owner: int | No
     copy(Path(wanted.artifact.ref), home / "app", owner)
     _remember(home / "home", cache)
     for volume in wanted.volumes:
-        _attach(volume, volume_folder(volumes, wanted.service, volume.name), home / "app")
+        _attach(volume, volume_folder(volumes, wanted.service, volume.name), home / "app", owner)
+    tops = [home / "app", home / "files"]
+    tops += [volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes]
     for path, content in wanted.files.items():
-        place = _place(home, path)
-        _write(place, content, home, volumes / wanted.service)
-        _give_with_folders(place, home / "app", owner)
+        _write(_place(home, path), content, tops, owner)
     if owner is not None:
         for folder in built(Path(wanted.artifact.ref)):
             show(folder)
-        for own in (home / "home", home / "tmp", home / "files", cache, volumes / wanted.service):
+        for own in (home / "home", home / "tmp", home / "files", cache):
             give(own, owner)
 
 
@@ -72,16 +75,6 @@ def _remember(home: Path, cache: Path) -> None:
         (cache / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.path.lexists(home / name):
             (home / name).symlink_to(cache / name)
-
-
-def _give_with_folders(place: Path, app: Path, owner: int | None) -> None:
-    """A file that was put among the program's own, and folders that were made for it."""
-    if owner is None or not place.is_relative_to(app):
-        return
-    for path in (place, *place.parents):
-        if path == app or path.lstat().st_uid == owner:
-            return
-        os.chown(path, owner, owner, follow_symlinks=False)
 
 
 def absolute(path: str) -> PurePosixPath:
@@ -115,7 +108,11 @@ def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
     source = artifact / "app"
     if not source.is_dir() or source.is_symlink():
         raise EngineError("what was built for this deployment is gone: deploy again to build it anew")
-    _Copying(source, target, owner).folder(source, target)
+    target.mkdir(mode=0o700)
+    copying = _Copying(source, target, owner)
+    with opened(target) as at:
+        copying.content(source, at)
+        copying.adorn(source, at)
 
 
 class _Copying:
@@ -124,23 +121,34 @@ class _Copying:
 
     def __init__(self, source: Path, target: Path, owner: int | None) -> None:
         self._source, self._target = str(source), str(target)
-        self._owner = -1 if owner is None else owner
+        self._owner = UNCHANGED if owner is None else owner
         self._clones = True
 
-    def folder(self, source: Path, target: Path) -> None:
-        target.mkdir(mode=0o700)
+    def content(self, source: Path, at: int) -> None:
+        """Into an open folder; nothing that is there is replaced."""
         with os.scandir(source) as entries:
             for entry in entries:
-                goal = target / entry.name
                 if entry.is_symlink():
-                    goal.symlink_to(self._aim(str(Path(entry.path).readlink()), str(source)))
-                    os.chown(goal, self._owner, self._owner, follow_symlinks=False)
+                    os.symlink(
+                        self._aim(str(Path(entry.path).readlink()), str(source)), entry.name, dir_fd=at
+                    )
+                    os.chown(entry.name, self._owner, self._owner, dir_fd=at, follow_symlinks=False)
                 elif entry.is_dir(follow_symlinks=False):
-                    self.folder(source / entry.name, goal)
+                    self._folder(source / entry.name, entry.name, at)
                 elif entry.is_file(follow_symlinks=False):
-                    self._file(entry.path, str(goal))
-        target.chmod(stat.S_IMODE(source.stat().st_mode) | 0o700)
-        os.chown(target, self._owner, self._owner)
+                    self._file(entry.path, entry.name, at)
+
+    def adorn(self, source: Path, at: int) -> None:
+        os.fchmod(at, stat.S_IMODE(source.stat().st_mode) | 0o700)
+        os.fchown(at, self._owner, self._owner)
+
+    def _folder(self, source: Path, name: str, at: int) -> None:
+        below = beneath.folder(name, at)
+        try:
+            self.content(source, below)
+            self.adorn(source, below)
+        finally:
+            os.close(below)
 
     def _aim(self, link: str, folder: str) -> str:
         whole = os.path.normpath(os.path.join(folder, link))  # noqa: PTH118 (it must not be resolved)
@@ -149,11 +157,11 @@ class _Copying:
             return self._target + whole[len(self._source) :] if link.startswith("/") else link
         return whole
 
-    def _file(self, source: str, target: str) -> None:
+    def _file(self, source: str, name: str, at: int) -> None:
         old = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:
             about = os.fstat(old)
-            new = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            new = os.open(name, NEW_FILE, 0o600, dir_fd=at)
             try:
                 self._content(old, new, about.st_size)
                 os.fchown(new, self._owner, self._owner)
@@ -178,26 +186,29 @@ class _Copying:
             pass
 
 
-def _attach(volume: Volume, storage: Path, app: Path) -> None:
+def _attach(volume: Volume, storage: Path, app: Path, owner: int | None) -> None:
     storage.mkdir(mode=0o700, parents=True, exist_ok=True)
     inner = below_app(volume.mount)
-    if inner is None:
-        return
-    place = app / inner
-    _parent(place, app)
-    if place.is_symlink() or place.is_file():
-        raise EngineError(
-            f"the volume {volume.name} cannot be at {volume.mount}: the application has a file there"
-        )
-    if place.is_dir():
-        _hand_over(place, storage)
-    place.symlink_to(storage)
+    if inner is not None:
+        place = app / inner
+        _parent(place, app, owner)
+        if place.is_symlink() or place.is_file():
+            raise EngineError(
+                f"the volume {volume.name} cannot be at {volume.mount}: the application has a file there"
+            )
+        if place.is_dir():
+            _hand_over(place, storage, owner)
+        place.symlink_to(storage)
+    if owner is not None:
+        give(storage, owner)
 
 
-def _hand_over(place: Path, storage: Path) -> None:
-    """What the application brings for an empty volume is its first content, as with containers."""
-    if not any(storage.iterdir()):
-        shutil.copytree(place, storage, symlinks=True, dirs_exist_ok=True)
+def _hand_over(place: Path, storage: Path, owner: int | None) -> None:
+    """What the application brings for an empty volume is its first content, as with containers. An earlier
+    instance may use the volume meanwhile."""
+    with opened(storage) as at:
+        if not os.listdir(at):  # noqa: PTH208 (an open folder)
+            _Copying(place, storage, owner).content(place, at)
     erase(place)
 
 
@@ -208,27 +219,35 @@ def _place(home: Path, path: str) -> Path:
     return home / "files" / absolute(path).relative_to("/")
 
 
-def _write(place: Path, content: bytes, home: Path, volumes: Path) -> None:
-    _parent(place, home, volumes)
+def _write(place: Path, content: bytes, tops: Sequence[Path], owner: int | None) -> None:
+    """Into one of these folders, of which some belong to a program that runs."""
+    folder = place.parent.resolve()
+    top = next((top for each in tops if folder.is_relative_to(top := each.resolve())), None)
+    if top is None:
+        raise _leads_elsewhere(place)
     if place.is_dir() and not place.is_symlink():
         raise EngineError(f"the file {place.name} cannot be written: there is a folder of that name")
-    place.unlink(missing_ok=True)
-    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
+    own = UNCHANGED if owner is None else owner
+    try:
+        with opened(top, folder.relative_to(top).parts, own) as at:
+            beneath.write(place.name, at, content, own)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _leads_elsewhere(place) from error
+        raise
 
 
-def _parent(place: Path, *allowed: Path) -> None:
-    """A link in the application's own files must not lead us to write elsewhere."""
-    for folder in reversed(place.parents):
-        if folder.is_relative_to(allowed[0]) and folder != allowed[0]:
-            real = folder.resolve()
-            if not any(real.is_relative_to(each.resolve()) for each in allowed):
-                raise EngineError(
-                    f"{place.name} cannot be written: a link of the application leads elsewhere"
-                )
-            if not folder.exists():
-                folder.mkdir(mode=0o700)
+def _leads_elsewhere(place: Path) -> EngineError:
+    return EngineError(f"{place.name} cannot be written: a link of the application leads elsewhere")
+
+
+def _parent(place: Path, app: Path, owner: int | None) -> None:
+    """The folder of a volume; a link in the application's own files must not lead us to make it elsewhere."""
+    folder, top = place.parent.resolve(), app.resolve()
+    if not folder.is_relative_to(top):
+        raise _leads_elsewhere(place)
+    with opened(top, folder.relative_to(top).parts, UNCHANGED if owner is None else owner):
+        return
 
 
 def erase(path: Path) -> None:

@@ -1,0 +1,54 @@
+"""Works in folders that a program may change meanwhile: every step starts at an open folder, and follows no
+link.
+
+Windlass has more rights than the program. A path that is resolved again with each call could lead it
+elsewhere between two of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+UNCHANGED: Final = -1
+"""Stands for the owner that it has."""
+
+
+@contextmanager
+def opened(top: Path, parts: Sequence[str] = (), owner: int = UNCHANGED) -> Iterator[int]:
+    """A folder below `top`, and makes those on the way that are missing."""
+    at = os.open(top, FOLDER)
+    try:
+        for name in parts:
+            below = folder(name, at, owner)
+            os.close(at)
+            at = below
+        yield at
+    finally:
+        os.close(at)
+
+
+def folder(name: str, at: int, owner: int = UNCHANGED) -> int:
+    """The open folder of this name, made if it is missing. An OSError if a link or a file is there."""
+    made = False
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=at)
+        made = True
+    below = os.open(name, FOLDER, dir_fd=at)
+    if made:
+        os.fchown(below, owner, owner)
+    return below
+
+
+def write(name: str, at: int, content: bytes, owner: int = UNCHANGED) -> None:
+    """In place of what has this name, which may be a link."""
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=at)
+    with os.fdopen(os.open(name, NEW_FILE, 0o600, dir_fd=at), "wb") as file:
+        file.write(content)
+        os.fchown(file.fileno(), owner, owner)
