@@ -6,6 +6,7 @@ The only place that reads the environment.
 from __future__ import annotations
 
 import os
+import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -307,3 +308,10 @@ def _meta(annotation: Any) -> msgspec.inspect.Metadata:
 def _meaning(name: str) -> str:
     field = next(field for field in msgspec.structs.fields(Settings) if field.name == name)
     return str((_meta(field.type).extra_json_schema or {})["description"])
+
+
+def to_type(settings: Settings, words: str) -> str:
+    """A command that means this data directory wherever it is pasted."""
+    if settings.data_dir == Settings().data_dir:
+        return f"windlass {words}"
+    return f"windlass {words} --data-dir {shlex.quote(str(Path(settings.data_dir).absolute()))}"

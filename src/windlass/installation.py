@@ -235,7 +235,7 @@ class Installation:
     async def note_mark(self) -> None:
         """Writes down in the data directory how far the database is, if it has moved on."""
         ctx = self.ctx
-        now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads)
+        now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads, ctx.engine.name)
         if now != self._mark:
             await aside(mark.write, ctx.settings, now)
             self._mark = now

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.base.moving import write_whole
 from windlass.config import BadSetting, Settings
 from windlass.store.store import Reads
 
@@ -30,6 +31,8 @@ class Mark(Struct, frozen=True, kw_only=True):
     """Of that event, as the audit chains it; empty, if it has none."""
     database: str = ""
     """The kind of database it was used with."""
+    engine: str = ""
+    """Which its services were run on."""
 
 
 def file_of(settings: Settings) -> Path:
@@ -49,22 +52,11 @@ def read(settings: Settings) -> Mark | None:
 
 
 def write(settings: Settings, mark: Mark) -> None:
-    """The old file or the new one, never a part, also after a power cut."""
-    file = file_of(settings)
-    draft = file.with_name(f".{FILE}-{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as made:
-        made.write(msgspec.json.encode(mark) + b"\n")
-        made.flush()
-        os.fsync(made.fileno())
-    draft.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    """Replicas may have one data directory."""
+    write_whole(file_of(settings), msgspec.json.encode(mark) + b"\n", draft=str(os.getpid()))
 
 
-async def present(settings: Settings, installation: str, reads: Reads) -> Mark:
+async def present(settings: Settings, installation: str, reads: Reads, engine: str) -> Mark:
     """How far this database is now."""
     event, hash = await reads.newest_event()
     return Mark(
@@ -72,6 +64,7 @@ async def present(settings: Settings, installation: str, reads: Reads) -> Mark:
         event=event,
         hash=hash.hex() if hash else "",
         database=kind_of(settings),
+        engine=engine,
     )
 
 

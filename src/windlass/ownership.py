@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from windlass import mark
 from windlass.base.clock import SystemClock
 from windlass.builders.builder import BuilderAway
-from windlass.config import BadSetting, Settings
+from windlass.config import BadSetting, Settings, to_type
 from windlass.control.holdings import Holdings
 from windlass.control.logs import Logs
 from windlass.core.runtime import Kept
@@ -240,9 +240,9 @@ def _place(settings: Settings) -> str:
 def refusal(settings: Settings, claim: Claim) -> str:
     return (
         f"start with the database that belongs to {settings.data_dir} ({_hint(settings, claim)}), or go on "
-        f"with this one: `windlass serve --adopt`. Nothing was begun or changed: {claim.reason}. "
-        f"Without a record in it: {inventory(claim.found)}. With --adopt these are set aside, which ends "
-        "them and keeps what they stored; see `windlass set-aside --help`"
+        f"with this one: `{to_type(settings, 'serve --adopt')}`. Nothing was begun or changed: "
+        f"{claim.reason}. Without a record in it: {inventory(claim.found)}. With --adopt these are set "
+        "aside, which ends them and keeps what they stored; see `windlass set-aside --help`"
     )
 
 

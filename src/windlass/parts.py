@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from msgspec import Struct
 
+from windlass import mark
 from windlass.base.clock import Clock
 from windlass.base.group import aside
 from windlass.base.http_in.connections import trusted
@@ -124,10 +125,21 @@ def docker_at(settings: Settings) -> str:
 
 
 async def chosen_engine(settings: Settings) -> str:
-    """What `auto` means here and now."""
+    """What `auto` means here: the engine that the data directory was used with, else what there is now.
+
+    A Docker that comes later, or is not up yet, must not lead services to another engine, without their data.
+    """
     if settings.engine != "auto":
         return settings.engine
+    if kept := await aside(kept_engine, settings):
+        return kept
     return DOCKER if await docker_answers(docker_at(settings)) else PROCESS
+
+
+def kept_engine(settings: Settings) -> str:
+    """On which the services of this data directory were run; empty, if on none yet."""
+    seen = mark.read(settings)
+    return seen.engine if seen and seen.engine in ENGINES else ""
 
 
 async def docker_answers(host: str) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from tests.operate.test_commands import FREE, findings, run
 from tests.schemathesis.serving import served
 from tests.world import make_world
+from windlass import mark
 from windlass.config import Settings
 from windlass.parts import chosen_engine
 
@@ -83,6 +84,15 @@ def test_where_no_docker_answers_auto_is_process_and_nothing_is_wrong_with_that(
     assert told["Engine"][0] == told["Docker"][0] == "ok"
     assert told["Engine"][1].startswith("process: `auto` takes it because no Docker answers at unix://")
     assert asyncio.run(chosen_engine(Settings(docker_host=f"unix://{tmp_path}/nowhere.sock"))) == "process"
+
+
+def test_auto_keeps_the_engine_that_the_data_directory_was_used_with(found, docker, tmp_path):
+    settings = Settings(docker_host=docker.host, data_dir=str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    for engine in ("process", "docker"):
+        mark.write(settings, mark.Mark(installation="x", engine=engine))
+        assert asyncio.run(chosen_engine(settings)) == engine
+        assert found(docker_host=docker.host)["Engine"][1].startswith(f"{engine}: `auto` keeps")
 
 
 def test_an_engine_that_was_chosen_and_is_not_there_is_a_failure(found):

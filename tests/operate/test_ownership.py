@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from tests.world import make_world
+from tests.world import fake_parts, make_world
 from windlass import mark
+from windlass.base.clock import SystemClock
 from windlass.base.errors import Unavailable
+from windlass.base.moving import write_whole
 from windlass.config import Settings
 from windlass.control import holdings
 from windlass.core.events import Event
 from windlass.engines.fake import FakeEngine
+from windlass.installation import install, open_store
 from windlass.mark import INSTALLATION
+from windlass.operate.serving import check_engine
 from windlass.operate.set_aside import listed, purge, put_back
 from windlass.ownership import NotOurs, examined, legacy_id
 from windlass.refused import Refused
@@ -143,8 +154,6 @@ def furnished(folder: Path) -> None:
 
 async def started(folder: Path, **given) -> Settings:
     settings = Settings(data_dir=str(folder), engine="process", gateway_port=0)
-    from windlass.installation import install
-
     installation = await install(settings, **given)
     await installation.stop()
     return settings
@@ -162,12 +171,7 @@ async def test_what_is_set_aside_is_restored_only_to_a_database_that_knows_it(tm
         await put_back(settings, UNKNOWN)
     await started(tmp_path)
 
-    from windlass.base.clock import SystemClock
-    from windlass.installation import open_store
-
-    store = await open_store(settings, SystemClock())
-    await store.write(lambda tx: tx.add_status(UNKNOWN, "org", "READY"))
-    await store.close()
+    await known(settings)
     await put_back(settings, UNKNOWN)
     assert (tmp_path / "run/volumes" / UNKNOWN / "data/file").read_text() == "precious"
     assert (tmp_path / "builds" / UNKNOWN / "data/file").read_text() == "precious"
@@ -208,10 +212,190 @@ def test_the_commands_say_what_they_do(tmp_path):
     refused = windlass("serve", "--port", "0", "--gateway-port", "0")
     assert refused.returncode == 1
     assert refused.stderr.startswith("windlass: start with the database that belongs to")
-    assert "windlass serve --adopt" in refused.stderr
+    named = re.findall(r"`(windlass [^`]*)`", refused.stderr)
+    assert f"windlass serve --adopt --data-dir {tmp_path}" in named, "pasted, it would mean another folder"
     asyncio.run(started(tmp_path, adopt=True))
     assert UNKNOWN in windlass("set-aside", "list", "--text").stdout
     assert "for good?" in windlass("set-aside", "purge", "--all").stdout
     assert listed(Settings(data_dir=str(tmp_path)))
     assert windlass("set-aside", "purge", "--all", "--yes").returncode == 0
     assert listed(Settings(data_dir=str(tmp_path))) == []
+
+
+# Interruptions
+
+
+class Killed(BaseException):
+    pass
+
+
+class Killer:
+    """Kills who changes a file below a folder for the Nth time: from then on, no change happens."""
+
+    def __init__(self) -> None:
+        self.folder, self.left, self.struck = "", 0, False
+        sys.addaudithook(self._hook)
+
+    @contextlib.contextmanager
+    def at(self, number: int, folder: Path) -> Iterator[None]:
+        self.folder, self.left, self.struck = str(folder), number, False
+        try:
+            with contextlib.suppress(Killed):
+                yield
+        finally:
+            self.folder = ""
+
+    def _hook(self, event: str, given: tuple[Any, ...]) -> None:
+        if not self.folder or not _changes(event, given):
+            return
+        if any(UNKNOWN in str(each) and str(each).startswith(self.folder) for each in given):
+            self.left -= 1
+            if self.left <= 0:
+                self.struck = True
+                raise Killed
+
+
+def _changes(event: str, given: tuple[Any, ...]) -> bool:
+    if event == "open":
+        return bool(given[2] and given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    return event in {"os.rename", "os.remove", "os.rmdir", "os.mkdir"}
+
+
+killer = Killer()
+
+
+def precious(folder: Path) -> list[str]:
+    found = [path for path in folder.rglob("file") if path.read_text() == "precious"]
+    return sorted(path.relative_to(folder).parts[0] for path in found)
+
+
+async def known(settings: Settings) -> None:
+    """The database has the service from now on."""
+    store = await open_store(settings, SystemClock())
+    await store.write(lambda tx: tx.add_status(UNKNOWN, "org", "READY"))
+    await store.close()
+
+
+async def template(folder: Path, *, adopted: bool) -> None:
+    furnished(folder)
+    if adopted:
+        await known(await started(folder, adopt=True))
+
+
+async def test_setting_aside_that_is_killed_at_any_moment_loses_nothing_and_is_done_again(tmp_path):
+    refused = 0
+    for number in itertools.count(1):
+        folder = tmp_path / str(number)
+        await template(folder, adopted=False)
+        with killer.at(number, folder):
+            await started(folder, adopt=True)
+        assert len(precious(folder)) == 2, number
+        if not killer.struck:
+            break
+        with contextlib.suppress(NotOurs):
+            await started(folder)
+            refused -= 1
+        refused += 1
+        settings = await started(folder, adopt=True)
+        assert precious(folder) == ["set-aside", "set-aside"], number
+        assert [record.service for record in listed(settings)] == [UNKNOWN], number
+    assert refused > 3, "an installation that was set aside in part is taken for one that was set aside"
+
+
+async def test_putting_back_that_is_killed_at_any_moment_loses_nothing_and_is_done_again(tmp_path):
+    await template(tmp_path / "0", adopted=True)
+    for number in itertools.count(1):
+        folder = Path(shutil.copytree(tmp_path / "0", tmp_path / str(number)))
+        settings = Settings(data_dir=str(folder), engine="process", gateway_port=0)
+        with killer.at(number, folder):
+            await put_back(settings, UNKNOWN)
+        assert len(precious(folder)) == 2, number
+        if not killer.struck:
+            break
+        await started(folder)
+        assert (precious(folder), listed(settings)) == (["builds", "run"], []), number
+    assert number > 3
+
+
+async def test_a_purge_that_is_killed_at_any_moment_stays_in_the_list_until_it_is_done(tmp_path):
+    furnished(tmp_path / "0")
+    await started(tmp_path / "0", adopt=True)
+    for number in itertools.count(1):
+        folder = Path(shutil.copytree(tmp_path / "0", tmp_path / str(number)))
+        settings = Settings(data_dir=str(folder), engine="process", gateway_port=0)
+        with killer.at(number, folder):
+            await purge(settings, [UNKNOWN])
+        if not killer.struck:
+            break
+        await purge(settings, [record.service for record in listed(settings)])
+        left = [path for path in folder.rglob("*") if UNKNOWN in str(path) and path.is_file()]
+        assert (left, listed(settings)) == ([], []), number
+    assert number > 3
+
+
+# Engines
+
+
+@pytest.mark.parametrize("says", ["which engine it ran on", "nothing of its engine"])
+async def test_what_ran_on_another_engine_is_never_erased_by_putting_it_back(tmp_path, says):
+    await template(tmp_path, adopted=True)
+    if says == "nothing of its engine":
+        file = tmp_path / "set-aside" / UNKNOWN / "record.json"
+        file.write_bytes(msgspec.json.encode(msgspec.structs.replace(listed(_of(tmp_path))[0], engine="")))
+    for engine in ("fake", "docker"):
+        await started(tmp_path, parts=fake_parts(FakeEngine()) if engine == "fake" else None)
+    assert len(precious(tmp_path)) == 2
+
+
+async def test_what_ran_on_another_engine_is_restored_and_purged_only_on_that(tmp_path):
+    await template(tmp_path, adopted=True)
+    other = msgspec.structs.replace(_of(tmp_path), engine="docker", docker_host="unix:///nowhere.sock")
+    with pytest.raises(Refused, match="WINDLASS_ENGINE=process"):
+        await put_back(other, UNKNOWN)
+    with pytest.raises(Refused, match="WINDLASS_ENGINE=process"):
+        await purge(other, [UNKNOWN])
+    assert precious(tmp_path) == ["set-aside", "set-aside"]
+    await put_back(_of(tmp_path), UNKNOWN)
+    assert precious(tmp_path) == ["builds", "run"]
+
+
+async def test_a_start_on_another_engine_is_refused_while_services_run(tmp_path):
+    async with make_world(folder=tmp_path) as world:
+        app = await deployed(world)
+        settings = world.installation.ctx.settings
+        seen = mark.read(settings)
+        assert seen is not None
+        mark.write(settings, msgspec.structs.replace(seen, engine="docker"))
+        process = msgspec.structs.replace(settings, engine="process")
+        with pytest.raises(Refused, match=r"the engine docker .* services 1 .*stop --all --data-dir"):
+            await check_engine(process)
+        await check_engine(msgspec.structs.replace(settings, engine="auto"))
+        await world.post(f"/application/{app}/stop")
+        await world.settle()
+        await check_engine(process)
+
+
+async def test_a_damaged_record_stops_no_start_and_is_listed(tmp_path):
+    await template(tmp_path, adopted=True)
+    (tmp_path / "set-aside" / UNKNOWN / "record.json").write_bytes(b"")
+    assert [(one.service, one.why) for one in listed(_of(tmp_path))] == [(UNKNOWN, "its record is damaged")]
+    await started(tmp_path)
+    assert precious(tmp_path) == ["builds", "run"]
+
+
+def test_a_file_is_replaced_whole_or_not_at_all_on_a_full_disk(tmp_path):
+    file, soft, content = tmp_path / "file", resource.getrlimit(resource.RLIMIT_FSIZE), b"x" * 10_000
+    file.write_bytes(b"before")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, soft[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_whole(file, content)
+        with (tmp_path / "control").open("wb") as control:
+            assert os.write(control.fileno(), content) == 4096, "a single write may stop, and says no error"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, soft)
+    assert file.read_bytes() == b"before"
+
+
+def _of(folder: Path) -> Settings:
+    return Settings(data_dir=str(folder), engine="process", gateway_port=0)

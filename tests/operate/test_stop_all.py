@@ -251,9 +251,9 @@ async def volumes(site: Site) -> list[str]:
 
 
 def test_the_end_of_a_server_tells_what_goes_on():
-    assert goodbye(12) == "12 services go on running; `windlass stop --all` ends them"
-    assert goodbye(1) == "1 service goes on running; `windlass stop --all` ends it"
-    assert goodbye(0) == ""
+    assert goodbye(Settings(), 12) == "12 services go on running; `windlass stop --all` ends them"
+    assert goodbye(Settings(), 1) == "1 service goes on running; `windlass stop --all` ends it"
+    assert goodbye(Settings(), 0) == ""
 
 
 async def test_the_services_that_go_on_are_counted_not_their_instances(tmp_path):

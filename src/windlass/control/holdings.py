@@ -13,9 +13,11 @@ from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.base.group import aside
 from windlass.base.log import log
+from windlass.base.moving import write_whole
 from windlass.builders.builder import Builder
 from windlass.control.context import Context, Servers
 from windlass.control.logs import Logs
@@ -52,12 +54,20 @@ class SetAside(Struct, frozen=True, kw_only=True):
     """Of which it is: an engine may know it by that."""
     at: int
     why: str
-    instances: int
-    volumes: int
+    instances: int = 0
+    volumes: int = 0
+    engine: str = ""
+    """Which it ran on: no other can put it back, or erase it."""
+    is_whole: bool = True
+    """False while it is set aside, and after an interruption: there may be something in its place still."""
 
 
 class Occupied(Exception):
     """Something of the service is in its place again, and is not replaced."""
+
+
+class OtherEngine(Exception):
+    """The service ran on another engine than the settings name."""
 
 
 def folder_of(data: Path, service: str) -> Path:
@@ -66,9 +76,16 @@ def folder_of(data: Path, service: str) -> Path:
 
 def records(data: Path) -> dict[str, SetAside]:
     """Of all services that are set aside, by id."""
-    files = sorted((data / SET_ASIDE).glob(f"*/{RECORD}"))
-    found = [msgspec.json.decode(file.read_bytes(), type=SetAside) for file in files]
-    return {record.service: record for record in found}
+    return {file.parent.name: _read(file) for file in sorted((data / SET_ASIDE).glob(f"*/{RECORD}"))}
+
+
+def _read(file: Path) -> SetAside:
+    """A damaged one hides nothing of what lies beside it."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=SetAside)
+    except msgspec.MsgspecError:
+        why = "its record is damaged"
+        return SetAside(service=file.parent.name, name="", installation="", at=0, why=why)
 
 
 class Holdings:
@@ -78,23 +95,25 @@ class Holdings:
         self._data = data
 
     async def services(self) -> dict[str, Kept]:
-        """Everything that is in its place; what was set aside is not."""
+        """Everything that is in its place; what was set aside is not, once that was done to its end."""
         found: dict[str, Kept] = {}
         for holder in self._files:
             found |= dict.fromkeys(await holder.services(), Kept())
         # An engine remembers of many services what may not come back; nothing is lost with that.
         notable = {id: kept for id, kept in (await self.engine.services()).items() if _has_something(kept)}
-        return {id: kept for id, kept in (found | notable).items() if id not in self.records()}
+        done = {id for id, record in self.records().items() if record.is_whole}
+        return {id: kept for id, kept in (found | notable).items() if id not in done}
 
     def records(self) -> Mapping[str, SetAside]:
         return records(self._data)
 
     async def set_aside(self, record: SetAside) -> None:
-        """Written down first: what is interrupted is done again."""
+        """Written down first, and again at the end: what is interrupted is done again."""
         folder = folder_of(self._data, record.service)
-        await aside(_write, folder / RECORD, msgspec.json.encode(record))
+        await aside(_write, folder / RECORD, replace(record, is_whole=False))
         for holder in (self.engine, *self._files):
             await holder.set_aside(record.service, folder)
+        await aside(_write, folder / RECORD, replace(record, is_whole=True))
         _log.warning(
             "a service that the database does not know was set aside",
             extra={"service": record.service, "called": record.name, "why": record.why},
@@ -102,30 +121,58 @@ class Holdings:
 
     async def put_back(self, service: str) -> None:
         folder = folder_of(self._data, service)
+        self._check_engine(service)
         try:
             for holder in (self.engine, *self._files):
                 await holder.put_back(service, folder)
         except FileExistsError as error:
             raise Occupied(str(error)) from error
-        await aside(shutil.rmtree, folder)
+        await aside(_leave, folder)
         _log.warning("a service that was set aside was put back", extra={"service": service})
 
     async def purge(self, service: str, *, everywhere: bool) -> None:
         """For good; `everywhere`: also what an engine or a builder keeps elsewhere."""
+        self._check_engine(service)
         if everywhere and _has_something((await self.engine.services()).get(service, Kept())):
             await self.engine.discard(service)
         if everywhere:
             await self.builder.discard(service)
-        await aside(shutil.rmtree, folder_of(self._data, service))
+        await aside(_erase, folder_of(self._data, service))
+
+    def _check_engine(self, service: str) -> None:
+        ran_on = self.records()[service].engine
+        if ran_on not in {"", self.engine.name}:
+            raise OtherEngine(
+                f"set the engine to {ran_on} (WINDLASS_ENGINE={ran_on}): this service ran on it"
+            )
 
 
 def _has_something(kept: Kept) -> bool:
     return bool(kept.instances or kept.volumes)
 
 
-def _write(file: Path, content: bytes) -> None:
+def _write(file: Path, record: SetAside) -> None:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file.write_bytes(content)
+    write_whole(file, msgspec.json.encode(record))
+
+
+def _leave(folder: Path) -> None:
+    """Nothing is erased: what nobody took back stays set aside."""
+    left = sorted(path.name for path in folder.iterdir() if path.name != RECORD)
+    if left:
+        raise Occupied(f"not taken back: {', '.join(left)}")
+    _erase(folder)
+
+
+def _erase(folder: Path) -> None:
+    """The record goes last: what is interrupted stays in the list, and can be asked for again."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != RECORD:
+            path.unlink()
+    (folder / RECORD).unlink()
+    folder.rmdir()
 
 
 def holdings_of(ctx: Context) -> Holdings:
@@ -176,6 +223,7 @@ async def put_aside(
         why=why,
         instances=kept.instances,
         volumes=kept.volumes,
+        engine=holdings.engine.name,
     )
     await holdings.set_aside(record)
     await _tell(ctx, Event.SET_ASIDE, record)
@@ -189,7 +237,7 @@ async def bring_back(ctx: Context) -> None:
             continue
         try:
             await holdings.put_back(service)
-        except Occupied as error:
+        except (Occupied, OtherEngine) as error:
             _log.warning("a service stays set aside", extra={"service": service, "why": str(error)})
         else:
             await _tell(ctx, Event.PUT_BACK, record)

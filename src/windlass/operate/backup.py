@@ -15,7 +15,7 @@ from typing import IO
 
 from windlass import __version__, mark
 from windlass.base.clock import Clock, SystemClock, stamp
-from windlass.base.moving import move
+from windlass.base.moving import move, sync
 from windlass.base.seal import Seal
 from windlass.config import Settings
 from windlass.core.runtime import Kept
@@ -99,7 +99,8 @@ async def _mark(settings: Settings) -> None:
     seen = mark.read(settings)
     if seen and (await look(settings, seen)).installation == seen.installation:
         async with looking(settings) as line:
-            mark.write(settings, await mark.present(settings, seen.installation, Moment(line).reads))
+            reads = Moment(line).reads
+            mark.write(settings, await mark.present(settings, seen.installation, reads, seen.engine))
 
 
 def _losing(orphans: Mapping[str, Kept]) -> str:
@@ -149,7 +150,7 @@ def _appearing(file: Path) -> Iterator[IO[bytes]]:
             written.flush()
             os.fsync(written.fileno())
         partial.replace(file)
-        _sync(file.parent)
+        sync(file.parent)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -163,13 +164,14 @@ def _logs_beside(
     fresh, stale = folder.with_name("logs.restored"), folder.with_name("logs.replaced")
 
     def put() -> None:
-        for service in orphans:
-            move(folder / service, fresh / service)
         if folder.exists():
             folder.rename(stale)
         fresh.rename(folder)
-        _sync(folder.parent)
+        for service in orphans:
+            move(stale / service, folder / service)
+        sync(folder.parent)
 
+    _recover(stale, folder)
     _remove(fresh, stale)
     try:
         fresh.mkdir()
@@ -179,15 +181,13 @@ def _logs_beside(
         _remove(fresh, stale)
 
 
+def _recover(stale: Path, folder: Path) -> None:
+    """Lines of services that a restore which was killed had moved away, and not put back."""
+    for lines in stale.iterdir() if stale.exists() else ():
+        if not (folder / lines.name).exists():
+            move(lines, folder / lines.name)
+
+
 def _remove(*folders: Path) -> None:
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    """What was renamed in it stays renamed when the power fails."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

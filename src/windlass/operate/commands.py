@@ -15,7 +15,7 @@ import msgspec
 from windlass.base.sections import Command
 from windlass.base.show import FORM, indented, pairs, print_json, wants_json
 from windlass.base.stopped import Misused, Stopped, ended_by_hand
-from windlass.config import Described, describe
+from windlass.config import Described, describe, to_type
 from windlass.key import key_file
 from windlass.operate.plain import plainly
 from windlass.operate.settings import example, flags, given, written
@@ -185,7 +185,7 @@ def restore(file: Path, force: bool, **options: Any) -> None:
 
         done = asyncio.run(put_back(settings, file, force=force, tell=_say))
         claim = asyncio.run(examined(settings))
-    start = "windlass serve --adopt" if claim.reason else "windlass serve"
+    start = to_type(settings, "serve --adopt" if claim.reason else "serve")
     click.echo(f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `{start}`.", err=True)
 
 
@@ -252,7 +252,8 @@ def purge_set_aside(services: tuple[str, ...], everything: bool, yes: bool, **op
 
         meant = [one.service for one in listed(settings)] if everything else list(services)
         if not meant:
-            raise Misused("name the services to erase, or --all; `windlass set-aside list` shows them")
+            shown = to_type(settings, "set-aside list")
+            raise Misused(f"name the services to erase, or --all; `{shown}` shows them")
         if not yes:
             click.confirm(f"Erase services {len(meant)} with their data for good?", abort=True)
         asyncio.run(purge(settings, meant))

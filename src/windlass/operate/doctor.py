@@ -20,7 +20,7 @@ import apsw
 
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
-from windlass.config import BadSetting, Settings, strangers
+from windlass.config import BadSetting, Settings, strangers, to_type
 from windlass.database import file_of, looking
 from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
 from windlass.operate.explain import explain
@@ -157,7 +157,8 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
     else:
         yield ok("Installation", "the next start marks the data directory")
     if claim.aside:
-        advice = "`windlass set-aside list` shows them; restore them, or purge them for good"
+        shown = to_type(settings, "set-aside list")
+        advice = f"`{shown}` shows them; restore them, or purge them for good"
         yield warn("Set aside", f"services {claim.aside}, with what they stored", advice)
 
 

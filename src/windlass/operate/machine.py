@@ -15,7 +15,7 @@ from windlass.builders.databases.native import KINDS, Kind
 from windlass.config import BadSetting, Settings
 from windlass.engines.process import cgroups, kernel
 from windlass.operate.findings import SECONDS, Finding, fail, ok, said_by, warn
-from windlass.parts import chosen_engine, docker_at, isolation_of
+from windlass.parts import chosen_engine, docker_at, isolation_of, kept_engine
 from windlass.server import listen
 
 _QUICKLY = 1.0
@@ -51,6 +51,8 @@ def _engine(settings: Settings, chosen: str, docker: str | Exception) -> Finding
         return fail("Engine", "process, which cannot work on this system", advice)
     if settings.engine != "auto":
         return ok("Engine", f"{chosen}, as the settings say")
+    if kept_engine(settings):
+        return ok("Engine", f"{chosen}: `auto` keeps the engine that this data directory was used with")
     if chosen == "docker":
         return ok("Engine", f"docker: `auto` takes it because Docker answers at {docker_at(settings)}")
     return ok("Engine", f"process: `auto` takes it because no Docker answers at {docker_at(settings)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -12,12 +13,16 @@ import uvloop
 from windlass import __version__
 from windlass.base.log import start_logging
 from windlass.base.secrecy import refuse_dumps, wipe_variables
-from windlass.config import Settings, take_secrets
+from windlass.config import Settings, take_secrets, to_type
+from windlass.database import looking
 from windlass.installation import install
 from windlass.operate.commands import USUAL
 from windlass.operate.explain import cannot_listen
+from windlass.parts import kept_engine
 from windlass.refused import Refused
 from windlass.server import listen, serve
+from windlass.store.archive import Moment
+from windlass.store.store import Reads
 
 
 def run(settings: Settings, *, adopt: bool = False) -> None:
@@ -34,6 +39,7 @@ def keep_secrets() -> None:
 
 async def _serve(settings: Settings, adopt: bool) -> None:
     check_folder(settings)
+    await check_engine(settings)
     try:
         listening = listen(settings.host, settings.port)
     except OSError as error:
@@ -46,19 +52,20 @@ async def _serve(settings: Settings, adopt: bool) -> None:
         click.echo(_welcome(settings.host, port, installation.first_token), err=True)
 
     await serve(installation, listening, announce)
-    if said := goodbye(installation.left_running):
+    if said := goodbye(settings, installation.left_running):
         click.echo(said, err=True)
 
 
-def goodbye(services: int) -> str:
+def goodbye(settings: Settings, services: int) -> str:
     """What nobody expects who has only stopped a server."""
+    stop = to_type(settings, "stop --all")
     match services:
         case 0:
             return ""
         case 1:
-            return "1 service goes on running; `windlass stop --all` ends it"
+            return f"1 service goes on running; `{stop}` ends it"
         case _:
-            return f"{services} services go on running; `windlass stop --all` ends them"
+            return f"{services} services go on running; `{stop}` ends them"
 
 
 def check_folder(settings: Settings) -> None:
@@ -74,6 +81,23 @@ def check_folder(settings: Settings) -> None:
         raise Refused(
             f"the data directory {folder} cannot be read and written by this user: change its permissions, "
             "or choose another with --data-dir"
+        )
+
+
+async def check_engine(settings: Settings) -> None:
+    """On another engine services would begin again, with empty volumes, beside those that go on."""
+    ran_on = kept_engine(settings)
+    if settings.engine in {"auto", ran_on} or not ran_on:
+        return
+    count = 0
+    with suppress(Refused):  # no database: said by what comes next
+        async with looking(settings) as line:
+            count = len(await Reads(line).serving()) if await Moment(line).applied() else 0
+    if count:
+        raise Refused(
+            f"start with the engine {ran_on} (WINDLASS_ENGINE={ran_on}), on which services {count} of this "
+            f"installation run, or stop them first: `{to_type(settings, 'stop --all')}`. Volumes stay with "
+            "the engine that they were made on"
         )
 
 

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from windlass.base.clock import SystemClock
-from windlass.config import Settings
-from windlass.control.holdings import Holdings, Occupied, SetAside, records
+from windlass.config import Settings, to_type
+from windlass.control.holdings import Holdings, Occupied, OtherEngine, SetAside, records
 from windlass.ownership import check, holdings, look
 from windlass.parts import real_parts
 from windlass.refused import Refused
@@ -35,6 +35,8 @@ async def put_back(settings: Settings, service: str) -> SetAside:
                 f"the service {_called(record)} was deployed again meanwhile, and nothing is replaced: "
                 f"uninstall it first ({error})"
             ) from error
+        except OtherEngine as error:
+            raise Refused(str(error)) from error
     return record
 
 
@@ -45,13 +47,17 @@ async def purge(settings: Settings, services: Sequence[str]) -> None:
     for service in services:
         record = _record(settings, service)
         async with _holdings(settings, record) as held:
-            await held.purge(service, everywhere=service not in present)
+            try:
+                await held.purge(service, everywhere=service not in present)
+            except OtherEngine as error:
+                raise Refused(str(error)) from error
 
 
 def _record(settings: Settings, service: str) -> SetAside:
     found = records(Path(settings.data_dir)).get(service)
     if found is None:
-        raise Refused(f"no service {service} is set aside: `windlass set-aside list` shows those that are")
+        shown = to_type(settings, "set-aside list")
+        raise Refused(f"no service {service} is set aside: `{shown}` shows those that are")
     return found
 
 

@@ -30,6 +30,7 @@ def move_in(shelf: Shelf, places: Whereabouts, service: str, out: Path) -> None:
     if file.exists():
         places.take_back(service, msgspec.json.decode(file.read_bytes(), type=dict[int, int]))
         file.unlink()
+    (out / f"{_PORTS}.new").unlink(missing_ok=True)  # of who was interrupted
     for own, kept in _folders(shelf, service, out):
         move(kept, own)
 

@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Struct, field
 
 from windlass.base.isolation.cell import Cell
+from windlass.base.moving import write_whole
 from windlass.engines.engine import EngineError
 from windlass.engines.process.kernel import Process
 from windlass.engines.removed import Removed
@@ -193,26 +194,8 @@ def names(folder: Path) -> list[str]:
 
 
 def replace(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """The old content or the new one, never a part. Only who holds a lock may."""
-    new = path.with_name(path.name + ".new")
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, content)
-        if durable:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-    new.rename(path)
-    if durable:
-        _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    """Only who holds a lock may."""
+    write_whole(path, content, durable=durable)
 
 
 def _taken(fd: int) -> bool:
