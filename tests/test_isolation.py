@@ -1,56 +1,100 @@
-"""What services may read, by the path on which their programs are looked up."""
+"""Which parts of isolation hold on a machine, what is said of the others, and whose user is whose."""
 
 from __future__ import annotations
 
-import multiprocessing
+import asyncio
+import json
 import os
-import sys
-import tempfile
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from windlass.base.isolation.isolation import programs
+from windlass.base.isolation import isolation
+from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
+from windlass.config import BadSetting, Settings
+from windlass.operate.findings import Level
+from windlass.operate.machine import runs
+from windlass.parts import isolation_of
 
-NOBODY = 65_534
+ALL = {"identity": "namespace", "mounts": True, "processes": True, "landlock": 6, "why": {}}
+NONE = {
+    "identity": "none",
+    "mounts": False,
+    "processes": False,
+    "landlock": 0,
+    "why": dict.fromkeys(("identity", "mounts", "processes", "landlock"), "it is switched off"),
+}
 
 
-def look_as_an_ordinary_user(path: str, answer: Any) -> None:
-    if not os.geteuid():
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-    refused = []
-    for folder in path.split(os.pathsep):
-        try:
-            Path(folder).stat()
-        except PermissionError:
-            refused.append(folder)
-    answer.send((refused, list(programs(path, sys.executable))))
+def settings(tmp_path, **given):
+    return Settings(data_dir=str(tmp_path), engine="process", **given)
 
 
 @pytest.fixture
-def passable():
-    """A folder that every user gets to."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
+def machine(monkeypatch):
+    def gives(found):
+        monkeypatch.setattr(isolation, "findings", lambda first: found)
+
+    return gives
 
 
-def test_folders_of_the_path_that_may_not_be_entered_are_left_out(passable):
-    closed, readable = passable / "closed", passable / "open" / "bin"
-    for folder in (closed / "bin", closed / "lib", readable):
-        folder.mkdir(parents=True)
-    closed.chmod(0)
-    processes = multiprocessing.get_context("forkserver")
-    ours, theirs = processes.Pipe()
-    asked = processes.Process(target=look_as_an_ordinary_user, args=(f"{closed / 'bin'}:{readable}", theirs))
-    asked.start()
-    theirs.close()
-    refused, named = ours.recv()
-    asked.join()
-    closed.chmod(0o700)
-    assert refused == [str(closed / "bin")]  # the other side of it: whoever looks there is refused
-    assert str(readable) in named
-    assert not [folder for folder in named if folder.startswith(str(closed))]
+def test_what_is_required_and_missing_is_refused_with_the_part_and_the_way(tmp_path, machine):
+    machine(NONE)
+    with pytest.raises(BadSetting, match=r"isolation: .*user namespace.*it is switched off.*sysctl"):
+        isolation_of(settings(tmp_path, isolation="required"))
+    isolation_of(settings(tmp_path))
+    machine(ALL)
+    assert isolation_of(settings(tmp_path, isolation="required")).missing() == []
+
+
+@pytest.mark.parametrize("part", ["identity", "mounts", "processes", "landlock"])
+def test_each_missing_part_is_said_at_the_start_and_by_the_doctor(tmp_path, machine, caplog, part):
+    machine({**ALL, "why": {part: "it is switched off"}})
+    isolation_of(settings(tmp_path))
+    assert any("it is switched off" in record.getMessage() for record in caplog.records)
+    found = [one for one in asyncio.run(findings(tmp_path)) if one.what == "Isolation"]
+    assert [one.level for one in found] == [Level.OK, Level.WARN]
+    assert "it is switched off" in found[1].found
+
+
+def test_the_doctor_warns_where_isolation_is_off(tmp_path):
+    found = [one for one in asyncio.run(findings(tmp_path, isolation="off")) if one.what == "Isolation"]
+    assert [one.level for one in found] == [Level.WARN]
+
+
+async def findings(tmp_path, **given):
+    return [finding async for finding in runs(settings(tmp_path, **given))]
+
+
+def test_root_without_any_isolation_is_warned_loudly(tmp_path, machine, caplog, monkeypatch):
+    machine(NONE)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    isolation_of(settings(tmp_path))
+    assert any("EVERY SERVICE RUNS AS ROOT" in record.getMessage() for record in caplog.records)
+
+
+def test_a_service_has_the_same_user_for_ever_and_no_other_ever_has_it(tmp_path):
+    users = Users(tmp_path, range(5000, 5003))
+    assert [users.of(name) for name in ("one", "two", "one")] == [5000, 5001, 5000]
+    again = Users(tmp_path, range(5000, 5003))
+    assert [again.of(name) for name in ("two", "three", "one")] == [5001, 5002, 5000]
+    with pytest.raises(NoUserLeft, match="isolation_users"):
+        again.of("four")
+    assert set(json.loads((tmp_path / "users.json").read_text())) == {"one", "two", "three"}
+
+
+@pytest.mark.parametrize("text", ["", "5", "9000-8000", "5-6", "1000-99999999999", "a-b"])
+def test_a_range_of_users_that_is_none_is_refused(text):
+    with pytest.raises(ValueError, match="first and the last"):
+        range_of(text)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
+def test_to_give_files_away_follows_no_link(tmp_path):
+    (tmp_path / "given" / "folder").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    (tmp_path / "given" / "folder" / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "given" / "link").symlink_to(tmp_path / "other" / "file")
+    give(tmp_path / "given", 5000)
+    assert (tmp_path / "given" / "folder").stat().st_uid == 5000
+    assert (tmp_path / "other").stat().st_uid == (tmp_path / "other" / "file").stat().st_uid == 0

@@ -110,6 +110,8 @@ def isolation_of(settings: Settings) -> Isolation:
             f"isolation: this machine does not give {first.what} ({first.why}): {first.advice}, use the "
             "engine docker, or set isolation to auto"
         )
+    if holds := found.holds():
+        _log.info("Services are kept apart by %s", "; ".join(holds))
     for part in missing:
         _log.warning("Services are not kept apart by %s: %s", part.what, part.why)
     if missing and os.geteuid() == 0 and "identity" in {each.part for each in missing}:

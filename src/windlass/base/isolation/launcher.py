@@ -56,6 +56,7 @@ def main(number: int) -> NoReturn:
         signal.signal(name, signal.SIG_IGN)  # it ends with whoever asks
     os.set_inheritable(number, False)
     channel = socket.socket(fileno=number)
+    gc.disable()  # a twin ends before it has much to collect, and shares the more
     gc.freeze()
     while True:
         word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MOST), socket.MSG_CMSG_CLOEXEC)
