@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from windlass.base.isolation import isolation
+from windlass.base.isolation.isolation import programs
 from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
 from windlass.config import BadSetting, Settings
 from windlass.operate.findings import Level
 from windlass.operate.machine import runs
-from windlass.parts import isolation_of
+from windlass.parts import concerns, isolation_of
 
 ALL = {"identity": "namespace", "mounts": True, "processes": True, "landlock": 6, "why": {}}
+NOBODY = 65_534
 NONE = {
     "identity": "none",
     "mounts": False,
@@ -47,16 +54,18 @@ def test_what_is_required_and_missing_is_refused_with_the_part_and_the_way(tmp_p
 
 
 @pytest.mark.parametrize("part", ["identity", "mounts", "processes", "landlock"])
-def test_each_missing_part_is_said_at_the_start_and_by_the_doctor(tmp_path, machine, caplog, part):
+def test_each_missing_part_is_said_at_the_start_and_by_the_doctor(tmp_path, machine, part):
     machine({**ALL, "why": {part: "it is switched off"}})
-    isolation_of(settings(tmp_path))
-    assert any("it is switched off" in record.getMessage() for record in caplog.records)
+    [said, *_] = concerns(isolation_of(settings(tmp_path)))
+    assert "it is switched off" in said
+    assert "windlass doctor" in said
     found = [one for one in asyncio.run(findings(tmp_path)) if one.what == "Isolation"]
     assert [one.level for one in found] == [Level.OK, Level.WARN]
     assert "it is switched off" in found[1].found
 
 
-def test_the_doctor_warns_where_isolation_is_off(tmp_path):
+def test_isolation_that_is_off_is_told_by_the_start_and_the_doctor(tmp_path):
+    assert "key included" in concerns(isolation_of(settings(tmp_path, isolation="off")))[0]
     found = [one for one in asyncio.run(findings(tmp_path, isolation="off")) if one.what == "Isolation"]
     assert [one.level for one in found] == [Level.WARN]
 
@@ -65,11 +74,40 @@ async def findings(tmp_path, **given):
     return [finding async for finding in runs(settings(tmp_path, **given))]
 
 
-def test_root_without_any_isolation_is_warned_loudly(tmp_path, machine, caplog, monkeypatch):
+@pytest.mark.parametrize(("user", "told"), [(0, 1), (1000, 0)])
+def test_root_without_any_isolation_is_warned_loudly(tmp_path, machine, monkeypatch, user, told):
     machine(NONE)
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    isolation_of(settings(tmp_path))
-    assert any("EVERY SERVICE RUNS AS ROOT" in record.getMessage() for record in caplog.records)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    said = concerns(isolation_of(settings(tmp_path)))
+    assert len([line for line in said if "EVERY SERVICE RUNS AS ROOT" in line]) == told
+
+
+def test_where_all_parts_hold_there_is_nothing_to_be_concerned_about(tmp_path, machine):
+    machine(ALL)
+    kept = isolation_of(settings(tmp_path))
+    assert concerns(kept) == []
+    assert kept.holds() == [
+        "a user namespace of its own",
+        "a view of the file system of its own",
+        "a view of processes of its own",
+        "Landlock rules for its files",
+    ]
+
+
+def test_what_only_waits_for_a_user_of_its_own_advises_nothing_else(tmp_path, machine):
+    machine(NONE)
+    advice = {part.part: part.advice for part in isolation_of(settings(tmp_path)).missing()}
+    assert advice["mounts"] == advice["processes"] != advice["landlock"]
+    machine({**NONE, "identity": "user"})  # the other side of it: each has its own reason
+    advice = {part.part: part.advice for part in isolation_of(settings(tmp_path)).missing()}
+    assert advice["mounts"] != advice["processes"]
+
+
+def test_to_look_how_services_are_kept_apart_logs_nothing(tmp_path, machine, caplog):
+    """Commands beside the server look, too."""
+    machine(NONE)
+    assert concerns(isolation_of(settings(tmp_path)))
+    assert not caplog.records
 
 
 def test_a_service_has_the_same_user_for_ever_and_no_other_ever_has_it(tmp_path):
@@ -98,3 +136,43 @@ def test_to_give_files_away_follows_no_link(tmp_path):
     give(tmp_path / "given", 5000)
     assert (tmp_path / "given" / "folder").stat().st_uid == 5000
     assert (tmp_path / "other").stat().st_uid == (tmp_path / "other" / "file").stat().st_uid == 0
+
+
+def look_as_an_ordinary_user(path: str, answer: Any) -> None:
+    if not os.geteuid():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    refused = []
+    for folder in path.split(os.pathsep):
+        try:
+            Path(folder).stat()
+        except PermissionError:
+            refused.append(folder)
+    answer.send((refused, list(programs(path, sys.executable))))
+
+
+@pytest.fixture
+def passable():
+    """A folder that every user gets to."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_folders_of_the_path_that_may_not_be_entered_are_left_out(passable):
+    closed, readable = passable / "closed", passable / "open" / "bin"
+    for folder in (closed / "bin", closed / "lib", readable):
+        folder.mkdir(parents=True)
+    closed.chmod(0)
+    processes = multiprocessing.get_context("forkserver")
+    ours, theirs = processes.Pipe()
+    asked = processes.Process(target=look_as_an_ordinary_user, args=(f"{closed / 'bin'}:{readable}", theirs))
+    asked.start()
+    theirs.close()
+    refused, named = ours.recv()
+    asked.join()
+    closed.chmod(0o700)
+    assert refused == [str(closed / "bin")]  # the other side of it: whoever looks there is refused
+    assert str(readable) in named
+    assert not [folder for folder in named if folder.startswith(str(closed))]

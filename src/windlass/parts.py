@@ -15,7 +15,6 @@ from windlass.base.clock import Clock
 from windlass.base.group import aside
 from windlass.base.http_in.connections import trusted
 from windlass.base.isolation.isolation import Isolation, Mode
-from windlass.base.log import log
 from windlass.builders.builder import Builder
 from windlass.builders.bundled import WithBundled
 from windlass.builders.databases import NativeDatabases
@@ -28,8 +27,6 @@ from windlass.engines.probes import probe
 from windlass.engines.process import ProcessEngine
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Router
-
-_log = log("parts")
 
 PROCESS, DOCKER = ENGINES = ("process", "docker")
 USUAL_DOCKER = "unix:///var/run/docker.sock"
@@ -107,19 +104,39 @@ def isolation_of(settings: Settings) -> Isolation:
     if mode == "required" and missing:
         first = missing[0]
         raise BadSetting(
-            f"isolation: this machine does not give {first.what} ({first.why}): {first.advice}, use the "
-            "engine docker, or set isolation to auto"
+            f"isolation: a service would not have {first.what} on this machine ({first.why}). To go on: "
+            f"{first.advice}; or use the engine docker; or set isolation to auto"
         )
-    if holds := found.holds():
-        _log.info("Services are kept apart by %s", "; ".join(holds))
-    for part in missing:
-        _log.warning("Services are not kept apart by %s: %s", part.what, part.why)
-    if missing and os.geteuid() == 0 and "identity" in {each.part for each in missing}:
-        _log.warning(
+    return found
+
+
+async def isolation_in_use(settings: Settings) -> Isolation | None:
+    """None: the engine keeps services apart itself."""
+    if await chosen_engine(settings) != PROCESS:
+        return None
+    return await aside(isolation_of, settings)
+
+
+def concerns(isolation: Isolation) -> list[str]:
+    """What whoever runs this server should know before anything is deployed."""
+    if isolation.mode == "off":
+        return [
+            "Services are not kept apart (isolation is off): they read what Windlass reads, its key included"
+        ]
+    missing = isolation.missing()
+    said = []
+    if missing:
+        parts = "; ".join(f"{part.what} ({part.why})" for part in missing)
+        said.append(
+            "Services are kept apart only in part; `windlass doctor` says what to do. What a service does "
+            f"not have here: {parts}"
+        )
+    if os.geteuid() == 0 and "identity" in {part.part for part in missing}:
+        said.append(
             "EVERY SERVICE RUNS AS ROOT: this machine allows neither users nor user namespaces for them. "
             "Deploy only code that you trust like yourself, or use the engine docker"
         )
-    return found
+    return said
 
 
 def docker_at(settings: Settings) -> str:

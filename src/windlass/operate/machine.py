@@ -115,9 +115,9 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
         yield fail("Isolation", str(error), "see the manual, docs/running.md")
         return
     holds = ", ".join(found.holds())
-    yield ok("Isolation", f"of services: {holds}") if holds else warn("Isolation", "none", advice)
+    yield ok("Isolation", f"each service has {holds}") if holds else warn("Isolation", "none", advice)
     for part in found.missing():
-        yield warn("Isolation", f"not {part.what}: {part.why}", part.advice)
+        yield warn("Isolation", f"a service does not have {part.what}: {part.why}", part.advice)
 
 
 # Databases, and what builds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,18 +12,20 @@ import msgspec
 import uvloop
 
 from windlass import __version__
-from windlass.base.log import start_logging
+from windlass.base.log import log, start_logging
 from windlass.base.secrecy import refuse_dumps, wipe_variables
 from windlass.config import Settings, take_secrets, to_type
 from windlass.database import looking
 from windlass.installation import install
 from windlass.operate.commands import USUAL
 from windlass.operate.explain import cannot_listen
-from windlass.parts import kept_engine
+from windlass.parts import concerns, isolation_in_use, kept_engine
 from windlass.refused import Refused
 from windlass.server import listen, serve
 from windlass.store.archive import Moment
 from windlass.store.store import Reads
+
+_log = log("main")
 
 
 def run(settings: Settings, *, adopt: bool = False) -> None:
@@ -48,8 +51,13 @@ async def _serve(settings: Settings, adopt: bool) -> None:
     settings = msgspec.structs.replace(settings, port=listening.getsockname()[1])
     installation = await install(settings, adopt=adopt)
 
+    isolation = await isolation_in_use(settings)
+    for concern in concerns(isolation) if isolation else ():
+        _log.warning(concern)
+
     def announce(port: int) -> None:
-        click.echo(_welcome(settings.host, port, installation.first_token), err=True)
+        holds = isolation.holds() if isolation else []
+        click.echo(_welcome(settings.host, port, installation.first_token, holds), err=True)
 
     await serve(installation, listening, announce)
     if said := goodbye(settings, installation.left_running):
@@ -101,7 +109,8 @@ async def check_engine(settings: Settings) -> None:
         )
 
 
-def _welcome(host: str, port: int, token: str | None) -> str:
+def _welcome(host: str, port: int, token: str | None, holds: Sequence[str] = ()) -> str:
+    """`holds`: by which services are kept apart."""
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{port}"
     lines = [f"Windlass {__version__} listens on {url}  (reference: {url}/docs, stop: Ctrl-C)"]
@@ -114,5 +123,6 @@ def _welcome(host: str, port: int, token: str | None) -> str:
             f"  export WINDLASS_TOKEN={token}",
             f'  curl -H "Authorization: Token $WINDLASS_TOKEN" {url}/organization',
             "",
+            *([f"To keep services apart, each has {', '.join(holds)}.", ""] if holds else []),
         ]
     return "\n".join(lines)

@@ -27,9 +27,10 @@ _NOBODY: Final = 65_534
 _SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/", "/opt/")
 _PATIENCE: Final = 30
 
+_FIRST: Final = "mend what is said of the user of its own first"
 _MEANING: Final = {
     "identity": (
-        "a user or a user namespace of its own for each service",
+        "a user or a user namespace of its own",
         "run Windlass as root with all capabilities, or allow user namespaces (sysctl "
         "user.max_user_namespaces, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; "
         "in a container, a seccomp profile that "
@@ -37,21 +38,21 @@ _MEANING: Final = {
     ),
     "mounts": (
         "a view of the file system of its own",
-        "use Linux 5.12 or later, and see to the part before",
+        "use Linux 5.12 or later",
     ),
     "processes": (
-        "no sight of other processes",
+        "a view of processes of its own",
         "allow a new /proc to be mounted (in a container, an unmasked /proc)",
     ),
     "landlock": (
-        "files guarded by Landlock",
+        "Landlock rules for its files",
         "use Linux 5.13 or later, with landlock in the kernel's list lsm=",
     ),
 }
 
 
 class Missing(Struct, frozen=True):
-    """A part of isolation that this machine does not give."""
+    """A part of isolation that services do not have on this machine."""
 
     part: str
     what: str
@@ -82,19 +83,22 @@ class Isolation:
     def missing(self) -> list[Missing]:
         if self.mode == "off":
             return []
-        why = findings(self._numbers[0])["why"]
+        found = findings(self._numbers[0])
+        why = found["why"]
         return [
-            Missing(part, _MEANING[part][0], why[part], _MEANING[part][1]) for part in _MEANING if part in why
+            Missing(part, what, why[part], _FIRST if _waits(part, found) else advice)
+            for part, (what, advice) in _MEANING.items()
+            if part in why
         ]
 
     def holds(self) -> list[str]:
-        """The parts that this machine gives, for people."""
+        """The parts that each service has here, for people."""
         if self.mode == "off":
             return []
         found = findings(self._numbers[0])
         identity = {
-            "user": "a user of its own for each service",
-            "namespace": "a user namespace for each service",
+            "user": "a user of its own",
+            "namespace": "a user namespace of its own",
         }
         named = [identity[found["identity"]]] if found["identity"] in identity else []
         return named + [
@@ -138,6 +142,11 @@ class Isolation:
             most_memory=most_memory,
             largest_file=largest_file,
         )
+
+
+def _waits(part: str, found: Findings) -> bool:
+    """Whether it is missing only because services have no user of their own."""
+    return part in ("mounts", "processes") and found["identity"] == "none"
 
 
 @cache

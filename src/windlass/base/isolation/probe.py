@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -103,7 +104,7 @@ def _failure(cell: Cell) -> str:
         try:
             _try(cell)
         except BaseException as error:  # noqa: BLE001 (the last that is heard of this process)
-            os.write(tell, f"{error}".encode())
+            os.write(tell, _words(error).encode())
         finally:
             os._exit(0)
     os.close(tell)
@@ -111,6 +112,18 @@ def _failure(cell: Cell) -> str:
         failure = said.read()
     os.waitpid(child, 0)
     return failure
+
+
+def _words(error: BaseException) -> str:
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    if error.filename == "unshare":
+        match error.errno:
+            case errno.ENOSPC:
+                return "user.max_user_namespaces allows no more"
+            case errno.EPERM | errno.EACCES:
+                return "the system refuses a new namespace"
+    return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
 
 
 def _try(cell: Cell) -> None:
