@@ -143,7 +143,7 @@ class Whole:
 
 
 class Limits:
-    """What all connections of the port share: their table, and the headers that tell a caller's limit."""
+    """State that all connections of the port share: their table, and the rate limit headers of refusals."""
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ class Connection(asyncio.Protocol):
         self._table.unsent(self, self._unsent)
 
     def waits_since(self) -> float | None:
-        """Since when only the client can go on; None while the application has to."""
+        """Returns since when the server has been waiting for the client; None while the application works."""
         if self._stuck:
             return self._stuck_since
         if self._busy and (self._whole or self.flow.read_paused):
@@ -377,7 +377,7 @@ class Connection(asyncio.Protocol):
         self._choose_reading()
 
     def _choose_reading(self) -> None:
-        """Not while much waits for its turn already."""
+        """Pauses reading while many bytes are waiting already, and resumes it after that."""
         flow = self.flow
         full = flow.full
         flow.full = len(self._held.held) > ROOM and not self._parting
@@ -438,7 +438,7 @@ class Connection(asyncio.Protocol):
         return body
 
     def _more(self, data: bytes) -> None:
-        """Of the body, and perhaps of the requests after it."""
+        """Reads bytes of the body, and perhaps of the requests after it."""
         after: bytes | None = None
         if self._body is not None:
             try:

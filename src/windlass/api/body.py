@@ -33,7 +33,7 @@ def parsed(
     *,
     forgiving: bool = False,
 ) -> Spec:
-    """No body, `null` and `{}` are the same. `kinds`: the types of content, if not any JSON."""
+    """Parses a body; none, `null` and `{}` are the same. `kinds`: accepted content types, if not any JSON."""
     if not raw or raw.isspace():
         raw = b"{}"
     elif content_type is not None and content_type != b"application/json":

@@ -134,7 +134,7 @@ async def _may_go_on(allowed: Allowed, *, tells: bool) -> bool:
 
 
 async def _with_pauses(pieces: AsyncIterator[T], pause: float) -> AsyncGenerator[T | None, None]:
-    """None stands for so many seconds without a piece."""
+    """Yields each piece of the stream, and None after so many seconds without one."""
     following = asyncio.ensure_future(anext(pieces, None))
     try:
         while True:

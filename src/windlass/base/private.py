@@ -31,7 +31,7 @@ def private_file(path: Path) -> None:
 
 
 def is_passable(folder: Path) -> bool:
-    """Whether others may come to what lies in a folder."""
+    """True if other users may enter the folder."""
     return bool(folder.stat().st_mode & 0o011)
 
 

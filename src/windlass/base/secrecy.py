@@ -41,7 +41,7 @@ def wipe_variables(names: Collection[str]) -> None:
 
 
 def _block() -> tuple[int, int]:
-    """Where the environment lies that this process was started with."""
+    """Returns the address range of the environment that this process was started with."""
     line = Path("/proc/self/stat").read_bytes()
     # The name of the program comes second, and may hold blanks and parentheses.
     words = [b"", b"", *line[line.rindex(b")") + 2 :].split()]

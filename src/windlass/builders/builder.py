@@ -71,15 +71,15 @@ class Builder(Protocol):
         ...
 
     async def services(self) -> Collection[str]:
-        """All services for which anything is kept."""
+        """Returns the ids of all services for which anything is stored."""
         ...
 
     async def sweep(self, erase: Collection[str]) -> None:
-        """Nothing is left of these services, and of others nothing that is half-made."""
+        """Erases everything of these services, and unfinished builds of all others."""
         ...
 
     async def set_aside(self, service: str, into: Path) -> None:
-        """A builder that keeps files moves all of this service to the folder `into`; erases nothing."""
+        """Moves all files of this service to the folder `into`; erases nothing."""
         ...
 
     async def put_back(self, service: str, out: Path) -> None:

@@ -102,7 +102,7 @@ class Api:
         return self.call("GET", path, query=query).json
 
     def be_patient(self, insist: Callable[[Callable[[], Answer]], Answer]) -> None:
-        """From now on, each call is made by `insist`, which may repeat it."""
+        """Makes all later calls through `insist`, which may repeat them."""
         self._insist = insist
 
     def everything(self, path: str, /, **query: Any) -> list[Any]:

@@ -117,7 +117,7 @@ def _call(deed: Deed, options: Options, **said: Any) -> None:
 
 
 def _show_services(asked: Asked, *, as_json: bool, wide: bool) -> None:
-    """With state and address, which are not in the resource itself."""
+    """Prints services with state and address, which are not fields of the resource."""
     rows = asked.services()
     if as_json:
         print_json({"results": rows})
@@ -151,7 +151,7 @@ def _wait_for_one(api: Api, asked: Asked, path: str, *, as_json: bool) -> None:
 
 
 def _wait_for_all(api: Api, asked: Asked, path: str, *, as_json: bool) -> None:
-    """For the services of an environment that the call has started."""
+    """Starts an action on an environment and waits for all services that it affects."""
     assert asked.place is not None
     found = asked.subject()
     together = Together(api, found.id, cancelled=asked.cancels)
@@ -186,7 +186,7 @@ def _show_as_it_comes(asked: Asked, path: str, first: Answer, *, as_json: bool) 
 
 
 class Asked:
-    """One call of a command: what was said, and which call of the API that is."""
+    """One call of a command: its arguments, and the API requests that they mean."""
 
     def __init__(self, deed: Deed, options: Options, said: Mapping[str, Any], api: Api) -> None:
         self._deed = deed
@@ -221,7 +221,7 @@ class Asked:
         return self._names.find(self._deed.family, self._said["subject_0"])
 
     def service(self) -> tuple[str, Found]:
-        """Of a command that starts something with one service: its path, and what is known of it."""
+        """Returns the path of the service that the command acts on, and its resource."""
         family = self._deed.family
         assert family is not None
         if not family.nested:
@@ -235,13 +235,13 @@ class Asked:
     # Lists of services
 
     def is_overview(self, *, as_json: bool) -> bool:
-        """For people, and wherever no environment was named: then there is no other list."""
+        """True if services are listed with state and address: for people, and if no environment was named."""
         if any(values("query", self._options.query, self._said)):
             return False
         return not as_json or not any(name in self._above for name, _ in self._deed.ways[0].above)
 
     def services(self) -> list[Any]:
-        """Those of the family, of the environment or project that was named, or all."""
+        """Returns the services of this family in the environment or project that was named, or all."""
         family, query = self._deed.family, {}
         assert family is not None
         for above in ancestry(registry(), family):

@@ -64,7 +64,7 @@ class Deed(Struct, frozen=True, kw_only=True):
 
     @property
     def lists_services(self) -> bool:
-        """Whether it lists what can be deployed: of that, people want to know how it is and where."""
+        """True if the command lists services, which people want to see with state and address."""
         family = self.family
         return (
             family is not None
@@ -84,7 +84,7 @@ class Deed(Struct, frozen=True, kw_only=True):
 
 
 def is_service(family: Family) -> bool:
-    """Whether it can be deployed."""
+    """True if resources of this family can be deployed."""
     return not family.nested and any(action.answer is Deployment for action in family.actions)
 
 

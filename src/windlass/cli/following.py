@@ -48,7 +48,7 @@ class Event(Struct, frozen=True):
 
 
 class Patience:
-    """Whether another try is worth it, and when. Says when the trouble begins, and when it is over."""
+    """Decides whether and when to retry, and prints when the trouble begins and ends."""
 
     def __init__(self, seconds: float = PATIENCE, *, quiet: bool = False) -> None:
         self._seconds = seconds
@@ -86,7 +86,7 @@ class Patience:
 
 
 def insist(ask: Callable[[], T], patience: Patience, only: Callable[[Exception], bool] | None = None) -> T:
-    """The answer, also of a server that is away for a while. `only` says which trouble is waited out."""
+    """Calls `ask` until it succeeds or patience ends. `only`: which failures are retried, if not all."""
     while True:
         try:
             answer = ask()
@@ -197,7 +197,7 @@ def _passes(trouble: Exception) -> bool:
 
 
 def announced(seconds: float) -> str:
-    """What is waited for, and how long."""
+    """Says how long the command waits before the next try."""
     if seconds < _LONG:
         return "Trying again…"
     until = datetime.now() + timedelta(seconds=seconds)  # noqa: DTZ005 (as the clock on the wall shows it)

@@ -1,7 +1,4 @@
-"""From what a person says to the id that the API wants.
-
-A person says an id, a name, or a path of names: `shop/production/web`. One request resolves it.
-"""
+"""Resolves the name, path of names (`shop/production/web`) or id that a person types, with one request."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ class Names:
         return self.find(family, text).id
 
     def find(self, family: Family, text: str) -> Found:
-        """By name, path or id."""
+        """Finds the resource with this name, path or id."""
         line = self._line(family)
         below = line[-2].name if len(self._registry.parents(family)) > 1 else ""
         question = (family.name, self._path(line, text), below)
@@ -94,7 +91,7 @@ class Names:
         return line
 
     def _path(self, line: Sequence[Family], text: str) -> str:
-        """What was said of each family on the line, as one path. Each of them may be a path itself."""
+        """Joins the options of all levels to one path. Each option may be a path itself."""
         parts = [""] * len(line)
         said = {family.name: self._given.get(family.name, "") for family in line} | {line[-1].name: text}
         for place, family in enumerate(line):
@@ -108,7 +105,7 @@ class Names:
 
 
 def _agreed(family: Family, one: str, other: str) -> str:
-    """What both say. An id says most."""
+    """Merges two values for the same level; an id wins over a name."""
     said = [text for text in (one, other) if text]
     exact = [text for text in said if _ID.fullmatch(text)]
     if len({text.casefold() for text in exact or said}) > 1:

@@ -114,7 +114,7 @@ _LINES: Final[Mapping[type[Struct] | None, Callable[[Any], None]]] = {
 
 
 def _show_begun(deployment: dict[str, Any]) -> None:
-    """What was started, and how to see what becomes of it."""
+    """Prints what was started, and how to follow it."""
     what = f"{plain(deployment['action'])} v{deployment['number']}"
     click.echo(f"{what}: {coloured(deployment['status'])}. With --wait, the command follows it to its end")
 
@@ -123,7 +123,7 @@ def _show_begun(deployment: dict[str, Any]) -> None:
 
 
 def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) -> None:
-    """As a table of the fields that tell most, or with all fields. What is left out is said."""
+    """Prints rows as a table, of the most useful fields or of all, and counts the columns left out."""
     if not rows:
         click.echo("There are none.", err=True)
         return
@@ -142,7 +142,7 @@ def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) 
 
 
 def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
-    """All fields that tell something, in the order in which they are declared."""
+    """Returns the fields worth showing: name, state and address first."""
     known = operation.answer.__struct_encode_fields__ if operation.answer else tuple(rows[0])
     there = [name for name in known if any(name in row for row in rows) and name not in _LATE]
     late = [name for name in _LATE if any(name in row for row in rows)]
@@ -153,7 +153,7 @@ def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
 
 
 def _place(operation: Operation, name: str) -> int:
-    """Name, state and address come first, the rest as it is declared. What has no name is known by its id."""
+    """Sort key of a column: name (or else the id), state and address come first."""
     named = operation.family.names if operation.family else None
     order = (named or "name", *_STATES, *_ADDRESSES)
     has_no_name = operation.family is not None and operation.family.names is None
@@ -171,7 +171,7 @@ def _is_id(rows: Sequence[Any], name: str) -> bool:
 
 
 def _is_for_programs(rows: Sequence[Any], name: str) -> bool:
-    """Ids, of things or of what they are in, and when something was changed last."""
+    """True for ids of resources and their parents, and for the time of the last change."""
     owners = (row.get(name) for row in rows)
     return (
         name == _LATE[-1]
@@ -181,7 +181,7 @@ def _is_for_programs(rows: Sequence[Any], name: str) -> bool:
 
 
 def _that_fit(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Those that come first, whole, and as many others as there is room for. None, if those do not fit."""
+    """Returns the first columns and as many others as fit; nothing if the first do not fit."""
     left = room() - sum(_width(rows, name, most=_NO_LIMIT) + GAP for name in first) + GAP
     if left < 0:
         return []
@@ -194,7 +194,7 @@ def _that_fit(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -
 
 
 def _show_wide(rows: Sequence[Any], names: Sequence[str]) -> None:
-    """Everything: as a table if that fits, else one below the other."""
+    """Prints all fields: as a table if it fits, else each row as a list of fields."""
     needed = sum(_width(rows, name, most=_NO_LIMIT) + GAP for name in names)
     if needed <= room() and all(_flatly(row.get(name)) for row in rows for name in names):
         _table(rows, names)
@@ -212,12 +212,12 @@ def _table(rows: Sequence[Any], names: Sequence[str]) -> None:
 
 
 def _is_whole(name: str) -> bool:
-    """What has to be copied is not broken."""
+    """True for values that people copy, such as addresses: they are not wrapped."""
     return name in _ADDRESSES or name == "id"
 
 
 def _show_apart(rows: Sequence[Any], names: Sequence[str]) -> None:
-    """Each with its fields below each other."""
+    """Prints each row as a list of fields."""
     for place, row in enumerate(rows):
         if place:
             click.echo()

@@ -1,4 +1,4 @@
-"""What to type instead: for slips of the finger, and for the words that other tools use."""
+"""Suggests commands and options for typing errors and for the words of other tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "start": "`windlass serve` starts the server, `windlass application deploy NAME` an application.",
     "down": "`windlass stop --all` stops every service.",
 }
-"""Where there is no such thing, and people look for it."""
+"""Answers for commands that other tools have and Windlass does not."""
 # Applications are what people mean when they do not say.
 _USUAL: Final = "application"
 _MOST: Final = 3
@@ -50,7 +50,7 @@ def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click
 
 
 def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
-    """Of what people call so."""
+    """Returns the commands that people mean by this word."""
     if name in _GROUPS:
         return [_GROUPS[name]]
     verb = _VERBS.get(name, name)
@@ -67,7 +67,7 @@ def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoRet
 
 
 def no_such_option(error: click.NoSuchOption, known: Collection[str]) -> NoReturn:
-    """The same error, with the usual name of the option if there is one."""
+    """Raises the error again, with a suggestion if another tool calls the option so."""
     usual = _OPTIONS.get(error.option_name)
     if usual is None or usual not in known:
         raise error

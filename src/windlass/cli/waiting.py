@@ -63,7 +63,7 @@ class Failed(Stopped):
 
 
 def _advice(name: str, deployment: Mapping[str, Any]) -> str:
-    """What to do now, before anything else."""
+    """Says what to do after a failure."""
     what = f"{_VERBS[Do(deployment['action'])]} {name} again"
     match deployment["status"]:
         case Progress.FAILED:
@@ -88,12 +88,12 @@ _VERBS: Final[Mapping[Do, str]] = {
 
 
 class Waiting:
-    """For one deployment."""
+    """Waits for one deployment."""
 
     def __init__(
         self, api: Api, started: Started, *, cancelled: bool = False, seconds: float | None = None
     ) -> None:
-        """`cancelled`: whether that is how it shall end."""
+        """`cancelled`: the deployment is expected to end as cancelled."""
         self._api = api
         self._started = started
         self._wanted = Progress.CANCELED if cancelled else Progress.SUCCEEDED
@@ -105,7 +105,7 @@ class Waiting:
         self._shown = ""
 
     def until_done(self) -> Ended:
-        """The deployment as it ended; `Failed` if that is otherwise than it should."""
+        """Returns the deployment once it has ended; raises `Failed` if it ended otherwise than expected."""
         following = Following(self._ask, insist(lambda: self._ask({}), self._patience))
         reader = _Reader(following, self._news, "deployment")
         with contextlib.closing(reader), contextlib.closing(self._build or reader):
@@ -122,7 +122,7 @@ class Waiting:
         return self._api.call("GET", f"{self._started.itself}/stream", headers=headers)
 
     def _last(self) -> Mapping[str, Any]:
-        """Shows what comes, up to the deployment's end."""
+        """Prints states and log lines until the deployment ends."""
         deployment: Mapping[str, Any] = {}
         while deployment.get("status", Progress.QUEUED) in OPEN:
             heard = self._next()
@@ -150,7 +150,7 @@ class Waiting:
         )
 
     def _follow_build(self, deployment: Mapping[str, Any]) -> None:
-        """From the moment there can be lines. What was over so soon is read at the end."""
+        """Starts to follow the build log as soon as it can have lines."""
         builds = deployment["action"] == Do.DEPLOY and not deployment.get("repeats")
         if self._build is not None and builds and deployment["status"] != Progress.QUEUED:
             self._build.follow()
@@ -165,7 +165,7 @@ class Waiting:
             show_below(line)
 
     def _show_last_lines(self, deployment: Mapping[str, Any]) -> None:
-        """Of the service, if it came so far. Those of the build were shown as they came."""
+        """Prints the last lines of the service; those of the build were printed before."""
         lines = _lines(self._api, self._started.path, since=deployment["created_at"])
         _show_log(self._started.name, lines)
 
@@ -212,13 +212,13 @@ class BuildLog:
         self._reader: _Reader | None = None
 
     def follow(self) -> None:
-        """Begins to; does nothing if it has begun already. It ends with the deployment."""
+        """Starts to read the log, unless it is being read already."""
         if self._reader is None:
             following = Following(self._ask, insist(lambda: self._ask({}), Patience()), quiet=True)
             self._reader = _Reader(following, self._news, "build")
 
     def show_rest(self, show: Any) -> None:
-        """All lines that are still to come, of a deployment that is over."""
+        """Prints the remaining lines of a build whose deployment has ended."""
         if self._reader is None:
             return
         until = time.monotonic() + _PARTING
@@ -243,7 +243,7 @@ class BuildLog:
 
 
 class Together:
-    """For what is started in an environment. Made before that, to know what is new."""
+    """Waits for the new deployments of an environment. Created before they start, to know the old ones."""
 
     def __init__(self, api: Api, environment: str, *, cancelled: bool) -> None:
         self._api = api
@@ -340,7 +340,7 @@ def under_way(status: Mapping[str, Any]) -> bool:
 
 
 def summary(ended: Ended, url: str) -> str:
-    """How it ended, as one line."""
+    """Summarizes in one line how the deployment ended."""
     name, deployment = ended.started.name, ended.deployment
     action = Do(deployment["action"])
     if deployment["status"] == Progress.CANCELED:
@@ -357,19 +357,19 @@ def summary(ended: Ended, url: str) -> str:
 
 
 def serves(ended: Ended) -> bool:
-    """Whether it runs now, and may have an address."""
+    """True if the service runs now and may have an address."""
     action, status = ended.deployment["action"], ended.deployment["status"]
     return status == Progress.SUCCEEDED and action in {Do.DEPLOY, Do.RESTART}
 
 
 def first_address(api: Api, path: str) -> str:
-    """Where a service is reached, if it can be: the default first."""
+    """Returns the address of the default port of a service, or an empty text."""
     links = insist(lambda: api.get(f"{path}/link"), Patience())["results"]
     return str(links[0]["url"]) if links else ""
 
 
 def _took(deployment: Mapping[str, Any]) -> str:
-    """From asking to the end."""
+    """Formats the time from the request to the end of the deployment."""
     began, ended = (_seconds(str(deployment[name])) for name in ("created_at", "finished_at"))
     seconds = max(0.0, ended - began)
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"

@@ -63,7 +63,7 @@ class Pages:
         return self._pages.get(path)
 
     def home(self, path: str, method: str, accept: bytes) -> Page | None:
-        """What a browser is shown at `/`. For every other client there is nothing."""
+        """Returns the page that browsers get at `/`, and None for every other client."""
         is_asked = path == "/" and method in {"GET", "HEAD"} and _accepts_html(accept)
         return self._home if is_asked else None
 
@@ -116,7 +116,7 @@ class Pages:
 
 
 def _accepts_html(accept: bytes) -> bool:
-    """Whether it is named: what takes anything is no browser."""
+    """True if the header names text/html; `*/*` alone is not a browser."""
     for part in accept.lower().split(b","):
         kind, *parameters = (word.strip() for word in part.split(b";"))
         if kind == b"text/html":
@@ -126,7 +126,7 @@ def _accepts_html(accept: bytes) -> bool:
 
 @cache
 def _home_page() -> tuple[bytes, bytes]:
-    """The page, and a policy under which its own script and style run and nothing else."""
+    """Returns the page and a content security policy that allows its own script and style only."""
     page = (resources.files(__package__) / "home.html").read_bytes()
     style, script = (_hash(page, tag) for tag in (b"style", b"script"))
     policy = (

@@ -1,1 +1,1 @@
-"""What both public ports share: limits, the reading of heads and the table of connections."""
+"""Code that both public ports share: limits, parsing of request heads, and the table of connections."""

@@ -46,7 +46,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
     @property
     def tick_seconds(self) -> float:
-        """How often all connections are looked at: a quarter of the shortest time."""
+        """Seconds between two checks of all connections: a quarter of the shortest timeout."""
         shortest = min(
             self.head_seconds,
             self.idle_seconds,

@@ -36,7 +36,7 @@ class ClientConnection(Protocol):
     """Where it comes from, see `network_of`."""
 
     def waits_since(self) -> float | None:
-        """Since when only the client can go on; None while it is our turn."""
+        """Returns since when the server has been waiting for the client, or None if it is not waiting."""
 
     def age(self, now: float) -> None:
         """Checks whether the client has taken too long for something."""
@@ -58,7 +58,7 @@ class ConnectionTable:
         trusts: Callable[[str], bool] = lambda network: False,
         also: Callable[[float], None] | None = None,
     ) -> None:
-        """`also` is called with every tick."""
+        """`also` is called on each tick with the present time."""
         self.bounds = bounds
         self.limit = bounds.connections
         self.now = 0.0
@@ -97,7 +97,7 @@ class ConnectionTable:
         return Room.FREE if free else Room.FULL
 
     def remove(self, member: ClientConnection) -> None:
-        """Does nothing the second time."""
+        """Removes a connection; may be called twice."""
         if member in self.members:
             self.members.discard(member)
             self.sent(member)
@@ -107,7 +107,7 @@ class ConnectionTable:
                 del self._by_network[network]
 
     def replace(self, member: ClientConnection, successor: ClientConnection) -> None:
-        """The same connection speaks another protocol from now on."""
+        """Replaces a connection by its successor, for example a websocket."""
         self.remove(member)
         self._add(successor)
 
@@ -119,7 +119,7 @@ class ConnectionTable:
         return self.limit if self._trusts(network) else max(1, self.limit // 2)
 
     def _close_one(self, network: str) -> bool:
-        """Closes the one that has kept us waiting longest, of one network or of all."""
+        """Closes the connection, of one network or of all, that has kept the server waiting longest."""
         member = self._next_waiting(network) or self._look_again(network)
         if member is None:
             return False

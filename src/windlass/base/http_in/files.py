@@ -1,4 +1,4 @@
-"""How many files this process may open, and for what: neither public port can take what the rest needs.
+"""Divides the files that this process may open between the two public ports and everything else.
 
 A connection to the API is one file; one to the gateway is two, with the connection to an instance. So each
 connection that a port may have stands for four files: one for the API, two for the gateway, and one for
@@ -17,12 +17,12 @@ _DUTIES: Final = 4
 
 
 def connections_for(files: int, wanted: int) -> int:
-    """How many clients each of the two ports may have, of a process that may open so many files."""
+    """Returns how many clients each port may have, for a process that may open so many files."""
     return max(1, min(wanted, files // _DUTIES))
 
 
 def allowed_connections(wanted: int) -> int:
-    """How many clients each port may have here, after the limit of open files was raised as far as needed."""
+    """Raises the limit of open files as far as needed, and returns how many clients each port may have."""
     files = raised_limit(_DUTIES * wanted)
     allowed = connections_for(files, wanted)
     if allowed < wanted // 2:

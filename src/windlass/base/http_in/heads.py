@@ -75,7 +75,7 @@ def check_authority(authority: bytes | None, host: bytes) -> None:
 
 
 def check_fields(block: bytes, bounds: Bounds) -> None:
-    """`block` is all fields of a head, each with the line break before it."""
+    """Checks syntax and number of the fields. `block`: all of them, each with the line break before it."""
     if not FIELDS.fullmatch(block):
         raise Bad(400, "A field of the head is not valid.")
     if block.count(LINE_END) > bounds.fields:
@@ -83,13 +83,13 @@ def check_fields(block: bytes, bounds: Bounds) -> None:
 
 
 def check_single(name: bytes) -> None:
-    """Called for a name that is there a second time."""
+    """Refuses a field that appears twice, if it may appear only once."""
     if name in SINGLE:
         raise Bad(400, f"The field {name.decode()} is there more than once.")
 
 
 def body_length(values: Values, old: bool) -> int:
-    """Of the body that follows, or CHUNKED."""
+    """Returns the length of the body that follows, or CHUNKED."""
     coding, length = values.get(b"transfer-encoding"), values.get(b"content-length")
     if coding is not None:
         if length is not None:
@@ -107,7 +107,7 @@ def body_length(values: Values, old: bool) -> int:
 
 
 def named_host(values: Values, old: bool) -> bytes:
-    """Lower case, without port; empty if it is not told."""
+    """Returns the host in lower case, without port; empty if there is none."""
     host = values.get(b"host")
     if host is None:
         if old:

@@ -38,7 +38,7 @@ class Gathering:
     __slots__ = ("_empty", "_most", "_most_of_line", "_seen", "held")
 
     def __init__(self, most: int, most_of_line: int) -> None:
-        """`most_of_line` is of the target in the first line."""
+        """`most`: the largest head in bytes. `most_of_line`: the longest target in its first line."""
         self.held = bytearray()
         self._seen = self._empty = 0
         self._most = most
@@ -52,7 +52,7 @@ class Gathering:
         return self.take() if self._end() >= 0 else None
 
     def head(self) -> bytes | None:
-        """The head that comes first, if all of it is there."""
+        """Removes and returns the first head, if all of it has arrived."""
         end = self._end()
         return self.cut(end + len(END)) if end >= 0 else None
 
@@ -81,7 +81,7 @@ class Gathering:
             raise Bad(414, "The first line of the request is too long.")
 
     def cut(self, size: int) -> bytes:
-        """The first bytes. What follows is not copied, however many requests it holds."""
+        """Removes and returns the first `size` bytes, without copying those that follow."""
         data = bytes(self.held[:size])
         del self.held[:size]
         self._seen = self._empty = 0

@@ -87,10 +87,10 @@ class DockerBuilder:
             return {service for each in await self._images() if (service := each["Labels"].get(SERVICE))}
 
     async def set_aside(self, service: str, into: Path) -> None:
-        """Images stay where they are: nothing runs from them by itself."""
+        """Does nothing: images stay on the engine, and nothing runs from them by itself."""
 
     async def put_back(self, service: str, out: Path) -> None:
-        """They never went."""
+        """Does nothing: `set_aside` moved nothing."""
 
     async def sweep(self, erase: Collection[str]) -> None:
         with _translated():
@@ -177,9 +177,9 @@ class DockerBuilder:
         return await group.aside(rewritten, text, around)
 
     async def _base(self, ref: str, say: Say) -> dict[str, Any]:
-        """What the engine says of an image that the build needs; it is pulled where it is not there.
+        """Returns the metadata of a base image, after pulling it if necessary.
 
-        BuildKit, asked this way, can log in nowhere. The engine can, and says more plainly why not."""
+        The engine pulls it, not BuildKit, which could not log in here and reports errors less clearly."""
         if found := await image(self._docker, ref):
             return found
         say(f"Pulling {ref}")
@@ -240,7 +240,7 @@ def _opening(kit: bool) -> str:
 
 
 def _platform(version: Mapping[str, Any]) -> dict[str, str]:
-    """What the engine sets by itself: it builds for its own machine."""
+    """Returns the platform arguments that the engine sets: it builds for its own machine."""
     os, arch = str(version.get("Os", "linux")), str(version.get("Arch", "amd64"))
     values = {"PLATFORM": f"{os}/{arch}", "OS": os, "ARCH": arch, "VARIANT": ""}
     return {f"{side}{name}": value for side in ("TARGET", "BUILD") for name, value in values.items()}

@@ -50,11 +50,11 @@ _SELECTS_A_FRONTEND: Final = "BUILDKIT_"
 
 
 class Around(Struct, frozen=True, kw_only=True):
-    """What a Dockerfile is judged with."""
+    """The build that a Dockerfile is checked for."""
 
     org: str
     scope: str
-    """Of the organization, and known to nobody else: results of steps are shared within it."""
+    """A secret value of the organization: results of steps are shared by all builds that have it."""
     arguments: Mapping[str, str]
     platform: Mapping[str, str]
     """TARGETARCH and its kin, as the engine will set them."""
@@ -65,13 +65,13 @@ class Around(Struct, frozen=True, kw_only=True):
 class Rewritten(Struct, frozen=True):
     text: bytes
     images: tuple[str, ...]
-    """All that it takes something from; none of them is a stage."""
+    """Names of the images that it uses, without its own stages."""
     arguments: Mapping[str, str]
     """Build arguments, without those that tell the engine how to build."""
 
 
 class Refusal(BuildError):
-    """It would reach what it must not; the message names the line."""
+    """The Dockerfile would reach something that is not its own; the message names the line."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"Dockerfile line {line}: {_printable(why)}")
@@ -94,7 +94,7 @@ def rewritten(text: str, around: Around) -> Rewritten:
 
 
 def check_image(ref: str, found: Mapping[str, Any], service: str, label: str) -> None:
-    """Refuses what the engine has under this name, if it was built for another service."""
+    """Refuses an image of the engine that was built for another service, or is named by its id."""
     named = ref.lower().removeprefix("sha256:")
     if str(found.get("Id", "")).removeprefix("sha256:").startswith(named):
         raise BuildError(
@@ -107,7 +107,7 @@ def check_image(ref: str, found: Mapping[str, Any], service: str, label: str) ->
 
 
 def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
-    """ONBUILD of an image runs as it stands there, so that nothing of it can be rewritten."""
+    """Refuses ONBUILD instructions of an image that could reach too much: they cannot be rewritten."""
     for trigger in triggers:
         try:
             read = dockerfile.read(f"FROM scratch\n{trigger}\n").stages[0].instructions
@@ -140,7 +140,7 @@ class _Writing:
             yield from self._stage(stage)
 
     def _from(self, stage: Stage, start: Instruction) -> str:
-        """With the image written out: no variable is left that the engine may know better."""
+        """Writes FROM with its variables replaced, because the engine may know other values."""
         self._check_flags(start)
         base = self._read.read(stage.line, stage.base, self._outer)
         if base.lower() != "scratch" and self._read.earlier(base, stage) is None:
@@ -157,7 +157,7 @@ class _Writing:
             self._learn(instruction, known)
 
     def _learn(self, instruction: Instruction, known: dict[str, str]) -> None:
-        """Values that an address in ADD may be made of, so that it can be named."""
+        """Records ENV and ARG values, so that messages can name the address in an ADD."""
         if instruction.name == "ENV":
             for name, value in dockerfile.pairs(instruction, self._read.escape):
                 known[name] = self._value(value, known)
@@ -185,7 +185,7 @@ class _Writing:
     # ADD
 
     def _sources(self, instruction: Instruction, known: Mapping[str, str]) -> str:
-        """Each source begins with `./`: whatever variables make of it, it is a file of the repository."""
+        """Puts `./` before each source: it is a file of the repository, whatever its variables contain."""
         if instruction.json is not None:
             *sources, target = instruction.json
             for source in sources:
@@ -206,7 +206,7 @@ class _Writing:
             )
 
     def _value(self, text: str, known: Mapping[str, str]) -> str:
-        """For messages only: where it cannot be told, or becomes too long, it is left as it is."""
+        """Replaces variables, for messages only; leaves them if that fails or the text grows too long."""
         if self._left <= 0:
             return text
         try:

@@ -63,7 +63,7 @@ class Place(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The host, with its port where it is not the usual one."""
+        """Returns the host of the repository, with its port unless that is the default one."""
         return _written(self.host) + ("" if self.port == _PORTS.get(self.scheme) else f":{self.port}")
 
     @property

@@ -148,7 +148,7 @@ class Client(asyncio.Protocol):
         self.transport.abort()
 
     def waits_since(self) -> float | None:
-        """Since when only the client can go on; None while an instance has to."""
+        """Returns since when the gateway has been waiting for the client; None while an instance works."""
         if self._busy and not self._stuck and (self.whole or self._paused or self._upstream is None):
             return None
         return self._since
