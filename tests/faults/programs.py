@@ -1,7 +1,7 @@
 """The applications that are deployed while everything goes wrong, and the repository that they come from.
 
-Each holds a lock named after its instance for as long as it lives, in a folder outside of all: so it is
-known for certain, and not by looking often, whether there ever were two of one.
+Each keeps a connection to a witness for as long as it lives: so it is known for certain, and not by looking
+often, whether there ever were two of one.
 """
 
 from __future__ import annotations
@@ -13,16 +13,8 @@ from pathlib import Path
 
 from tests.builders.repositories import Repository
 from tests.engines.dockers import BOX
+from tests.faults.witness import CALLS, Witness
 
-WITNESSED = """
-import fcntl, os, socket, sys, time
-name = os.environ["WINDLASS_INSTANCE"]
-held = open(os.path.join({witness!r}, name), "a")
-try:
-    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-except OSError:
-    open(os.path.join({witness!r}, f"twin of {{name}}"), "a").close()
-"""
 SERVES = """
 server = socket.create_server(("127.0.0.1", int(os.environ["PORT"])), backlog=512)
 print("listening", flush=True)
@@ -111,8 +103,8 @@ class Code:
     """One repository; each program has a folder of its own in it."""
 
     def __init__(self, folder: Path, *, contained: bool = False) -> None:
-        self.witness = folder / "witness"
-        self.witness.mkdir(parents=True)
+        self._folder = folder
+        self._witness = Witness()
         self._repository = Repository(folder / "code.git")
         self._contained = contained
         self.url = self._repository.url
@@ -146,10 +138,11 @@ class Code:
 
     @property
     def twins(self) -> list[str]:
-        return sorted(path.name for path in self.witness.glob("twin of *"))
+        return sorted(self._witness.twins)
 
     def remove(self) -> None:
-        shutil.rmtree(self.witness.parent)
+        self._witness.close()
+        shutil.rmtree(self._folder)
 
     def _put(self, name: str, program: str) -> None:
         self._repository.put({f"{name}/{file}": text for file, text in self._files(program).items()})
@@ -157,4 +150,5 @@ class Code:
     def _files(self, program: str) -> dict[str, str | bytes]:
         if self._contained:
             return {"Dockerfile": f"FROM {BOX}\nCMD {IN_CONTAINERS[program]}\n"}
-        return {"main.py": WITNESSED.format(witness=str(self.witness)) + PROGRAMS[program], "Procfile": START}
+        begin = CALLS.format(port=self._witness.port)
+        return {"main.py": begin + PROGRAMS[program], "Procfile": START}
