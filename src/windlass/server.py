@@ -77,7 +77,7 @@ def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[
 
 
 def _rate_limit_headers(installation: Installation, address: str) -> list[Header]:
-    """For what is refused before it is a request, and so costs none."""
+    """Headers for refusals before a request was read, which do not count against the limit."""
     window, _ = installation.budgets.stranger(stranger_at(address), spend=False)
     return [
         (b"x-ratelimit-limit", window.limit_text),

@@ -54,7 +54,7 @@ async def choose_branch(ctx: Context, call: Call) -> None:
 
 
 def _wanted(call: Call, at: Row, sent: Document) -> Document:
-    """The repository as it would be after this request."""
+    """Returns the repository as it would be after this request."""
     if not call.operation.handler.endswith(f".{Verb.PATCH}"):
         return sent
     stored = msgspec.json.decode(at.body).get(_FIELD) or {}
@@ -62,7 +62,7 @@ def _wanted(call: Call, at: Row, sent: Document) -> Document:
 
 
 async def _may_read(source: Reads, call: Call, at: Row, wanted: Document) -> bool:
-    """Whether the caller sees the git token with which it would be read. If not, the write is refused."""
+    """True if the caller may see the git token of the repository; if not, the write is refused later."""
     if not (id := wanted.get("git_token_id")):
         return True
     row = await source.find(git_token.name, id)

@@ -85,7 +85,7 @@ def _line(registry: Registry, family: Family, below: str) -> list[Family]:
 
 
 class Search:
-    """For one caller."""
+    """Finds resources that one caller may see."""
 
     def __init__(self, ctx: Context, call: Call) -> None:
         self._ctx = ctx
@@ -111,7 +111,7 @@ class Search:
         return [match for match in found if self._may_see(match, steps)]
 
     async def refuse_what_is_missing(self, steps: Sequence[Step]) -> None:
-        """Names the first part of the path that does not exist. If all do, there is merely nothing there."""
+        """Raises Missing for the first part of the path that does not exist."""
         for length, step in enumerate(steps, 1):
             if step.text and not await self.matches(steps[:length]):
                 raise Missing(f"There is no {step.family.noun} {step.text!r} here")
@@ -142,11 +142,11 @@ class Search:
         return next(one for one in known if one.handler == handler and one.parent is parent)
 
     def _is_more_than_rows(self, listing: Operation) -> bool:
-        """Whether the list has a handler of its own: variables are inherited, for example."""
+        """True if the list has a handler of its own, as for variables, which are inherited."""
         return listing.handler in READING
 
     async def _listed(self, step: Step, listing: Operation, above: Match) -> list[Match]:
-        """Those of a list, such as variables, which are inherited, with the name that is looked for."""
+        """Returns the items with the wanted name of a list that has a handler of its own."""
         everything = Paging(page=1, page_size=EVERYTHING)
         call = msgspec.structs.replace(
             self._call, operation=listing, ids=(above.ids[0],), query=everything, paging_asked=True
@@ -160,7 +160,7 @@ class Search:
         ]
 
     def _may_see(self, match: Match, steps: Sequence[Step]) -> bool:
-        """Whether the caller may see it, and all whose names it has used."""
+        """True if the caller may see the match and every resource that its path names."""
         seen = len(self._seen(match))
         named = max((place for place, step in enumerate(reversed(steps[1:])) if step.text), default=0)
         return seen > named
@@ -174,7 +174,7 @@ class Search:
         return match.ids[: given[-1] + 1] if given else ()
 
     async def _name(self, id: str) -> str:
-        """As people wrote it, and not as names are compared."""
+        """Returns the name as people wrote it, not in the form in which names are compared."""
         if id not in self._names:
             row = await self._source.get(id)
             assert row is not None

@@ -19,7 +19,7 @@ def row_of(port: PortWanted, rows: Sequence[NameRow]) -> NameRow | None:
 
 
 def newest(key: str, rows: Sequence[NameRow]) -> NameRow | None:
-    """The name that the next deployment of this port will have."""
+    """Returns the name under which the next deployment serves this port."""
     return next((row for row in reversed(host_names(rows)) if row.port == key), None)
 
 
@@ -28,5 +28,5 @@ def host_names(rows: Sequence[NameRow]) -> list[NameRow]:
 
 
 def is_lasting_port(row: NameRow) -> bool:
-    """Whether it was given to a public database for as long as it is there."""
+    """True for a port that a public database holds until it is deleted."""
     return row.name.startswith(PORT) and not row.port

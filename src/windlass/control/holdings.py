@@ -1,4 +1,4 @@
-"""What there is of services outside the database: on the engine, builds, database servers, log lines.
+"""Data of services outside the database: on the engine, builds, database servers, log lines.
 
 Only a service that the database has marked as deleted is erased. Anything of which the database knows nothing
 is set aside: it ends, and what it stored is kept below `set-aside/`, or where the engine keeps it.
@@ -34,7 +34,7 @@ _log = log("holdings")
 
 
 class Holder(Protocol):
-    """Anything that keeps something of services; see `engines.engine` for what each verb promises."""
+    """A part that stores data of services; `engines.engine` documents the methods."""
 
     async def services(self) -> Collection[str]: ...
 
@@ -63,7 +63,7 @@ class SetAside(Struct, frozen=True, kw_only=True):
 
 
 class Occupied(Exception):
-    """Something of the service is in its place again, and is not replaced."""
+    """The service has data in place again, which is not replaced."""
 
 
 class OtherEngine(Exception):
@@ -75,12 +75,12 @@ def folder_of(data: Path, service: str) -> Path:
 
 
 def records(data: Path) -> dict[str, SetAside]:
-    """Of all services that are set aside, by id."""
+    """Returns the records of all services that are set aside, by id."""
     return {file.parent.name: _read(file) for file in sorted((data / SET_ASIDE).glob(f"*/{RECORD}"))}
 
 
 def _read(file: Path) -> SetAside:
-    """A damaged one hides nothing of what lies beside it."""
+    """Reads a record; a damaged one still lists its service, so that nothing is hidden."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=SetAside)
     except msgspec.MsgspecError:
@@ -95,7 +95,7 @@ class Holdings:
         self._data = data
 
     async def services(self) -> dict[str, Kept]:
-        """Everything that is in its place; what was set aside is not, once that was done to its end."""
+        """Returns all services that have data in place, also those that are only partly set aside."""
         found: dict[str, Kept] = {}
         for holder in self._files:
             found |= dict.fromkeys(await holder.services(), Kept())
@@ -131,7 +131,7 @@ class Holdings:
         _log.warning("a service that was set aside was put back", extra={"service": service})
 
     async def purge(self, service: str, *, everywhere: bool) -> None:
-        """For good; `everywhere`: also what an engine or a builder keeps elsewhere."""
+        """Erases a service that is set aside. `everywhere`: also from the engine and the builder."""
         self._check_engine(service)
         if everywhere and _has_something((await self.engine.services()).get(service, Kept())):
             await self.engine.discard(service)

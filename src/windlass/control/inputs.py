@@ -80,7 +80,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Wher
 
 
 def _is_used(row: Row, used: Collection[str]) -> bool:
-    """Whether a variable mentions or stands for one that this database brings along."""
+    """True if a variable mentions, or is an alias of, one of this database."""
     return any(identity(row.id, key) in used for key in databases.keys(row.id, _name(row)))
 
 
@@ -140,7 +140,7 @@ def _hidden(name: str) -> str:
 
 
 async def is_current(source: Reads, service: Row, digest: str) -> bool:
-    """Whether a deployment now would run what this digest is of. Cheap: no secret is opened."""
+    """True if a new deployment would have the same digest. Cheap: no secret is decrypted."""
     sha, new, rest = digest.partition(".")
     marks = await source.marks(service.id) if _takes_variables(service.family) else []
     if new:  # else it was made when every database counted

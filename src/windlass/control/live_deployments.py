@@ -1,4 +1,4 @@
-"""One deployment, told whenever it has changed, until it has ended."""
+"""Streams one deployment: an event whenever it has changed, until it has ended."""
 
 from __future__ import annotations
 

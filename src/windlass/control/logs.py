@@ -60,7 +60,7 @@ class Logs:
         self.take(service, [Said(at, message, pod, version) for message in messages])
 
     def take(self, service: str, lines: Sequence[Said]) -> None:
-        """What one instance of a service wrote. Never fails: what has no room is counted, and told later."""
+        """Takes lines of one instance. Never fails: lines without room are counted and reported later."""
         if not lines:
             return
         mask = self.masks.of(lines[0].version)
@@ -107,7 +107,7 @@ class Logs:
             waiting.lines += len(lines)
 
     async def _release(self, deployment: str, find: Finding) -> None:
-        """Writes what waits, once its secrets are known."""
+        """Writes the waiting lines of a deployment once its secrets are known."""
         while self.masks.of(deployment) is None:
             try:
                 await find(deployment)
@@ -151,13 +151,13 @@ class Logs:
         self._cut = {key: rest for key, rest in self._cut.items() if key[0].partition("/")[0] != service}
 
     def close(self) -> None:
-        """Lets go of files that are open, and of lines of which it was not known what to hide in them."""
+        """Closes all files, and drops lines that still wait for the secrets of their deployment."""
         for waiting in self._waiting.values():
             waiting.task.cancel()
         self._segments.close()
 
     async def services(self) -> Collection[str]:
-        """All of which there are lines."""
+        """Returns all services that have lines."""
         return {stream.partition("/")[0] for stream in self._segments.streams()}
 
     async def sweep(self, erase: Collection[str]) -> None:

@@ -22,7 +22,7 @@ class Masks:
         self._known: OrderedDict[str, Mask] = OrderedDict()
 
     def add(self, deployment: str, secrets: Iterable[str]) -> None:
-        """These values, too, are hidden in what is said of this deployment."""
+        """Adds values to hide in lines and messages of this deployment."""
         mask = self._known.pop(deployment, NOTHING)
         new = [value for value in secrets if value not in mask.values]
         self._known[deployment] = Mask([*mask.values, *new]) if new else mask
@@ -30,12 +30,12 @@ class Masks:
             self._known.popitem(last=False)
 
     def know(self, deployment: str, secrets: Iterable[str]) -> None:
-        """The same, where nothing is known of it yet. Cheap: it is called whenever a deployment is opened."""
+        """Sets the secrets of a deployment unless they are known. Cheap: called at every opening."""
         if deployment not in self._known:
             self.add(deployment, secrets)
 
     def of(self, deployment: str) -> Mask | None:
-        """None if it has to be looked up."""
+        """Returns the mask of a deployment, or None if it has to be looked up."""
         mask = self._known.get(deployment)
         if mask is None and not is_id(deployment):
             return NOTHING
@@ -44,5 +44,5 @@ class Masks:
         return mask
 
     def text(self, deployment: str, text: str) -> str:
-        """A message about a deployment, for people: no secret of it is in it."""
+        """Masks the secrets of a deployment in a message about it."""
         return (self.of(deployment) or NOTHING).text(text)

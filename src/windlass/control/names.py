@@ -16,7 +16,7 @@ from windlass.control.context import Context
 from windlass.control.held import host_names, is_lasting_port, row_of
 from windlass.control.ports import PORT
 from windlass.control.wanted import open_wanted
-from windlass.core.hosts import by_name, candidates, key_of, keys, label, listens, stands_for
+from windlass.core.hosts import by_name, candidates, is_candidate, key_of, keys, label, listens
 from windlass.core.runtime import Wanted
 from windlass.routers.router import RouteError
 from windlass.store.store import NameRow, Reads, Row, Tx
@@ -42,7 +42,7 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
 
 
 async def reserve_wanted(ctx: Context, tx: Tx, wanted: Wanted) -> Wanted:
-    """Reserves a host for each port of what is about to run; answers it with these hosts."""
+    """Reserves a host for each port of a generation that is about to run; returns it with these hosts."""
     if not any(by_name(port) for port in wanted.ports):
         return wanted
     service = await tx.get(wanted.service)
@@ -114,7 +114,7 @@ class _Held:
     async def reserve(self, tx: Tx, key: str, wish: str) -> NameRow:
         id = self.service.id
         for row in host_names(self.rows):
-            if row.port == key and (row.wish == wish or (not row.wish and stands_for(row.name, wish, id))):
+            if row.port == key and (row.wish == wish or (not row.wish and is_candidate(row.name, wish, id))):
                 return row
         for name in candidates(wish, id):
             if taken := await tx.take_name(name, id, key, wish):
@@ -130,7 +130,7 @@ async def _declared(tx: Tx, held: _Held) -> list[NameRow]:
 
 
 async def _named(tx: Tx, held: _Held, name: str, asked: Iterable[str]) -> dict[str, NameRow]:
-    """The default port has the service's own name, which other ports put theirs before."""
+    """Reserves hosts by port: the default port gets the name of the service, others put theirs before it."""
     environment = await tx.find("environment", held.service.parent)
     assert environment is not None
     wish = label(name, msgspec.json.decode(environment.body)["name"])
@@ -140,7 +140,7 @@ async def _named(tx: Tx, held: _Held, name: str, asked: Iterable[str]) -> dict[s
 
 
 async def _in_use(ctx: Context, source: Reads, service: Row, rows: Sequence[NameRow]) -> set[str]:
-    """The names under which a deployment of the service serves, or is about to."""
+    """Returns the names that a deployment of the service serves or is about to serve."""
     status = await source.status(service.id)
     deployments = await source.open_deployments(service.id)
     if status and status.serving and (serving := await source.deployment(status.serving)):

@@ -1,4 +1,4 @@
-"""What services of an environment offer to each other, read once for each version of their list.
+"""Services that others of the environment can reach, read once for each version of their list.
 
 A deployment asks for all services around it. Most offer nothing, and of those that do, little changes: so a
 deployment costs the same beside three thousand services without ports as beside thirty.

@@ -22,7 +22,7 @@ async def public_port(ctx: Context, service: Row) -> int:
 
 
 async def take_public_port(tx: Tx, service: str) -> int:
-    """A port of its own, for as long as the service is there."""
+    """Returns the public port of a database, which it holds until it is deleted."""
     first = int(service[:8], 16) % len(PUBLIC)
     for row in await tx.names(service):
         if row.name.startswith(PORT) and not row.port:

@@ -83,7 +83,7 @@ async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
 
 
 async def _of_a_build(ctx: Context, service: str, deployment: str, lines: Lines) -> Lines:
-    """Until the deployment has ended, and all that was written until then has been read."""
+    """Yields lines until the deployment has ended and all lines written before have been read."""
     changed = ctx.calls.expect(status_word(service))
     over, patience = False, _SECOND
     async with aclosing(lines):
@@ -108,7 +108,7 @@ async def _of_a_build(ctx: Context, service: str, deployment: str, lines: Lines)
 
 
 async def _comes(following: asyncio.Future[Any], moment: float, changed: asyncio.Event | None) -> bool:
-    """Whether a line comes, before something else changes; of what has ended, within a moment."""
+    """True if a line comes before the deployment changes or, once it has ended, within a moment."""
     if changed is None:
         await asyncio.wait([following], timeout=moment)
         return following.done()

@@ -1,7 +1,7 @@
-"""Answers of POSTs under an `Idempotency-Key`: kept for a day. A repetition does nothing, and gets the same.
+"""Answers to POSTs with an `Idempotency-Key`, stored for a day: a repetition gets the same answer.
 
-A secret that an answer shows once is kept apart, for a minute: a client whose connection broke can ask again,
-as long as the resource is there. Later repetitions are refused, and told so.
+A secret that an answer shows once is stored apart, for a minute, so that a client whose connection broke can
+ask again while the resource exists. Later repetitions are refused.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def once(
 
 
 async def forget(ctx: Context, claim: Claim) -> None:
-    """Erases the secrets of answers whose minute is over."""
+    """Erases secrets that were shown more than a minute ago."""
 
     async def change(tx: Tx) -> None:
         oldest = await tx.forget_shown(tx.now - SHOWN_FOR)
@@ -98,7 +98,7 @@ async def _again(ctx: Context, tx: Tx, call: Call, kept: Answered, caller: str, 
 
 
 def _parted(operation: Operation, body: bytes) -> tuple[bytes, Document]:
-    """An answer without what it shows once, and that. In its place is null, which no answer holds."""
+    """Splits an answer into itself, with null for each secret shown once, and those secrets."""
     if not operation.once:
         return body, {}
     document: Document = msgspec.json.decode(body)
@@ -112,6 +112,6 @@ def _is_parted(operation: Operation, body: bytes) -> bool:
 
 
 async def _is_there(tx: Tx, call: Call, body: bytes) -> bool:
-    """Whether what the answer is about, or what it was asked of, still exists."""
+    """True if the resource in the answer, or else in the path of the request, still exists."""
     id = msgspec.json.decode(body).get("id") or (call.ids[-1] if call.ids else None)
     return id is None or await tx.get(id) is not None

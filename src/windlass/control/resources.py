@@ -79,12 +79,12 @@ class Behaviour:
         """Before: refuse, or let go of what it holds."""
 
     def refuses(self, document: Document, address: str) -> str:
-        """Of a credential: why it is not sent to this address, or an empty text."""
+        """Says why this credential is not sent to this address; empty if it is."""
         raise NotImplementedError("a credential says which addresses it is for")
 
 
 DISCARD = "discard"
-"""The work of taking away what was made for a service that was deleted."""
+"""The kind of work that erases data of a deleted service."""
 EVERYTHING = 2**31 - 1
 Laying = Callable[[Family, Document, Mapping[str, str], Mapping[str, Any]], Spec]
 """From a document, what is sealed with it, and what a client sent, to the spec that is wanted now."""
@@ -363,8 +363,8 @@ async def count(tx: Tx, family: Family, parent: Row | None, step: int) -> None:
 async def check_references(
     tx: Tx, family: Family, spec: Spec, org: str, actor: Actor, old: Document | None = None
 ) -> dict[str, str]:
-    """What the spec itself refers to, by field. An id that leads nowhere is refused, and so is one that the
-    caller does not see. A reference that stays as it was is not judged again."""
+    """Returns the references of a spec by field. Refuses ids that do not exist or that the caller does not
+    see. A reference that stays as it was is not checked again."""
     found: dict[str, str] = {}
     for path, (other, _) in family.references.items():
         value = value_at(spec, path)
@@ -379,7 +379,7 @@ async def check_references(
 
 
 async def is_in_sight(source: Reads, actor: Actor, row: Row) -> bool:
-    """A limited caller sees what it was given, and what is below."""
+    """True if the caller sees the resource: a limited one sees what it was given, and all below."""
     within = actor.within
     return within is None or any(one.id in within for one in await source.above(row.id))
 
@@ -387,7 +387,7 @@ async def is_in_sight(source: Reads, actor: Actor, row: Row) -> bool:
 async def check_openings(
     ctx: Context, tx: Tx, family: Family, spec: Spec, actor: Actor, old: Document | None = None
 ) -> None:
-    """A credential is sent to its own host alone: another address, or another credential, is judged here."""
+    """Refuses a new address, or a new credential, where the credential belongs to another host."""
     for path, (other, opens) in family.references.items():
         id, address = value_at(spec, path), value_at(spec, opens) if opens else None
         if not isinstance(id, str) or not isinstance(address, str):
@@ -407,7 +407,7 @@ async def check_openings(
 
 
 def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[str, Any]) -> bool:
-    """Whether a secret would now be sent elsewhere. It has to be said again, by somebody who knows it."""
+    """True if a secret would be sent to another address; refuses that unless the secret is sent again."""
     moved = False
     for name, fields in family.sent_to.items():
         turned = [
@@ -423,7 +423,7 @@ def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[
 
 
 def _is_turned(new: Any, old: Any) -> bool:
-    """Whether it now says something else. What is switched off, or left out, sends nothing anywhere."""
+    """True if the field has a new value that sends something: not false, null or unset."""
     return new != old and new not in (False, None, msgspec.UNSET)
 
 
@@ -444,7 +444,7 @@ def behaviour_of(family: str) -> Behaviour:
 def without_veils(
     family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """The changes, where an address that comes back as it was shown is the whole one."""
+    """Replaces each veiled address that is sent back as it was shown by the whole one."""
     shown = {
         field for field in family.veiled & changes.keys() & hidden.keys() if changes[field] == stored[field]
     }

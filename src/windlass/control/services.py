@@ -97,7 +97,7 @@ def _identify_parts(spec: Any, before: Document) -> None:
 
 
 def _identify(items: Sequence[Any], key: str, before: Iterable[Document]) -> None:
-    """Who names its id is that one; who does not is the one with the same key, unless another is that."""
+    """Gives each item without an id that of the former item with the same key, or else a new one."""
     named = {item.id for item in items if item.id}
     known = {old[key]: old["id"] for old in before if old["id"] not in named}
     for item in items:
@@ -105,7 +105,7 @@ def _identify(items: Sequence[Any], key: str, before: Iterable[Document]) -> Non
 
 
 def _autoscaling(spec: Any, before: Document, service: str, org: str, now: str) -> Document:
-    """The policy as it is answered: with an identity of its own, which stays as long as there is one."""
+    """Returns the autoscaling policy with an id and base fields, which it keeps until it is removed."""
     policy = getattr(spec, "autoscaling", None)
     if not isinstance(policy, Autoscaling):
         return {}
@@ -127,7 +127,7 @@ def _with_trigger(scaler: Document, old: Document, org: str, now: str) -> Docume
 
 
 def _identified(new: Document, old: Document, now: str) -> Document:
-    """The base fields of a part: its own from before, and another time if it has changed."""
+    """Adds the base fields: the former ones, with a new `updated_at` if the part has changed."""
     same = {**new, **{name: old.get(name) for name in BASE}} == old
     created = old.get("created_at") or now
     return {
@@ -139,7 +139,7 @@ def _identified(new: Document, old: Document, now: str) -> Document:
 
 
 async def _address(ctx: Context, tx: Tx, service: str, spec: Any) -> Document:
-    """Where a database is found: from outside, or else by the name that its neighbours know."""
+    """Returns host and port of a database: public ones, or else those inside its environment."""
     if spec.accessibility != "PUBLIC":
         return {"host": nominal_database_host(service, spec.name), "port": kind_of(spec.type).port}
     try:

@@ -97,7 +97,7 @@ async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _take_key_for_value(tx: Tx, call: Call) -> None:
-    """Who reads the key of what an alias stands for as its value means the value when sending it back."""
+    """Existing clients get the key of the aliased variable as the value of an alias: accepts it back."""
     row = await tx.find(variable.name, call.id) if call.dialect.name == "full" else None
     document = msgspec.json.decode(row.body) if row else {}
     if (aliased := document.get("aliased_variable")) and call.body.value == aliased["key"]:

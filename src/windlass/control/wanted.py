@@ -154,7 +154,7 @@ def open_wanted(ctx: Context, deployment: DeploymentRow) -> Wanted | None:
 
 
 async def find_secrets(ctx: Context, deployment: str) -> None:
-    """Makes known what is hidden in the logs of a deployment; nothing, of one that is gone."""
+    """Looks up the secrets to hide in logs of a deployment; there are none if it is gone."""
     row = await ctx.store.reads.deployment(deployment)
     if row is None or open_wanted(ctx, row) is None:
         ctx.logs.masks.know(deployment, ())

@@ -25,7 +25,7 @@ _PLACEHOLDERS: Final = {f"{LISTED}PROJECT_ID": "||Q_PRJ_ID||"}
 
 
 def placeholder(key: str) -> str | None:
-    """What existing clients read in lists instead of the value, if they do."""
+    """Returns the text that existing clients get in lists instead of the value, if there is one."""
     return _PLACEHOLDERS.get(key)
 
 

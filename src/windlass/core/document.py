@@ -33,7 +33,7 @@ _ADDRESS: Final = re.compile(r"(?P<origin>[^:/?#]+://[^/?#]*)/?(?P<path>.*)", re
 
 
 def veil(address: str) -> str:
-    """As much of an address as everybody may see: where it leads, without the path and what follows it."""
+    """Returns the part of an address that everybody may see: scheme and host, without the path."""
     found = _ADDRESS.fullmatch(address)
     if found is None:
         return VEIL
@@ -93,7 +93,7 @@ def hidden_of(family: Family, spec: Spec) -> dict[str, str]:
 
 
 def sent_in(edit: Spec) -> Document:
-    """What an edit says; fields that are left out and have no default are not in it."""
+    """Returns the fields of an edit, without those that were left out and have no default."""
     return dict(msgspec.to_builtins(edit))
 
 
@@ -119,7 +119,7 @@ def patched(document: Mapping[str, Any], patch: Mapping[str, Any], spec: type[St
 
 
 class _Free(Struct):
-    """An object of which nothing is declared."""
+    """An object without declared fields."""
 
 
 @cache
@@ -167,8 +167,8 @@ def narrowed(document: Mapping[str, Any], spec: type[Struct]) -> Document:
 
 
 def forgiven(document: Any, spec: type[Struct]) -> Any:
-    """What older and newer clients send, without what this server does not take: fields that it only answers,
-    fields that it does not know, and empty ids of list items, which are new then."""
+    """Removes what other versions of clients send and this server does not take: read-only and unknown
+    fields, and empty ids of list items, which are new then."""
     if not isinstance(document, dict):
         return document
     return _without_empty_ids(narrowed(document, spec), spec)
@@ -208,7 +208,7 @@ def _narrow(value: Any, info: msgspec.inspect.Type) -> Any:
 
 @cache
 def followed(spec: type[Struct]) -> Mapping[str, str]:
-    """Field to the field that it is worked out of, where nobody said it."""
+    """Maps each field that can be derived to the field that it is derived from."""
     named = {field.encode_name: extra_of(field.type) for field in msgspec.structs.fields(spec)}
     return {name: extra["follows"] for name, extra in named.items() if "follows" in extra}
 

@@ -126,12 +126,12 @@ Note = Annotated[str, Meta(max_length=255, pattern=_VISIBLE)]
 
 
 def visible(text: str) -> str:
-    """Without the characters that names and descriptions refuse, where somebody else has chosen the text."""
+    """Removes characters that names and descriptions refuse from a text chosen by somebody else."""
     return _NOT_SEEN.sub("", text)
 
 
 def refers(family: str, *, opens: str = "") -> Meta:
-    """The id of something that must be there, in the same organization, for the caller to see.
+    """The id of an existing resource of the same organization that the caller may see.
 
     A credential is sent to an address: `opens` is the field beside this one that holds the address."""
     said = {"refers": family, "opens": opens}
@@ -152,7 +152,7 @@ def veiled() -> Meta:
 
 
 def shown_once() -> Meta:
-    """A secret in an answer that is in no later one, also not under the same Idempotency-Key."""
+    """A secret that one answer shows, and under the same Idempotency-Key those of the next minute."""
     return Meta(extra={"once": True})
 
 
@@ -162,10 +162,10 @@ def fixed() -> Meta:
 
 
 def kept() -> Meta:
-    """A PUT that leaves it out leaves it as it is, although it has a default."""
+    """A PUT without this field keeps its value, although it has a default."""
     return Meta(extra={"kept": True})
 
 
 def follows(field: str) -> Meta:
-    """Worked out of another field where nobody says it: a change of that one changes it, too."""
+    """Derived from another field unless it is sent: a change of that one changes it, too."""
     return Meta(extra={"follows": field})

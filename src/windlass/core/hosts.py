@@ -27,15 +27,15 @@ def label(*words: str, longest: int = LONGEST) -> str:
 
 
 def candidates(wish: str, id: str) -> Iterator[str]:
-    """The label that is wished for, then labels with the id of the service, without an end."""
+    """Yields the wished label, then labels with the id of the service, endlessly."""
     yield wish
     for number in itertools.count(-1):
         tail = {-1: id[:8], 0: id}.get(number, f"{id}-{number}")
         yield f"{label(wish, longest=LONGEST - len(tail) - 1)}-{tail}"
 
 
-def stands_for(name: str, wish: str, id: str) -> bool:
-    """Whether a label was given for this wish. Only for labels of which the wish was not kept."""
+def is_candidate(name: str, wish: str, id: str) -> bool:
+    """True if a label was derived from this wish. For rows that do not record their wish."""
     return name in itertools.islice(candidates(wish, id), 3) or name.endswith(f"-{id}")
 
 

@@ -62,10 +62,10 @@ class Mask:
         return _MASKS.sub(MASK, self._one_of.sub(MASK, text))
 
     def messages(self, messages: list[str], before: str = "") -> tuple[list[str], str]:
-        """Messages in their order, of which some may be parts of one line that was cut; `before` is what the
-        last call handed back of a line that goes on. Answers them masked, and what the next call needs.
+        """Masks messages in their order, some of which may be parts of one line that was cut.
 
-        Where there is nothing to hide, the answer is the same list."""
+        `before`: the unfinished line that the last call returned. Returns the masked messages (the same list
+        if there is nothing to hide) and the unfinished line for the next call."""
         if not before and not any(map(_is_cut, messages)) and not self._may_hold("\n".join(messages)):
             return messages, ""
         made: list[str] = []
@@ -81,7 +81,7 @@ class Mask:
         return made, kept
 
     def _line(self, parts: Sequence[str], before: str) -> list[str]:
-        """A secret may lie over the place where a line was cut."""
+        """Masks the parts of one line; a secret may span two parts."""
         if len(parts) == 1 and not before:
             return [self.text(parts[0])]
         whole = before + "".join(parts)
@@ -93,7 +93,7 @@ class Mask:
         return made
 
     def _unfinished(self, text: str) -> tuple[str, int]:
-        """The end of a text that the next may go on with, and how much of it may begin a secret."""
+        """Returns the end of a text to prepend to the next, and how much of it may begin a secret."""
         end = text[-(self._longest - 1) :]
         for start in range(len(end)):
             at = bisect_left(self._sorted, end[start:])
@@ -122,7 +122,7 @@ class Mask:
 
 
 def is_trivial(value: str) -> bool:
-    """Whether it says nothing to know it, and it is likely to stand in a log for other reasons."""
+    """True for short or common values, which are no secrets and often stand in logs for other reasons."""
     return len(value) < SHORTEST or value.lower() in _TRIVIAL or _NUMBER.fullmatch(value) is not None
 
 
@@ -141,7 +141,7 @@ def _patterns(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """The value as programs write it."""
+    """Yields the value as programs may write it: plain, quoted or encoded."""
     lines = [line.strip() for line in value.splitlines()]
     if len(lines) > 1:
         yield from _forms_of_lines(lines)
@@ -173,7 +173,7 @@ def _forms_of_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    """At each of the three places where it may begin, without what depends on its neighbours."""
+    """Yields its base64 form at each of the three offsets, without digits that depend on other bytes."""
     raw = value.encode(errors="replace")
     for offset in range(3):
         encoded = base64.b64encode(bytes(offset) + raw).rstrip(b"=").decode()
@@ -190,7 +190,7 @@ _URLSAFE: Final = str.maketrans("+/", "-_")
 
 
 def _password(value: str) -> str:
-    """Of an address such as `postgres://user:password@host/name`."""
+    """Returns the password in an address such as `postgres://user:password@host/name`."""
     if "://" not in value:
         return ""
     try:
@@ -200,7 +200,7 @@ def _password(value: str) -> str:
 
 
 def _pieces(value: str) -> Iterator[str]:
-    """All of about one length."""
+    """Cuts a long value into pieces of about equal length."""
     number = -(-len(value) // LONGEST)
     size = -(-len(value) // number)
     for start in range(0, len(value), size):
@@ -213,7 +213,7 @@ def _pieces(value: str) -> Iterator[str]:
 
 
 def _window(raw: bytes) -> bytes:
-    """Seven bytes of it, or all if there are fewer, that are least like other text."""
+    """Returns the seven bytes of a value that are least like other text, or all of a shorter one."""
     if len(raw) <= 7:
         return raw
     windows = [raw[start : start + 7] for start in range(len(raw) - 6)]
@@ -221,7 +221,7 @@ def _window(raw: bytes) -> bytes:
 
 
 def _words_in(windows: Iterable[bytes]) -> Iterator[int]:
-    """Of seven bytes, wherever they begin, one word of four is aligned."""
+    """Yields words of four bytes: of any seven bytes, one such word is aligned."""
     for window in windows:
         if len(window) >= 7:
             yield from (_number(window[start : start + 4]) for start in range(4))
@@ -259,7 +259,7 @@ def _tree(patterns: Iterable[str]) -> dict[str, Any]:
 
 
 def _alternatives(node: Mapping[str, Any]) -> str:
-    """As a regular expression; the longest wins."""
+    """Returns the tree as a regular expression that prefers longer matches."""
     branches = [_chain(sign, below) for sign, below in sorted(node.items()) if sign]
     if not branches:
         return ""
@@ -283,7 +283,7 @@ def _is_cut(message: str) -> bool:
 
 
 def _lines(messages: Sequence[str]) -> Iterator[list[str]]:
-    """Messages that are parts of one line, together."""
+    """Groups messages that are parts of one line."""
     line: list[str] = []
     for message in messages:
         line.append(message)

@@ -126,7 +126,7 @@ class Registry:
                 raise ValueError(f"declared twice: {', '.join(sorted(twins))}")
 
     def _check_addresses(self, family: Family) -> None:
-        """Where a secret is sent is said by fields that are there."""
+        """Refuses `sent_to` and `opens` with fields that do not exist."""
         names = {fact.name for fact in family.facts}
         for secret, addresses in family.sent_to.items():
             if unknown := set(addresses) - names:

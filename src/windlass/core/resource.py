@@ -275,7 +275,7 @@ class Family:
 
     @cached_property
     def edit(self) -> type[Spec]:
-        """What a PUT may send: a whole spec, of which only what has a default or is kept can be left out."""
+        """The body of a PUT: a whole spec, in which fields with a default and kept ones may be left out."""
         declared = [
             (fact.name, fact.info.type | UnsetType, UNSET)
             if fact.name in self.kept
@@ -286,7 +286,7 @@ class Family:
 
     @cached_property
     def patch(self) -> type[Spec]:
-        """What a PATCH may send: any part of the spec, at every depth; null takes a value away."""
+        """The body of a PATCH: any part of the spec, at every depth; null removes a value."""
         return _partial_struct(self.spec, f"{self.title}Patch")
 
     def key_of(self, document: Mapping[str, Any]) -> str | None:
@@ -340,7 +340,7 @@ def _declaration(field: FieldInfo) -> tuple[Any, ...]:
 
 
 def extra_of(annotation: Any) -> Mapping[str, Any]:
-    """What `refers`, `hidden`, `fixed`, `kept` and `follows` left on an annotation, also inside a union."""
+    """Returns the metadata that `refers`, `hidden` and others put on an annotation, also inside a union."""
     return _extra_of(msgspec.inspect.type_info(annotation))
 
 

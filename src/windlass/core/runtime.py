@@ -157,7 +157,7 @@ class Instance(Struct, frozen=True, kw_only=True):
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """What there is of one service, whether or not any database knows it."""
+    """The data of one service on an engine, whether or not the database knows the service."""
 
     name: str = ""
     """What people called it, as far as can be told."""

@@ -99,7 +99,7 @@ def plain(state: str) -> str:
 
 
 def full(state: str) -> str:
-    """The full interface's word for a state: there, too, existing clients tell what waits by `_QUEUED`."""
+    """Returns the full interface's word for a state. Its clients recognize waiting work by `_QUEUED`."""
     return State.DEPLOYMENT_QUEUED if state == State.QUEUED else state
 
 

@@ -1,4 +1,4 @@
-"""What msgspec says of a wrong value, as a message that names the field and says what it should be."""
+"""Turns errors of msgspec into messages that name the field and say what it should be."""
 
 from __future__ import annotations
 

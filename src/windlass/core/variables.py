@@ -79,7 +79,7 @@ def resolve(levels: Sequence[Sequence[Entry]]) -> Resolved:
 
 
 def _chosen(levels: Sequence[Sequence[Entry]], warnings: list[str], used: set[str]) -> dict[str, Entry]:
-    """By key, the entry that counts; each alias with what it stands for in it, which is `used`."""
+    """Returns the effective entry of each key; an alias carries the aliased entry, which is `used`."""
     known = {entry.id: entry for level in levels for entry in level}
     chosen: dict[str, Entry] = {}
     for entry in (entry for level in levels for entry in level):

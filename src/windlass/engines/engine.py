@@ -84,7 +84,7 @@ class Engine(Protocol):
         ...
 
     async def services(self) -> Mapping[str, Kept]:
-        """All services of which anything is here, be it only a note."""
+        """Returns all services of which the engine stores anything, even only a record."""
         ...
 
     async def sweep(self, erase: Collection[str]) -> None:
@@ -92,12 +92,12 @@ class Engine(Protocol):
         ...
 
     async def set_aside(self, service: str, into: Path) -> None:
-        """Its instances end, and nothing of it is erased. An engine that keeps files moves them to the folder
-        `into`; what it keeps elsewhere stays there. May be repeated after an interruption."""
+        """Ends all instances of a service and erases nothing. An engine that stores files moves them to the
+        folder `into`; other data stays in place. May be repeated after an interruption."""
         ...
 
     async def put_back(self, service: str, out: Path) -> None:
-        """Undoes `set_aside`: everything is in its place again, and nothing runs before `run` is called."""
+        """Undoes `set_aside`: all data is in place again, and nothing runs before `run` is called."""
         ...
 
     async def trouble(self) -> str:

@@ -56,7 +56,7 @@ class Removed:
         return self._folder / service
 
     def forget(self, services: Collection[str]) -> None:
-        """Of services that were deleted; not before the last late call for them is over."""
+        """Erases records of deleted services, once no late call for them can come any more."""
         for service in services:
             with suppress(FileNotFoundError):
                 if self.file(service).stat().st_mtime < time.time() - LATE:

@@ -368,11 +368,11 @@ class Reads:
         return [row[0] for row in await self._all(sql.STATUS_ALL)]
 
     async def services_by_age(self) -> list[str]:
-        """Those that run first, each part with the oldest first."""
+        """Returns all services: running ones first, and in each part the oldest first."""
         return [row[0] for row in await self._all(sql.STATUS_OLDEST)]
 
     async def is_deleted(self, service: str) -> bool:
-        """Whether this database deleted the service: only then may what was made for it be erased."""
+        """True if this database deleted the service: only then may its data be erased."""
         return await self._one(sql.TOMBSTONE, service) is not None
 
     async def names(self, service: str) -> list[NameRow]:
@@ -739,11 +739,11 @@ class Tx(Reads):
         await self._all(sql.DELIVERIES_HURRY, self.now, webhook)
 
     async def fail_deliveries(self, webhook: str, lane: str) -> None:
-        """What waits in a lane is given up."""
+        """Fails all waiting deliveries of a lane."""
         await self._all(sql.DELIVERIES_FAIL, webhook, lane)
 
     async def deliver_again(self, webhook: str, since: int, address: str, *, only_failed: bool) -> int:
-        """What was sent to this address, and has ended, is due again."""
+        """Repeats deliveries that have ended and were sent to this address; returns how many."""
         found = await self._all(sql.DELIVERIES_AGAIN, self.now, webhook, since, int(only_failed), address)
         return len(found)
 
@@ -779,7 +779,7 @@ class Tx(Reads):
         await self._all(sql.IDEMPOTENT_ADD, caller, key, kept.request, kept.at, kept.answer, kept.once)
 
     async def forget_shown(self, before: int) -> int | None:
-        """Erases what older answers show once; answers when the oldest of the others was given."""
+        """Erases secrets shown by older answers; returns the time of the oldest remaining one."""
         await self._all(sql.IDEMPOTENT_FORGET, before)
         row = await self._one(sql.IDEMPOTENT_OLDEST)
         return row[0] if row else None
@@ -814,7 +814,7 @@ def status_word(id: str) -> str:
 
 
 def route_word(service: str) -> str:
-    """Nudged when the routes of this service may be others."""
+    """Returns the word that is nudged when the routes of this service may have changed."""
     return f"{ROUTE}{service}"
 
 

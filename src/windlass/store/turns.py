@@ -39,11 +39,11 @@ class Turns:
         self._heap: list[tuple[int, Due]] = []
 
     def idle(self) -> int:
-        """How many of the known organizations have nothing under way."""
+        """Counts the known organizations that have nothing under way."""
         return sum(not self._held.get(org) for org in self._queues)
 
     def add(self, pieces: Iterable[Due], *, whole: bool) -> None:
-        """The first pieces of organizations that were not known; `whole` if these are all of theirs."""
+        """Adds the first pieces of new organizations; `whole` if they have no others."""
         fresh: dict[str, list[Due]] = {}
         for piece in sorted(pieces):
             fresh.setdefault(piece.org, []).append(piece)
@@ -52,14 +52,14 @@ class Turns:
             self._enter(org)
 
     def add_firsts(self, pieces: Iterable[Due]) -> None:
-        """The first of these of each organization that was not known."""
+        """Adds the first of these pieces of each organization that is not known yet."""
         firsts: dict[str, Due] = {}
         for piece in sorted(pieces):
             firsts.setdefault(piece.org, piece)
         self.add([piece for org, piece in firsts.items() if org not in self._queues], whole=False)
 
     def take(self) -> Due | None:
-        """The next piece, if any is known."""
+        """Takes the next piece, if any is known."""
         if not self._heap:
             return None
         _, piece = heapq.heappop(self._heap)
@@ -67,12 +67,12 @@ class Turns:
         return piece
 
     def lacks(self, org: str) -> bool:
-        """Whether the next piece of an organization has to be looked for."""
+        """True if the next piece of an organization has to be read from the database."""
         queue = self._queues[org]
         return queue.taken == len(queue.pieces) and not queue.whole
 
     def refill(self, org: str, pieces: Sequence[Due]) -> None:
-        """All pieces of an organization that can still be needed, those already taken among them."""
+        """Replaces the pieces of an organization by all that can be needed, with those already taken."""
         self._queues[org].pieces = sorted(pieces)
         self._queues[org].whole = True
 

@@ -152,12 +152,12 @@ class DockerEngine:
         self._removed.forget(erase)
 
     async def set_aside(self, service: str, into: Path) -> None:
-        """Its containers are stopped, and stay so until `run` starts them: nothing has to be moved."""
+        """Stops its containers, until `run` starts them again; nothing has to be moved."""
         with _translated():
             await group.together(*(self._halt(each) for each in await self._containers(service=service)))
 
     async def put_back(self, service: str, out: Path) -> None:
-        """Everything stayed in its place."""
+        """Does nothing: `set_aside` moved nothing."""
 
     async def trouble(self) -> str:
         try:
@@ -170,7 +170,7 @@ class DockerEngine:
         return ""
 
     async def _kept(self) -> dict[str, Kept]:
-        """By service, what there is of it on the engine."""
+        """Returns what the engine has of each service."""
         containers, volumes = await self._containers(), await self._place.volumes_by_service()
         instances = Counter(each["Labels"][words.SERVICE] for each in containers)
         names = {each["Labels"][words.SERVICE]: each["Labels"].get(words.ALIAS, "") for each in containers}

@@ -1,4 +1,4 @@
-"""What all connections of a router share: its limits, its clock, and how instances are reached.
+"""State that all connections of a router share: limits, clock, and connections to instances.
 
 The clock is that of the table of connections, and as coarse.
 """

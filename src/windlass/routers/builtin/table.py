@@ -1,4 +1,4 @@
-"""Which service a request is for: host names and external ports, and the paths below each.
+"""The routing table: finds the service of a request by host name or external port, and path.
 
 No I/O. Services are never mixed under one host or port. The store reserves each for one service, so that two
 claim the same only while it passes from one to the other: then the later reservation has all of it, in
@@ -163,7 +163,7 @@ class Table:
 
 
 def _holder(claims: Mapping[str, Sequence[Backend]]) -> Sequence[Backend]:
-    """What the service with the latest reservation claims."""
+    """Returns the backends of the service with the latest reservation."""
     latest = max(claims, key=lambda service: max(one.route.held for one in claims[service]), default="")
     return claims.get(latest, ())
 
