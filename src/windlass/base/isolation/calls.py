@@ -69,7 +69,7 @@ def syscall(number: int, *words: object) -> int:
 
 
 def twin() -> int:
-    """Like fork, but the new process is a child of our parent, who alone learns how it ends."""
+    """Forks a process that is a child of our parent: only the parent can wait for it."""
     flags = ctypes.c_long(CLONE_PARENT | signal.SIGCHLD)
     none = ctypes.c_long(0)
     made = _bare.syscall(ctypes.c_long(_number("clone")), flags, none, none, none, none)
@@ -84,7 +84,7 @@ def unshare(flags: int) -> None:
 
 
 def join(process: int, flags: int) -> None:
-    """Enters these namespaces of a process that a descriptor stands for."""
+    """Enters these namespaces of the process of a pidfd."""
     if libc.setns(process, flags):
         failed("setns")
 
@@ -95,13 +95,13 @@ def prctl(option: int, value: int) -> None:
 
 
 def new_keyring() -> None:
-    """Keys of whoever started us are out of reach. Some kernels, and most containers, have no keyrings at
-    all."""
+    """Joins a new session keyring, without the keys of the parent. Does nothing where the kernel has no
+    keyrings, as in most containers."""
     syscall(_number("keyctl"), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
 def bound_capabilities(kept: int = 0) -> None:
-    """All but those of this mask, and none comes back by a program that has capabilities of its own."""
+    """Drops all capabilities but those in the mask from the bounding set, so that no program regains them."""
     number = 0
     while libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
         if not kept >> number & 1:
@@ -110,7 +110,7 @@ def bound_capabilities(kept: int = 0) -> None:
 
 
 def keep_capabilities(kept: int = 0) -> None:
-    """From now on; to be called when the user is who it is to be."""
+    """Drops all capabilities but those in the mask. Called after the change of user."""
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     low, high = kept & 0xFFFFFFFF, kept >> 32
@@ -127,7 +127,7 @@ def mount(kind: str, target: str, flags: int, options: str = "") -> None:
 
 
 def mount_copy(path: str) -> int:
-    """A descriptor of a copy of what is mounted here, which is nowhere yet."""
+    """Returns a descriptor of a detached copy of the mount at this path."""
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
     made = syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), ctypes.c_uint(flags))
     if made < 0:
@@ -142,7 +142,7 @@ def mount_at(copy: int, path: str) -> None:
 
 
 def set_attributes(where: int | str, attributes: int, *, private: bool = False, below: bool = True) -> None:
-    """Of a mount, and of all `below` it."""
+    """Sets attributes of a mount and, with `below`, of all mounts below it."""
     wanted = (ctypes.c_uint64 * 4)(attributes, 0, MS_PRIVATE if private else 0, 0)
     at, path = (where, b"") if isinstance(where, int) else (_AT_FDCWD, os.fsencode(where))
     flags = (_AT_RECURSIVE if below else 0) | (_AT_EMPTY_PATH if isinstance(where, int) else 0)

@@ -1,4 +1,4 @@
-"""What one program may see and do. It is data: it is sent to the launcher, and kept beside what runs."""
+"""The cell of a program: what it may see and do. Plain data, for the launcher and the record of the instance."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""How a program comes into its cell. All of it happens in a new process, before the program's first
-instruction.
+"""Puts a new process into its cell, before it becomes the program.
 
-With processes of its own, a cell has a first process that does nothing but to bury orphans: it stays until
-the engine ends it, and with it ends everything in the cell, however it hides.
+A cell with a process namespace has a first process that only reaps orphans. It stays until the engine kills
+it, and the kernel then kills every process in the cell.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ def namespaces(cell: Cell) -> int:
 
 
 def enter(cell: Cell) -> None:
-    """New namespaces, and what is seen in them. Processes that are begun afterwards are in the last of
-    them."""
+    """Creates the namespaces and mounts of a cell. Only child processes are in the process namespace."""
     outside = os.geteuid(), os.getegid()
     calls.prctl(calls.PR_SET_DUMPABLE, 1)  # else our own files of /proc are root's
     calls.unshare(namespaces(cell))
@@ -45,7 +43,7 @@ def enter(cell: Cell) -> None:
 
 
 def join(cell: Cell, process: int) -> None:
-    """The namespaces of a process that runs in this cell."""
+    """Enters the namespaces of a process that runs in this cell."""
     flags = namespaces(cell)
     if flags:
         calls.join(process, flags)
@@ -65,7 +63,7 @@ def _map(inner: int, uid: int, gid: int) -> None:
 
 
 def make_first(cell: Cell) -> None:
-    """Of this process, the first one of a cell."""
+    """Makes this process the first one of a cell, without rights."""
     own_processes()
     _scatter()
     os.setsid()
@@ -76,7 +74,7 @@ def make_first(cell: Cell) -> None:
 
 
 def sleep(environment: Mapping[str, str]) -> NoReturn:
-    """Until it is ended. `environment`: by which it is known whose it is."""
+    """Sleeps until it is killed. `environment`: marks by which the engine recognizes the process."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number in range(3):
         os.dup2(null, number)
@@ -85,14 +83,13 @@ def sleep(environment: Mapping[str, str]) -> NoReturn:
 
 
 def own_processes() -> None:
-    """What /proc shows. For the first process of a cell."""
+    """Mounts a /proc that shows the processes of the cell only. Called in its first process."""
     calls.mount("proc", "/proc", calls.MS_NOSUID | calls.MS_NODEV | calls.MS_NOEXEC)
 
 
 def _scatter() -> None:
-    """So that numbers of processes differ from one start to the next: a program may find its number of
-    before in a file, and would take itself for somebody else. Not every kernel allows to say where they
-    begin."""
+    """Starts process ids at a random number. A program that finds its former id in a pid file would
+    otherwise take itself for a process that is running already. Does nothing if the kernel refuses."""
     try:
         file = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -106,7 +103,7 @@ def _scatter() -> None:
 
 
 def confine(cell: Cell | None, *, leads: bool = True) -> None:
-    """This process is nobody special from now on, and never will be again. `leads`: a session of its own."""
+    """Gives up all rights of this process for good, and sets its limits. `leads`: starts a new session."""
     if leads:
         os.setsid()
     os.umask(_UMASK)
@@ -122,7 +119,7 @@ def confine(cell: Cell | None, *, leads: bool = True) -> None:
 
 
 def become(command: Sequence[str], folder: str, environment: Mapping[str, str]) -> OSError:
-    """Answers only why it could not."""
+    """Replaces this process by the program; returns only an error."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -144,8 +141,8 @@ def give_up(command: Sequence[str], error: OSError) -> NoReturn:
 
 
 def leave(cell: Cell) -> None:
-    """The user that we were, and every capability; of root that stays root, those by which it can become
-    another."""
+    """Gives up the user and all capabilities. Root without a user for the service keeps those by which a
+    database's launcher changes its user."""
     kept = _OF_LAUNCHERS if cell["identity"] == "none" and not os.geteuid() else 0
     calls.bound_capabilities(kept)
     if cell["identity"] == "user":
@@ -183,7 +180,7 @@ def _rules(cell: Cell) -> int:
 
 
 def _allowed(cell: Cell, everything: int) -> list[tuple[str, int]]:
-    """What is below none of these paths is refused."""
+    """Returns the allowed rights by path; the rest of the file system is refused."""
     private = (*mounts.PRIVATE, mounts.SHARED_MEMORY, mounts.QUEUES)
     allowed = [(path, everything) for path in (*cell["writable"], cell["temporary"])]
     allowed += [(f"/dev/{name}", landlock.DEVICE) for name in _DEVICES]

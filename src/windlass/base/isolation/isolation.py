@@ -1,5 +1,5 @@
-"""How the services of one installation are kept apart: which parts this machine gives, and whose cell is
-which."""
+"""Isolation of the services of one installation: the parts that this machine supports, and a cell for each
+service."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Missing(Struct, frozen=True):
 
 @cache
 def findings(first: int) -> Findings:
-    """Tried once: what a kernel gives does not change while this process runs."""
+    """Tries once what the kernel supports, which does not change while this process runs."""
     done = subprocess.run(
         program("probe", first), env={}, cwd="/", capture_output=True, timeout=_PATIENCE, check=True
     )
@@ -72,8 +72,8 @@ def findings(first: int) -> Findings:
 
 class Isolation:
     def __init__(self, mode: Mode, folder: Path, users: str = USERS, readable: Sequence[str] = ()) -> None:
-        """`folder` holds everything that Windlass keeps. `readable`: folders besides the system's that
-        services may read. A ValueError says what is wrong with `users`."""
+        """`folder`: the data directory. `readable`: folders besides the system's that services may read.
+        Raises a ValueError if `users` is wrong."""
         self.mode: Mode = mode
         self._folder = folder.resolve()
         self._numbers = range_of(users)
@@ -106,7 +106,7 @@ class Isolation:
         ]
 
     def owner(self, name: str) -> int | None:
-        """The user whose the files of this service are; None: they stay our own."""
+        """Returns the user who owns the files of this service; None for the user of Windlass."""
         if self.mode == "off" or findings(self._numbers[0])["identity"] != "user":
             return None
         return self._users.of(name)
@@ -121,7 +121,7 @@ class Isolation:
         most_memory: int = 0,
         largest_file: int = 0,
     ) -> Cell | None:
-        """None: it is not kept apart."""
+        """Returns the cell of a service; None if isolation is off."""
         if self.mode == "off":
             return None
         found, owner = findings(self._numbers[0]), self.owner(name)
@@ -145,19 +145,19 @@ class Isolation:
 
 
 def _waits(part: str, found: Findings) -> bool:
-    """Whether it is missing only because services have no user of their own."""
+    """True if a part is missing only because services have no user of their own."""
     return part in ("mounts", "processes") and found["identity"] == "none"
 
 
 @cache
 def _own_programs() -> tuple[str, ...]:
-    """This Python and this package: launchers of databases run with it."""
+    """Returns the folders of this Python and this package, which launchers of databases need."""
     return tuple(dict.fromkeys((sys.base_prefix, os.path.realpath(sys.base_prefix), sys.prefix, SOURCE)))
 
 
 def programs(path: str, command: str) -> Iterable[str]:
-    """What programs on this path need to be read, where they are none of the system's: their folder, and
-    what was installed with them."""
+    """Yields folders that programs on this path need to read, except the system's: their own, and those
+    that were installed with them."""
     for folder in dict.fromkeys((*path.split(os.pathsep), os.path.dirname(command))):  # noqa: PTH120
         # A path that was inherited, from root for example, can name folders that we may not enter.
         if folder.startswith("/") and not folder.startswith(_SYSTEM) and os.access(folder, os.X_OK):
@@ -174,12 +174,12 @@ def programs(path: str, command: str) -> Iterable[str]:
 
 
 def _behind(program: Path) -> Iterable[str]:
-    """A link leads to what is installed elsewhere."""
+    """Yields the folder that a link to a program leads to."""
     real = program.resolve()
     if not str(real).startswith(_SYSTEM) and real.parent.name == "bin" and not _somebodys(real.parent.parent):
         yield str(real.parent.parent)
 
 
 def _somebodys(folder: Path) -> bool:
-    """Whether it is a home, which holds more than programs."""
+    """True for a home folder, which holds more than programs."""
     return folder.name == ".local" or folder in (Path("/"), Path("/root")) or folder.parent == Path("/home")

@@ -37,18 +37,18 @@ class _Rule(ctypes.Structure):
 
 
 def version() -> int:
-    """Of the kernel's interface; 0 where there is none."""
+    """Returns the version of the kernel's Landlock interface; 0 if there is none."""
     return max(calls.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION)), 0)
 
 
 def handled(version: int) -> int:
-    """Every right that this kernel can refuse."""
+    """Returns every right that this kernel can refuse."""
     known = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
     return (1 << known) - 1
 
 
 def ruleset(version: int, *, signals: bool) -> int:
-    """A new set, which refuses everything that no rule allows. `signals`: to others, too."""
+    """Creates a rule set, which refuses everything that no rule allows. `signals`: also signals to others."""
     scopes = _SCOPE_ABSTRACT_SOCKETS | (_SCOPE_SIGNALS if signals else 0)
     words = (ctypes.c_uint64 * 3)(handled(version), 0, scopes if version >= SCOPES_SINCE else 0)
     size = 8 if version < 4 else 16 if version < SCOPES_SINCE else 24
@@ -59,7 +59,7 @@ def ruleset(version: int, *, signals: bool) -> int:
 
 
 def allow(ruleset: int, version: int, path: str, rights: int) -> None:
-    """Below this path; one that is not there needs no rule."""
+    """Allows rights below a path. A missing path needs no rule."""
     try:
         there = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError, NotADirectoryError):
@@ -76,13 +76,13 @@ def allow(ruleset: int, version: int, path: str, rights: int) -> None:
 
 
 def restrict(ruleset: int) -> None:
-    """This process and its children, from now on. It has given up to gain privileges before."""
+    """Restricts this process and its children from now on. Requires no_new_privs."""
     if calls.syscall(_RESTRICT, ruleset, ctypes.c_uint(0)):
         calls.failed("landlock_restrict_self")
 
 
 def beside(hidden: Iterable[str], top: str = "/") -> Iterator[str]:
-    """Everything on the machine except these folders, in as few paths as can be: rules cannot take away."""
+    """Returns paths that cover the whole machine except these folders: rules can only allow."""
     hidden = list(hidden)
     for name in os.listdir(top):  # noqa: PTH208 (names, not paths)
         path = os.path.join(top, name)  # noqa: PTH118 (this runs at every start)

@@ -1,13 +1,11 @@
-"""The small process that programs are started from, so that each comes into its cell within a few
-milliseconds.
+"""A small process that starts programs, so that each is in its cell within a few milliseconds.
 
-It is sent a request with descriptors, makes a twin of itself for it, and goes on. What is started is a child
-of whoever asked, who hears how it ends, and not of this process, which ends with whoever asked and holds
-nothing.
+For each request it forks a process, which is a child of the server (CLONE_PARENT): the server learns how it
+ends. The launcher keeps no state and ends with the server.
 
-A request is JSON in a file of memory. Its descriptors: that file; a pipe that says `go`, or whose end says
-that the program must never run; the program's output; a pipe for the answer; and perhaps a process whose
-cell to join.
+A request is JSON in a memory file. Its descriptors: that file; a pipe on which `go` arrives, or which is
+closed if the program must never run; the program's output; a pipe for the answer; and perhaps a pidfd of the
+process whose cell to join.
 """
 
 from __future__ import annotations
@@ -110,10 +108,9 @@ def _start(request: Request, go: int, output: int, answer: int, process: Sequenc
 
 
 def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
-    """Begins the first process of the cell, which stays only if the program runs: it waits for a word from
-    it.
+    """Starts the first process of the cell, which stays only if the program runs.
 
-    Answers the pipe for that. When this returns, the first process has made itself at home."""
+    Returns the pipe by which the program tells it so. The first process is ready when this returns."""
     hear, tell = os.pipe2(os.O_CLOEXEC)
     ready, done = os.pipe2(os.O_CLOEXEC)
     made = calls.twin()

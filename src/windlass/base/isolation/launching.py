@@ -1,4 +1,4 @@
-"""The side of the launcher that asks: it is there from the first request on."""
+"""The client of the launcher, which is started with the first request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROGRAM: Final = (
 
 
 class Begun(NamedTuple):
-    """Children of this process."""
+    """A program that waits for `go`, and its cell's first process: both are children of this process."""
 
     pid: int
     first: int | None
@@ -36,19 +36,19 @@ class Begun(NamedTuple):
 
 
 def program(module: str, number: int) -> list[str]:
-    """A module of this package as a program of its own, with nothing but the standard library."""
+    """Returns the command that runs a module of this package with the standard library only."""
     return [sys.executable, "-I", "-S", "-c", _PROGRAM.format(module), SOURCE, str(number)]
 
 
 class Launcher:
-    """One thread at a time may use it."""
+    """Starts programs through the launcher. Not thread-safe."""
 
     def __init__(self) -> None:
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self, request: Request, output: int, process: int | None = None) -> Begun:
-        """`process`: whose cell it is to join. Raises an OSError if nothing was begun."""
+        """Starts a process that waits for `go`. `process`: joins its cell. Raises an OSError if that fails."""
         ours, theirs = os.pipe()
         hear, tell = os.pipe()
         sent = _sent(request)
@@ -81,7 +81,7 @@ class Launcher:
             self._channel = self._process = None
 
     def _ask(self, given: list[int]) -> int:
-        """The process that does it, which may not be the one that stays."""
+        """Sends a request; returns the process that handles it, which may not be the one that stays."""
         for _ in range(2):
             channel = self._open()
             with suppress(BrokenPipeError, ConnectionError):
@@ -109,14 +109,14 @@ class Launcher:
 
 
 def go(begun: Begun) -> None:
-    """Returns when it is the program that runs."""
+    """Lets the program run; returns when it has been executed."""
     with suppress(BrokenPipeError):  # killed already; whoever watches will see
         os.write(begun.waiting, GO)
     begun.answer.read()
 
 
 def end(begun: Begun) -> None:
-    """Before it has run. The first process of a cell can only be buried when everybody else in it is."""
+    """Kills it before it has run. The first process of a cell can be reaped only after all others in it."""
     children = [each for each in (begun.pid, begun.first) if each]
     for pid in children:
         with suppress(ProcessLookupError):
@@ -132,7 +132,7 @@ def close(begun: Begun) -> None:
 
 
 def _sent(request: Request) -> int:
-    """In no file and no argument: it holds secrets."""
+    """Writes the request to memory, not to a file or an argument, because it holds secrets."""
     file = os.memfd_create("request", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(file), "wb") as written:
         written.write(json.dumps(request).encode())
@@ -141,7 +141,7 @@ def _sent(request: Request) -> int:
 
 
 def _heard(lines: BufferedReader) -> Answer:
-    """Until it is ready to become the program, or has ended."""
+    """Reads the answer until the process is ready or has ended."""
     answer: Answer = {}
     for line in lines:
         answer.update(json.loads(line))

@@ -1,8 +1,7 @@
-"""What a program sees of the file system: the system read-only, its own folders, and nothing of others.
+"""The file system that a program sees: the system read-only, its own folders, and nothing of others.
 
-Every path keeps its name. A folder that must not be seen is covered by an empty one, in which only what is
-below it and has to be seen appears again; so a program also gets to folders whose way there is closed to its
-user.
+Every path keeps its name. A hidden folder is covered by an empty one, in which only the parts that the
+program needs appear again. So it also reaches folders whose parents its user may not enter.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class _Place(NamedTuple):
 
 
 def arrange(cell: Cell) -> None:
-    """In a mount namespace of our own."""
+    """Mounts the file system of a cell. Called in a mount namespace of its own."""
     places = _places(cell)
     copies = {place: calls.mount_copy(place.source) for place in places if place.source}
     calls.set_attributes("/", calls.MOUNT_ATTR_RDONLY | calls.MOUNT_ATTR_NOSUID, private=True)
@@ -45,17 +44,17 @@ def arrange(cell: Cell) -> None:
 
 
 def hidden(cell: Cell) -> tuple[str, ...]:
-    """Folders of which only what a cell names is seen."""
+    """Returns folders that are covered: only what the cell names is seen of them."""
     return tuple(dict.fromkeys((*PEOPLE, *cell["hidden"])))
 
 
 def readable(cell: Cell) -> list[str]:
-    """With what the names of other machines are resolved by, which may lie among what is hidden."""
+    """Returns the readable paths with the resolver's file, which may lie in a hidden folder."""
     return [*cell["readable"], os.path.realpath(_RESOLVER)]
 
 
 def _places(cell: Cell) -> list[_Place]:
-    """Folders before what is in them, and what covers before what is shown."""
+    """Returns mounts in their order: parents before children, covers before shown folders."""
     shown = [*((path, "read") for path in readable(cell)), *((path, "write") for path in cell["writable"])]
     covers = [path for path in hidden(cell) if _is_folder(path)]
     if cell["identity"] == "user":
@@ -73,7 +72,7 @@ def _places(cell: Cell) -> list[_Place]:
 
 
 def _closed(paths: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:
-    """The first folder on the way to each of these that others may not pass."""
+    """Yields the first folder above each path that other users may not enter."""
     for path in paths:
         parts = path.split("/")
         for end in range(2, len(parts)):
@@ -88,7 +87,7 @@ def _closed(paths: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:
 
 
 def _put(place: _Place, copies: dict[_Place, int]) -> bool:
-    """Answers whether it is a cover, which must be closed in the end."""
+    """Mounts one place; returns True for a cover, which is made read-only at the end."""
     if not place.source:
         if not _is_folder(place.path):
             if not _below(place.path, PRIVATE):
@@ -109,7 +108,7 @@ def _put(place: _Place, copies: dict[_Place, int]) -> bool:
 
 
 def _introduce(cell: Cell, cover: str) -> None:
-    """The user has a name, which some programs ask for: in lists of users of its own."""
+    """Gives the user a name, which some programs ask for, in its own /etc/passwd and /etc/group."""
     name, uid = cell["name"], cell["uid"]
     home = f"{name}:x:{uid}:{uid}::{cell['temporary']}:/usr/sbin/nologin\n"
     for list, line in (("/etc/passwd", home), ("/etc/group", f"{name}:x:{uid}:\n")):

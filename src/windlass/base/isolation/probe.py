@@ -1,4 +1,4 @@
-"""Finds out what of isolation this machine gives to this user, by trying it. A program of its own."""
+"""A program that tries which parts of isolation this machine supports for this user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which user of this machine a service is: one of a range that is nobody else's, the same for ever.
+"""Users of the machine for services: each service gets one of a range, for ever.
 
 A number is never given twice, because files of a service may outlive it, set aside or in a backup.
 """
@@ -22,7 +22,7 @@ NAME: Final = "windlass-{0}"
 
 
 class NoUserLeft(Exception):
-    """The message is for the operator."""
+    """All users of the range are taken; the message is for the operator."""
 
 
 def range_of(text: str) -> range:
@@ -58,7 +58,7 @@ class Users:
 
     @contextmanager
     def _held(self) -> Iterator[Path]:
-        """Several servers may stand over one folder."""
+        """Holds a lock: several servers may use one folder."""
         lock = os.open(self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -70,8 +70,8 @@ class Users:
 
 
 def give(top: Path, uid: int) -> None:
-    """This folder and all in it. No link in it leads elsewhere, also while somebody changes it; its own
-    owner comes last, because it says that all has been done."""
+    """Gives a folder and its contents to a user, without following links, also while a program changes
+    it. The folder itself comes last: its owner tells that all is done."""
     if not top.is_dir() or top.stat().st_uid == uid:
         return
     for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
@@ -81,7 +81,7 @@ def give(top: Path, uid: int) -> None:
 
 
 def give_ours(top: Path, uid: int) -> None:
-    """What is our own of this folder, itself included: what others made in it stays theirs."""
+    """Gives our own files in a folder, and the folder, to a user; files of others stay theirs."""
     ours = os.geteuid()
     for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
         for name in (*folders, *files):
@@ -92,8 +92,8 @@ def give_ours(top: Path, uid: int) -> None:
 
 
 def show(top: Path) -> None:
-    """This folder and all in it can be read by everybody who gets to it. Its own mode comes last, because it
-    says that all has been done. For folders that nobody changes meanwhile."""
+    """Makes a folder and its contents readable by everybody who may enter its parents. The folder itself
+    comes last: its mode tells that all is done. Only for folders that nothing changes meanwhile."""
     if not top.is_dir() or top.stat().st_mode & _READ_FOLDER == _READ_FOLDER:
         return
     for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):

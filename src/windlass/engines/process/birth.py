@@ -1,4 +1,4 @@
-"""How a program is started: so that it is never running without being written down.
+"""Starts programs so that none ever runs without a record.
 
 A new process comes into the cell of its service and waits for a word (base/isolation). Meanwhile its
 identity is recorded and its cgroup is entered; then the word is said and it becomes the program. If Windlass
@@ -73,7 +73,7 @@ class Nursery:
         return process
 
     def beside(self, birth: Birth, output: int, process: int | None) -> int:
-        """A program that is awaited, and not kept, in the cell of this process. An OSError says why not."""
+        """Starts a program without a record, in the cell of this process. May raise an OSError."""
         request = _request(birth, waits=False)
         begun = self._launcher.begin(request, output, process if birth.cell else None)
         launching.close(begun)

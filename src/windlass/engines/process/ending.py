@@ -25,8 +25,8 @@ class Ending:
         self._counting = counting
 
     async def ask(self, home: Path, leader: Process | None, group: str, grace: float) -> None:
-        """SIGTERM to all of them; returns when they are gone, or when their time is over. The first process
-        of a cell is not asked: with it everything in the cell would end at once."""
+        """Sends SIGTERM to all processes; returns when they are gone or the time is over. The first process
+        of a cell gets none: with it everything in the cell would end at once."""
         living = await self._living(home, leader, group)
         asked = [each for each in living if not kernel.leads_namespace(each.pid)]
         with opened(asked) as handles:
@@ -80,9 +80,8 @@ def opened(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
 
 
 async def gone(handles: Iterable[int], patience: float, *, burying: bool = False) -> bool:
-    """Returns when all of them have ended, or when patience has: whether some are left. `burying`: who ends
-    is buried at once, because the first process of a cell has only ended when everybody else in it is
-    buried."""
+    """Waits until all processes have ended or the time is over; returns True if some are left. `burying`:
+    reaps each at once, because the first process of a cell ends only after all others are reaped."""
     loop = asyncio.get_running_loop()
     left = set(handles)
     over = asyncio.Event()

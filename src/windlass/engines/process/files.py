@@ -59,13 +59,13 @@ def make(home: Path, wanted: Wanted, volumes: Path, cache: Path, owner: int | No
 
 
 def built(artifact: Path) -> list[Path]:
-    """What was built, with what it shares with other builds of its service and has as links."""
+    """Returns the folders of an artifact: its own, and those that its links share with other builds."""
     links = [path for path in artifact.iterdir() if path.is_symlink()] if artifact.is_dir() else []
     return [artifact, *(link.resolve().parent for link in links)]
 
 
 def writable(home: Path, wanted: Wanted, volumes: Path, cache: Path) -> list[Path]:
-    """What the program may change, of all that the engine keeps."""
+    """Returns the folders of the engine that the program may change."""
     own = [home / name for name in ("app", "home", "tmp", "files", "output")]
     return [*own, cache, *(volume_folder(volumes, wanted.service, each.name) for each in wanted.volumes)]
 
@@ -251,8 +251,8 @@ def _parent(place: Path, app: Path, owner: int | None) -> None:
 
 
 def erase(path: Path) -> None:
-    """Absent is fine; so is a folder that its program has locked, or still writes to, or that another
-    Windlass erases, too."""
+    """Erases a folder. It may be absent, closed or still written to by its program, or being erased by
+    another Windlass."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return

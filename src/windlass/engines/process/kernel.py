@@ -132,7 +132,7 @@ def status(fd: int, keep: int = os.WNOWAIT) -> int | None:
 
 
 def leads_namespace(pid: int) -> bool:
-    """Whether it is the first in a namespace of processes right below ours."""
+    """True for the first process of a process namespace right below ours."""
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         numbers = next(line for line in lines if line.startswith("NSpid:")).split()[1:]

@@ -214,7 +214,7 @@ class Lives:
         files.make(home, wanted, self._shelf.volumes, cache, self._isolation.owner(key.service))
 
     def _cell(self, key: Key, wanted: Wanted, path: str) -> Cell | None:
-        """Which reads, besides its own files, what was built for its service."""
+        """Returns the cell of an instance, which may also read the builds of its service."""
         home, cache = self._shelf.home(key), self._shelf.caches / key.service
         return self._isolation.cell(
             key.service,

@@ -110,7 +110,7 @@ class Whereabouts:
         return self._read().get(service, {})
 
     def take_back(self, service: str, known: dict[int, int]) -> None:
-        """As they were; a port that another service has got meanwhile stays theirs."""
+        """Puts ports back, except those that another service has got meanwhile."""
         with self._changing() as places:
             taken = {port for other, each in places.items() if other != service for port in each.values()}
             kept = {internal: port for internal, port in known.items() if port not in taken}

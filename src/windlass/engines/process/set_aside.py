@@ -1,4 +1,4 @@
-"""Moves everything that the engine keeps of a service out of its folder, and back: nothing is erased."""
+"""Moves all files of a service out of the folder of the engine, and back; erases nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PORTS: Final = "whereabouts.json"
 
 
 def move_out(shelf: Shelf, places: Whereabouts, service: str, into: Path) -> None:
-    """Nothing of the service runs any more."""
+    """Moves the files of a service to `into`. Nothing of the service may run."""
     if known := places.known(service):
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace(into / _PORTS, msgspec.json.encode(known), durable=True)
@@ -36,7 +36,7 @@ def move_in(shelf: Shelf, places: Whereabouts, service: str, out: Path) -> None:
 
 
 def _folders(shelf: Shelf, service: str, aside: Path) -> Iterator[tuple[Path, Path]]:
-    """Where the engine has them, and where they are kept; volumes first, which nobody could make again."""
+    """Yields each folder in the engine and aside; volumes first, because they cannot be made again."""
     yield shelf.volumes / safe(service), aside / "volumes"
     yield shelf.removed.file(safe(service)), aside / "removed"
     yield shelf.services / safe(service), aside / "instances"
