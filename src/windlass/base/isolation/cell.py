@@ -1,4 +1,4 @@
-"""The cell of a program: what it may see and do. Plain data, for the launcher and the record of the instance."""
+"""The cell of a program: what it may see and do. Data for the launcher and the record of an instance."""
 
 from __future__ import annotations
 

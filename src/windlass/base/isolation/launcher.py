@@ -27,7 +27,7 @@ NEVER: Final = 125
 _MOST: Final = 5
 
 
-class Request(TypedDict):
+class LaunchRequest(TypedDict):
     command: Sequence[str]
     folder: str
     environment: Mapping[str, str]
@@ -38,7 +38,7 @@ class Request(TypedDict):
     """For the word to go."""
 
 
-class Answer(TypedDict, total=False):
+class LaunchAnswer(TypedDict, total=False):
     first: int
     """The first process of the cell."""
     pid: int
@@ -80,7 +80,7 @@ def _serve(given: Sequence[int]) -> NoReturn:
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, signal.SIG_DFL)
         with open(file, "rb") as sent:  # noqa: PTH123 (a descriptor)
-            request: Request = json.loads(sent.read())
+            request: LaunchRequest = json.loads(sent.read())
         _start(request, go, output, answer, process)
     except BaseException as error:  # noqa: BLE001 (the last that is heard of this process)
         _tell(answer, {"error": f"{error}", "number": getattr(error, "errno", None) or 0})
@@ -88,7 +88,7 @@ def _serve(given: Sequence[int]) -> NoReturn:
         os._exit(1)
 
 
-def _start(request: Request, go: int, output: int, answer: int, process: Sequence[int]) -> None:
+def _start(request: LaunchRequest, go: int, output: int, answer: int, process: Sequence[int]) -> None:
     cell = request["cell"]
     if process and cell:
         inside.join(cell, process[0])
@@ -135,7 +135,7 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
     return tell
 
 
-def _program(request: Request, go: int, output: int, answer: int, first: int | None) -> NoReturn:
+def _program(request: LaunchRequest, go: int, output: int, answer: int, first: int | None) -> NoReturn:
     inside.confine(request["cell"])
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     if request["waits"]:
@@ -152,7 +152,7 @@ def _program(request: Request, go: int, output: int, answer: int, first: int | N
     inside.give_up(request["command"], error)
 
 
-def _tell(answer: int, said: Answer) -> None:
+def _tell(answer: int, said: LaunchAnswer) -> None:
     os.write(answer, json.dumps(said).encode() + b"\n")
 
 

@@ -13,7 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from windlass.base.isolation.launcher import GO, Answer, Request
+from windlass.base.isolation.launcher import GO, LaunchAnswer, LaunchRequest
 
 SOURCE: Final = str(Path(__file__).parents[3])
 """Where the package lies: the launcher has no other folders to import from."""
@@ -47,8 +47,8 @@ class Launcher:
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def begin(self, request: Request, output: int, process: int | None = None) -> Begun:
-        """Starts a process that waits for `go`. `process`: joins its cell. Raises an OSError if that fails."""
+    def begin(self, request: LaunchRequest, output: int, process: int | None = None) -> Begun:
+        """Starts a process that waits for `go`. `process`: joins its cell. May raise an OSError."""
         ours, theirs = os.pipe()
         hear, tell = os.pipe()
         sent = _sent(request)
@@ -131,7 +131,7 @@ def close(begun: Begun) -> None:
     begun.answer.close()
 
 
-def _sent(request: Request) -> int:
+def _sent(request: LaunchRequest) -> int:
     """Writes the request to memory, not to a file or an argument, because it holds secrets."""
     file = os.memfd_create("request", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(file), "wb") as written:
@@ -140,9 +140,9 @@ def _sent(request: Request) -> int:
     return file
 
 
-def _heard(lines: BufferedReader) -> Answer:
+def _heard(lines: BufferedReader) -> LaunchAnswer:
     """Reads the answer until the process is ready or has ended."""
-    answer: Answer = {}
+    answer: LaunchAnswer = {}
     for line in lines:
         answer.update(json.loads(line))
         # They come from two processes, in any order.

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from windlass.base.isolation import launching
 from windlass.base.isolation.cell import Cell
-from windlass.base.isolation.launcher import Request
+from windlass.base.isolation.launcher import LaunchRequest
 from windlass.base.isolation.launching import Launcher
 from windlass.engines.engine import EngineError
 from windlass.engines.process import cgroups, kernel
@@ -92,11 +92,11 @@ def _opened(birth: Birth) -> int:
     return output
 
 
-def _request(birth: Birth, *, waits: bool) -> Request:
+def _request(birth: Birth, *, waits: bool) -> LaunchRequest:
     for name, value in birth.environment.items():
         if "\0" in name + value:
             raise ValueError(f"embedded null character in the variable {name}")
-    return Request(
+    return LaunchRequest(
         command=tuple(birth.command),
         folder=str(birth.folder),
         environment=dict(birth.environment),
