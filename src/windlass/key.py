@@ -42,8 +42,8 @@ def _key(settings: Settings, may_make: bool) -> bytes:
         return _unhexed(file.read_text().strip(), "the file `key` in the data directory")
     if not may_make:
         raise WrongKey(
-            "the file `key` is missing from the data directory, and secrets cannot be opened "
-            "without it: bring it back, or set WINDLASS_KEY"
+            f"bring back the file `key` of {settings.data_dir}, mount its disk if that is away, or set "
+            "WINDLASS_KEY: the file is missing, and secrets cannot be opened without it"
         )
     _make(file)
     return _key(settings, may_make=False)

@@ -113,7 +113,7 @@ async def check(settings: Settings) -> None:
     claim = Claim(mark=seen)
     claim.reason = _reason(settings, claim, await look(settings, seen)) if seen else ""
     if claim.reason:
-        raise NotOurs(refusal(settings, claim))
+        raise NotOurs(refusal(settings, await examined(settings)))
 
 
 async def without_record(settings: Settings, known: Container[str]) -> dict[str, Kept]:
@@ -211,7 +211,7 @@ async def holdings(settings: Settings, parts_for: PartsFor, installation: str) -
 def _reason(settings: Settings, claim: Claim, database: Database) -> str:
     place = _place(settings)
     if claim.is_lost and claim.mark is None:
-        return f"programs run from {settings.data_dir}, and their files are not in it: is its disk mounted?"
+        return f"programs run from {settings.data_dir}, and their files are not in it"
     if not database.installation:
         if claim.mark is None and not claim.found:
             return ""
@@ -238,6 +238,12 @@ def _place(settings: Settings) -> str:
 
 
 def refusal(settings: Settings, claim: Claim) -> str:
+    if claim.is_lost and claim.mark is None:
+        return (
+            f"mount the disk of {settings.data_dir}, and start again: {claim.reason}. Nothing was begun or "
+            "changed. Where they are lost for good, go on without them: "
+            f"`{to_type(settings, 'serve --adopt')}`, which ends those programs"
+        )
     return (
         f"start with the database that belongs to {settings.data_dir} ({_hint(settings, claim)}), or go on "
         f"with this one: `{to_type(settings, 'serve --adopt')}`. Nothing was begun or changed: "

@@ -156,9 +156,14 @@ async def chosen_engine(settings: Settings) -> str:
 
 
 def kept_engine(settings: Settings) -> str:
-    """On which the services of this data directory were run; empty, if on none yet."""
-    seen = mark.read(settings)
-    return seen.engine if seen and seen.engine in ENGINES else ""
+    """On which the services of this data directory were run; empty, if on none yet.
+
+    A mark that cannot be read refuses the start elsewhere, and must not keep `doctor` from saying so.
+    """
+    with suppress(OSError, BadSetting):
+        seen = mark.read(settings)
+        return seen.engine if seen and seen.engine in ENGINES else ""
+    return ""
 
 
 async def docker_answers(host: str) -> bool:

@@ -93,6 +93,9 @@ def test_auto_keeps_the_engine_that_the_data_directory_was_used_with(found, dock
         mark.write(settings, mark.Mark(installation="x", engine=engine))
         assert asyncio.run(chosen_engine(settings)) == engine
         assert found(docker_host=docker.host)["Engine"][1].startswith(f"{engine}: `auto` keeps")
+    mark.file_of(settings).write_text("damaged")
+    told = found(docker_host=docker.host)
+    assert (told["Engine"][0], told["Installation"][0]) == ("ok", "fail")
 
 
 def test_an_engine_that_was_chosen_and_is_not_there_is_a_failure(found):

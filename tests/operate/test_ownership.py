@@ -28,7 +28,9 @@ from windlass.control import holdings
 from windlass.core.events import Event
 from windlass.engines.fake import FakeEngine
 from windlass.installation import install, open_store
+from windlass.key import WrongKey
 from windlass.mark import INSTALLATION
+from windlass.operate.backup import backup
 from windlass.operate.serving import check_engine
 from windlass.operate.set_aside import listed, purge, put_back
 from windlass.ownership import NotOurs, examined, legacy_id
@@ -178,6 +180,22 @@ async def test_what_is_set_aside_is_restored_only_to_a_database_that_knows_it(tm
     assert listed(settings) == []
 
 
+async def test_commands_beside_the_server_say_what_a_wrong_database_does_not_know(tmp_path):
+    settings = await started(tmp_path)
+    furnished(tmp_path)
+    (tmp_path / "windlass.db").rename(tmp_path / "away.db")
+    for refused in (backup(settings, tmp_path / "x.zip"), put_back(settings, UNKNOWN)):
+        with pytest.raises(NotOurs, match="services 1"):
+            await refused
+
+
+async def test_a_key_that_is_missing_is_looked_for_in_the_folder_that_the_message_names(tmp_path):
+    settings = await started(tmp_path)
+    (tmp_path / "key").unlink()
+    with pytest.raises(WrongKey, match=f"^bring back the file `key` of {tmp_path}"):
+        await install(settings)
+
+
 async def test_what_is_purged_is_gone(tmp_path):
     furnished(tmp_path)
     settings = await started(tmp_path, adopt=True)
@@ -193,7 +211,7 @@ async def test_a_disk_that_is_mounted_late_is_missed_before_anything_that_runs_i
     marks = {"WINDLASS_INSTANCE": f"{UNKNOWN}-1-0", "WINDLASS_FILES": str(home / "files")}
     program = await asyncio.create_subprocess_exec("sleep", "60", env={**os.environ, **marks})
     try:
-        with pytest.raises(NotOurs, match="is its disk mounted"):
+        with pytest.raises(NotOurs, match=r"^mount the disk of "):
             await started(tmp_path)
         assert program.returncode is None
         assert (await examined(Settings(data_dir=str(tmp_path), engine="process"))).reason

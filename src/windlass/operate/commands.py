@@ -175,8 +175,8 @@ def restore(file: Path, force: bool, **options: Any) -> None:
     All of it, or nothing. The backup may come from the other kind of database. The key of the backed-up
     installation must be here already, as the file `key` of the data directory or as WINDLASS_KEY.
 
-    Services that were made after the backup lose their record and nothing else: they are named here, and the
-    next start sets them aside.
+    Services that were made after the backup lose their record and nothing else: they are named here, and a
+    start with --adopt sets them aside.
     """
     with plainly():
         settings, _ = given(options)
