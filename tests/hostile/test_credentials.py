@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from msgspec import Struct, inspect
 
+from tests.hostile.fields import fields_of
 from tests.loopback import Receiver, receiver
 from tests.world import ADMIN, Answer, World, make_world
 from windlass.builders.git import Git
@@ -125,7 +126,7 @@ def referred(family: Family) -> set[str]:
 
 def changes_of(family: Family) -> Iterator[Change]:
     declared = {field for fields in family.sent_to.values() for field in fields}
-    for path, kind in strings_of(inspect.type_info(family.spec), ()):
+    for path, kind in fields_of(inspect.type_info(family.spec), in_lists=False):
         if isinstance(kind, inspect.StrType) and ADDRESS.search(kind.pattern or ""):
             yield Change(family, path, "elsewhere")
         elif path[0] in declared and isinstance(kind, inspect.BoolType):
@@ -133,20 +134,6 @@ def changes_of(family: Family) -> Iterator[Change]:
         elif path[0] in declared and isinstance(kind, inspect.LiteralType):
             for value in kind.values:
                 yield Change(family, path, str(value))
-
-
-def strings_of(info: inspect.Type, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], inspect.Type]]:
-    match info:
-        case inspect.Metadata(type=inner):
-            yield from strings_of(inner, above)
-        case inspect.UnionType(types=types):
-            for one in types:
-                yield from strings_of(one, above)
-        case inspect.StructType(fields=fields):
-            for field in fields:
-                yield from strings_of(field.type, (*above, field.encode_name))
-        case _:
-            yield above, info
 
 
 async def make(ground: Ground, change: Change, method: str, token: str) -> Answer:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from msgspec import inspect
 
+from tests.hostile.fields import fields_of
 from tests.world import World, make_world
 from windlass.core.fields import Name, visible
 from windlass.core.registry import Operation
@@ -31,22 +32,10 @@ SHAPED = [
 SHOWN = ("name", "description")
 
 
-def texts(
-    info: inspect.Type, path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], inspect.StrType]]:
-    match info:
-        case inspect.Metadata(type=inner):
-            yield from texts(inner, path)
-        case inspect.UnionType(types=types):
-            for one in types:
-                yield from texts(one, path)
-        case inspect.ListType(item_type=item):
-            yield from texts(item, path)
-        case inspect.StructType(fields=fields):
-            for field in fields:
-                yield from texts(field.type, (*path, field.encode_name))
-        case inspect.StrType():
-            yield path, info
+def texts(info: inspect.Type) -> Iterator[tuple[tuple[str, ...], inspect.StrType]]:
+    for path, kind in fields_of(info, in_lists=True):
+        if isinstance(kind, inspect.StrType):
+            yield path, kind
 
 
 def refuses(text: inspect.StrType, value: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.core.resource import Family, Spec, extra_of
+from windlass.core.resource import Family, Spec, extra_of, struct_of
 from windlass.core.validation import converted
 
 Document = dict[str, Any]
@@ -124,23 +124,9 @@ class _Free(Struct):
 
 @cache
 def _inner(spec: type[Struct], name: str) -> type[Struct]:
-    """The struct in a field of a struct, or in the list that is there."""
-    named = {
-        field.encode_name: msgspec.inspect.type_info(field.type) for field in msgspec.structs.fields(spec)
-    }
-    return (_held(named[name]) if name in named else None) or _Free
-
-
-def _held(info: msgspec.inspect.Type) -> type[Struct] | None:
-    match info:
-        case msgspec.inspect.Metadata(type=inner) | msgspec.inspect.ListType(item_type=inner):
-            return _held(inner)
-        case msgspec.inspect.UnionType(types=types):
-            return next((found for one in types if (found := _held(one))), None)
-        case msgspec.inspect.StructType(cls=cls):
-            return cls
-        case _:
-            return None
+    """Returns the struct that a field of a struct holds, also in a list."""
+    types = {field.encode_name: field.type for field in msgspec.structs.fields(spec)}
+    return (struct_of(types[name], in_lists=True) if name in types else None) or _Free
 
 
 def replaced(family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]) -> Spec:

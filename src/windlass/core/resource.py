@@ -364,17 +364,19 @@ def _references(spec: type[Struct], above: str) -> Iterator[tuple[str, Reference
             yield from _references(inner, f"{path}.")
 
 
-def struct_of(annotation: Any) -> type[Struct] | None:
-    """The struct that a field holds, if it holds one."""
-    return _struct_in(msgspec.inspect.type_info(annotation))
+def struct_of(annotation: Any, *, in_lists: bool = False) -> type[Struct] | None:
+    """Returns the struct that a field holds, if it holds one; `in_lists`: or a list of."""
+    return _struct_in(msgspec.inspect.type_info(annotation), in_lists)
 
 
-def _struct_in(info: msgspec.inspect.Type) -> type[Struct] | None:
+def _struct_in(info: msgspec.inspect.Type, in_lists: bool) -> type[Struct] | None:
     match info:
         case msgspec.inspect.Metadata(type=inner):
-            return _struct_in(inner)
+            return _struct_in(inner, in_lists)
+        case msgspec.inspect.ListType(item_type=item) if in_lists:
+            return _struct_in(item, in_lists)
         case msgspec.inspect.UnionType(types=types):
-            return next((found for one in types if (found := _struct_in(one))), None)
+            return next((found for part in types if (found := _struct_in(part, in_lists))), None)
         case msgspec.inspect.StructType(cls=cls):
             return cls
         case _:
