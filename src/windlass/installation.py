@@ -358,12 +358,12 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
 
 
 async def _opened_seal(settings: Settings, store: Store) -> tuple[Seal, str]:
-    """The key of this installation: given, found, or made where nothing is sealed yet; and its id."""
+    """Returns the key of this installation (given, found, or made if nothing is encrypted yet) and its id."""
     known = await store.reads.fact(FACT)
     seal = found_seal(settings, may_make=known is None)
 
     async def settle(tx: Tx) -> tuple[bytes, bytes]:
-        """Of replicas that start together, the first decides which key it is, and which id."""
+        """Stores key and id unless they are there: of several replicas, the first decides."""
         key, id = await tx.fact(FACT), await tx.fact(INSTALLATION)
         if id is None:
             id = (new_id() if key is None else legacy_id(key.decode())).encode()
@@ -381,7 +381,7 @@ async def _opened_seal(settings: Settings, store: Store) -> tuple[Seal, str]:
 
 
 async def _take_over(ctx: Context, claim: Claim, parts_for: PartsFor) -> None:
-    """Sets aside what this database does not know: of its own installation, and of the one before it."""
+    """Sets aside services that the database does not know, also those of the former installation."""
     for label, unknown in claim.unknown.items():
         async with holdings(ctx.settings, parts_for, label) as held:
             for service, kept in unknown.items():

@@ -1,7 +1,7 @@
-"""The mark of an installation: its id, in the database and in a file of the data directory.
+"""The mark of an installation: a file in the data directory with the id that its database has, too.
 
-The file also tells how far the database had come when this data directory was last used with it, so that an
-older state of the same database, or another course of it, is known as such.
+The file also names the newest event of the database when this data directory was last used with it, so that a
+start recognizes an older or diverged state of the same database.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def read(settings: Settings) -> Mark | None:
 
 
 def write(settings: Settings, mark: Mark) -> None:
-    """Replicas may have one data directory."""
+    """Replaces the mark at once; several replicas may write to one data directory."""
     write_whole(file_of(settings), msgspec.json.encode(mark) + b"\n", draft=str(os.getpid()))
 
 
 async def present(settings: Settings, installation: str, reads: Reads, engine: str) -> Mark:
-    """How far this database is now."""
+    """Returns the mark of this database as it is now."""
     event, hash = await reads.newest_event()
     return Mark(
         installation=installation,

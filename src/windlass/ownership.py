@@ -1,6 +1,6 @@
-"""Whether a data directory, and what a container engine has, belong to the database that the settings name.
+"""Checks that the data directory and the container engine belong to the database that the settings name.
 
-Looked at before anything is begun, written or erased, and it changes nothing itself.
+Called before anything is started, written or erased; changes nothing itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NotOurs(Exception):
 
 
 class Claim(Struct, kw_only=True):
-    """What is here, and what the database says of it."""
+    """Services found on this machine, compared with the database."""
 
     mark: Mark | None
     """Of the data directory."""
@@ -67,7 +67,7 @@ class Claim(Struct, kw_only=True):
 
 
 class Database(Struct, frozen=True):
-    """What a database says of itself."""
+    """The state of a database, as far as it has to be compared."""
 
     installation: str = ""
     is_older_form: bool = False
@@ -81,7 +81,7 @@ class Database(Struct, frozen=True):
 
 
 def legacy_id(fingerprint: str) -> str:
-    """Of an installation from before there were ids: what it made bears this label."""
+    """Returns the id of an installation from before there were ids: the label on its containers."""
     return fingerprint[:16]
 
 
@@ -108,7 +108,7 @@ async def examined(settings: Settings) -> Claim:
 
 
 async def check(settings: Settings) -> None:
-    """For commands beside the server: what they do must be done with the database of this data directory."""
+    """Raises NotOurs unless the data directory belongs to the database. For commands beside the server."""
     seen = mark.read(settings)
     claim = Claim(mark=seen)
     claim.reason = _reason(settings, claim, await look(settings, seen)) if seen else ""
@@ -117,7 +117,7 @@ async def check(settings: Settings) -> None:
 
 
 async def without_record(settings: Settings, known: Container[str]) -> dict[str, Kept]:
-    """Services that are here and not among these; of a container engine that is away, nothing is known."""
+    """Returns services found here that are not in `known`. An unreachable engine counts as empty."""
     seen = mark.read(settings)
     claim = Claim(mark=seen)
     database = await look(settings, seen)
@@ -130,7 +130,7 @@ async def without_record(settings: Settings, known: Container[str]) -> dict[str,
 
 
 async def look(settings: Settings, seen: Mark | None) -> Database:
-    """An empty file is a database that was never used."""
+    """Reads the state of the database; an empty file is a database that was never used."""
     if not settings.database_url and (not file_of(settings).exists() or not file_of(settings).stat().st_size):
         return Database()
     async with looking(settings) as line:
@@ -165,7 +165,7 @@ async def _count(settings: Settings, claim: Claim, database: Database, parts_for
 
 
 async def _gather(settings: Settings, claim: Claim, database: Database, parts_for: PartsFor) -> None:
-    """Everything that is here, by label, whether the database knows it or not."""
+    """Collects all services found here, by label, whether the database knows them or not."""
     for label in _labels(settings, claim, database):
         async with holdings(settings, parts_for, label) as held:
             claim.aside = len(held.records())
@@ -179,7 +179,7 @@ def _without(found: Mapping[str, Kept], others: Container[str]) -> dict[str, Kep
 
 
 def _labels(settings: Settings, claim: Claim, database: Database) -> list[str]:
-    """By which a container engine may know what is ours, the present one first."""
+    """Returns the labels that our containers may have, the present one first."""
     labels = [database.installation, claim.mark.installation if claim.mark else ""]
     if not database.installation or database.is_older_form:
         labels.append(_label_by_key(settings))
@@ -195,7 +195,7 @@ def _label_by_key(settings: Settings) -> str:
 
 @asynccontextmanager
 async def holdings(settings: Settings, parts_for: PartsFor, installation: str) -> AsyncIterator[Holdings]:
-    """Of an installation that does not run here."""
+    """Opens the data of an installation whose server does not run here."""
     parts, data = await parts_for(installation), Path(settings.data_dir)
     logs = Logs(data / "logs", settings.log_retention_bytes)
     async with AsyncExitStack() as closing:

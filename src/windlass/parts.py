@@ -91,8 +91,8 @@ async def _engine(
 
 
 def isolation_of(settings: Settings) -> Isolation:
-    """How services of the engine process are kept apart; refused where the settings ask for more than there
-    is."""
+    """Returns the isolation of the engine process; refuses a start if the settings require more than the
+    machine supports."""
     mode = cast(Mode, settings.isolation)
     try:
         found = Isolation(
@@ -111,14 +111,14 @@ def isolation_of(settings: Settings) -> Isolation:
 
 
 async def isolation_in_use(settings: Settings) -> Isolation | None:
-    """None: the engine keeps services apart itself."""
+    """Returns the isolation of the engine process; None for engines with containers."""
     if await chosen_engine(settings) != PROCESS:
         return None
     return await aside(isolation_of, settings)
 
 
 def concerns(isolation: Isolation) -> list[str]:
-    """What whoever runs this server should know before anything is deployed."""
+    """Returns warnings for the operator about missing isolation."""
     if isolation.mode == "off":
         return [
             "Services are not kept apart (isolation is off): they read what Windlass reads, its key included"
@@ -144,7 +144,7 @@ def docker_at(settings: Settings) -> str:
 
 
 async def chosen_engine(settings: Settings) -> str:
-    """What `auto` means here: the engine that the data directory was used with, else what there is now.
+    """Resolves `auto`: the engine that the data directory was used with, or else Docker if it answers.
 
     A Docker that comes later, or is not up yet, must not lead services to another engine, without their data.
     """
@@ -156,9 +156,9 @@ async def chosen_engine(settings: Settings) -> str:
 
 
 def kept_engine(settings: Settings) -> str:
-    """On which the services of this data directory were run; empty, if on none yet.
+    """Returns the engine that this data directory was used with; empty if there was none.
 
-    A mark that cannot be read refuses the start elsewhere, and must not keep `doctor` from saying so.
+    Does not fail for a mark that cannot be read: the start refuses it elsewhere, and `doctor` reports it.
     """
     with suppress(OSError, BadSetting):
         seen = mark.read(settings)
@@ -167,7 +167,7 @@ def kept_engine(settings: Settings) -> str:
 
 
 async def docker_answers(host: str) -> bool:
-    """Asked without loading all that it takes to use it."""
+    """True if a Docker engine answers. Does not load the code that uses it."""
     kind, _, place = host.partition("://")
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(2):

@@ -205,7 +205,7 @@ class Archive:
                 yield from (_row(table, line) for line in lines)
 
     def services(self) -> set[str]:
-        """Those of which it has a record, or that were deleted before it was made."""
+        """Returns the services of which the archive has a record, deleted ones included."""
         found: set[str] = set()
         for table in tables(level(self.manifest.migrations)):
             if column := _SERVICES.get(table.name):

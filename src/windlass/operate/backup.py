@@ -64,9 +64,9 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
 async def restore(
     settings: Settings, file: Path, *, force: bool, tell: Callable[[str], None] = lambda said: None
 ) -> Manifest:
-    """Everything as it was, or nothing: it is one transaction, and what could stop it is looked at before.
+    """Restores everything or nothing: it is one transaction, and checked before.
 
-    `tell` takes what people should know beforehand."""
+    `tell` is called with messages for people before anything changes."""
     with Archive.opened(file) as archive:
         manifest = archive.manifest
         seal = _fitting_seal(settings, manifest)
@@ -95,7 +95,7 @@ async def restore(
 
 
 async def _mark(settings: Settings) -> None:
-    """Who restores an older state wants it: the data directory follows, if it is of this installation."""
+    """Writes the restored state into the mark of the data directory, if it belongs to this installation."""
     seen = mark.read(settings)
     if seen and (await look(settings, seen)).installation == seen.installation:
         async with looking(settings) as line:
@@ -159,7 +159,7 @@ def _appearing(file: Path) -> Iterator[IO[bytes]]:
 def _logs_beside(
     settings: Settings, archive: Archive, orphans: Iterable[str]
 ) -> Iterator[Callable[[], None]]:
-    """Unpacked beside the present ones; what is yielded puts them in their place. Those of `orphans` stay."""
+    """Unpacks log lines beside the present ones; yields a function that replaces these, except `orphans`."""
     folder = log_folder(settings)
     fresh, stale = folder.with_name("logs.restored"), folder.with_name("logs.replaced")
 
@@ -182,7 +182,7 @@ def _logs_beside(
 
 
 def _recover(stale: Path, folder: Path) -> None:
-    """Lines of services that a restore which was killed had moved away, and not put back."""
+    """Puts back log lines that a killed restore had moved away."""
     for lines in stale.iterdir() if stale.exists() else ():
         if not (folder / lines.name).exists():
             move(lines, folder / lines.name)

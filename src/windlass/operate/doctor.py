@@ -138,7 +138,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:
-    """Whether the data directory, the engine and the database belong together."""
+    """Checks that the data directory, the engine and the database belong together."""
     try:
         claim = await examine(settings)
     except BadSetting as error:

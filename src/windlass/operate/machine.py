@@ -104,7 +104,7 @@ def _limits() -> Finding:
 
 
 async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
-    """Which parts of it hold here, and which do not."""
+    """Reports which parts of isolation this machine supports."""
     advice = "only code that you trust like yourself may run here: set isolation to auto"
     if settings.isolation == "off":
         yield warn("Isolation", "off: a service reads what Windlass reads, its key included", advice)

@@ -35,7 +35,7 @@ def run(settings: Settings, *, adopt: bool = False) -> None:
 
 
 def keep_secrets() -> None:
-    """What the settings were read from shows them to nobody from now on, and neither does the memory."""
+    """Hides secrets of the settings from other processes: in the environment and in memory."""
     wipe_variables(take_secrets())
     refuse_dumps()
 
@@ -65,7 +65,7 @@ async def _serve(settings: Settings, adopt: bool) -> None:
 
 
 def goodbye(settings: Settings, services: int) -> str:
-    """What nobody expects who has only stopped a server."""
+    """The last line of a server that stops: how many services are still running."""
     stop = to_type(settings, "stop --all")
     match services:
         case 0:
@@ -93,7 +93,7 @@ def check_folder(settings: Settings) -> None:
 
 
 async def check_engine(settings: Settings) -> None:
-    """On another engine services would begin again, with empty volumes, beside those that go on."""
+    """Refuses another engine while services run: they would start there a second time, with empty volumes."""
     ran_on = kept_engine(settings)
     if settings.engine in {"auto", ran_on} or not ran_on:
         return
@@ -110,7 +110,7 @@ async def check_engine(settings: Settings) -> None:
 
 
 def _welcome(host: str, port: int, token: str | None, holds: Sequence[str] = ()) -> str:
-    """`holds`: by which services are kept apart."""
+    """`holds`: the parts of isolation that services have."""
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{port}"
     lines = [f"Windlass {__version__} listens on {url}  (reference: {url}/docs, stop: Ctrl-C)"]

@@ -41,7 +41,7 @@ async def put_back(settings: Settings, service: str) -> SetAside:
 
 
 async def purge(settings: Settings, services: Sequence[str]) -> None:
-    """For good. Of a service that this database has again, only what lies aside."""
+    """Erases services that are set aside; of one that this database has again, only the data aside."""
     await check(settings)
     present = (await look(settings, None)).present
     for service in services:

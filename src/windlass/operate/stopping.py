@@ -43,7 +43,7 @@ _LOOK = 0.1
 
 
 def through(api: Api, sure: Sure) -> int:
-    """Stops all services that the token sees; answers how many there were."""
+    """Stops all services that the token sees; returns their number."""
     api.be_patient(when_too_many)
     running = _running(api)
     if running:
@@ -55,7 +55,7 @@ def through(api: Api, sure: Sure) -> int:
 
 
 def answers(api: Api) -> bool:
-    """Whether there is a server; a refusal is an answer."""
+    """True if a server answers, be it with a refusal."""
     try:
         api.call("GET", "/healthz")
     except Unreachable:
@@ -75,7 +75,7 @@ def _services(api: Api) -> list[Any]:
 
 
 def _running(api: Api) -> list[Any]:
-    """All that may have something running: also what failed, beside which an earlier release goes on."""
+    """Returns services that may run: all but stopped ones. A failed one may still run an earlier release."""
     return [service for service in reversed(_services(api)) if service["state"] != "STOPPED"]
 
 
@@ -108,7 +108,7 @@ def _wait(api: Api, stopping: set[str]) -> None:
 
 
 async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) -> int:
-    """Stops all services of the database that the settings name, of which no server runs."""
+    """Stops all services of the database that the settings name, while no server runs."""
     if count := await _count(settings):
         sure(count)
     start_logging("error", settings.log_format)
@@ -137,8 +137,8 @@ async def _installed(settings: Settings, parts: Parts | None) -> Installation:
 
 
 async def _end_elsewhere(ctx: Context) -> set[str]:
-    """Ends what this installation runs on the engine that it does not use now: the server may have been
-    started with another --engine. Answers of which services."""
+    """Ends services on engines that the settings do not name: the server may have been started with another
+    --engine. Returns their ids."""
     known, ended = set(await ctx.store.reads.services()), set()
     for name in ENGINES:
         if name == ctx.engine.name or (name == DOCKER and not await docker_answers(docker_at(ctx.settings))):
@@ -156,7 +156,7 @@ async def _end_elsewhere(ctx: Context) -> set[str]:
 
 
 async def _count(settings: Settings) -> int:
-    """Looked at without changing anything: it may be the wrong database."""
+    """Counts running services without changing anything: it may be the wrong database."""
     async with looking(settings) as line:
         return len(await up(Reads(line)))
 

@@ -48,7 +48,7 @@ class Cells:
 
 
 def _needed(argv: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
-    """What programs need that are run, and those that they are told of."""
+    """Yields folders that the program needs to read, and other programs that its arguments name."""
     yield from programs(environment.get("PATH", ""), argv[0])
     for word in argv:
         path = Path(word.rpartition("=")[2])

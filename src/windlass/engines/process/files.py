@@ -204,8 +204,8 @@ def _attach(volume: Volume, storage: Path, app: Path, owner: int | None) -> None
 
 
 def _hand_over(place: Path, storage: Path, owner: int | None) -> None:
-    """What the application brings for an empty volume is its first content, as with containers. An earlier
-    instance may use the volume meanwhile."""
+    """Copies files of the application into an empty volume, as containers do. An earlier instance may use
+    the volume meanwhile."""
     with opened(storage) as at:
         if not os.listdir(at):  # noqa: PTH208 (an open folder)
             _Copying(place, storage, owner).content(place, at)
