@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import multiprocessing
 import os
 import signal
@@ -499,6 +500,40 @@ async def test_a_record_torn_by_a_power_cut_is_like_none(rig):
         assert await station.engine.observe(SERVICE) == []
         assert (await station.engine.run(wanted(rig.made(programs.SLEEPS)), 0)).phase is Phase.RUNNING
         await station.engine.sweep(await station.engine.services())
+
+
+RECORD_OF_THE_FIRST_VERSION = {
+    "service",
+    "pod",
+    "deployment",
+    "workdir",
+    "memory",
+    "ports",
+    "made",
+    "process",
+}
+CELL_OF_THE_FIRST_VERSION = {
+    "identity", "uid", "inner", "name", "mounts", "processes", "landlock",
+    "readable", "writable", "temporary", "hidden", "most_processes",
+}  # fmt: skip
+
+
+async def test_an_instance_that_an_earlier_version_recorded_is_adopted_and_not_started_again(rig):
+    async with Station(rig) as before:
+        started = await before.engine.run(wanted(rig.made(programs.SLEEPS)), 0)
+    file = Shelf(rig.folder).home(KEY) / "record.json"
+    record = json.loads(file.read_bytes())
+    process = record["process"]
+    kept = {name: record[name] for name in RECORD_OF_THE_FIRST_VERSION}
+    assert record["cell"]  # rigs keep services apart as far as this machine allows
+    kept["cell"] = {name: record["cell"][name] for name in CELL_OF_THE_FIRST_VERSION}
+    file.write_text(json.dumps(kept))
+    async with Station(rig) as after:
+        [instance] = await after.engine.observe(SERVICE)
+        assert instance.ports == started.ports
+        assert instance.restarts == 0
+        assert json.loads(file.read_bytes())["process"] == process
+        await after.engine.sweep(())
 
 
 async def test_a_removal_that_was_interrupted_is_finished(rig):

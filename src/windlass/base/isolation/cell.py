@@ -1,8 +1,12 @@
-"""The cell of a program: what it may see and do. Data for the launcher and the record of an instance."""
+"""The cell of a program: what it may see and do. Data for the launcher and the record of an instance.
+
+A later version reads the records of an earlier one, so a field that is added is `NotRequired`. Otherwise the
+later version finds no record of what runs, and starts every instance a second time.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 Identity = Literal["user", "namespace", "none"]
 """A user of the machine that nobody else is; or a namespace in which we are one without rights; or
@@ -30,6 +34,6 @@ class Cell(TypedDict):
     hidden: list[str]
     most_processes: int
     """0: as many as whoever starts it may have; so with the next two."""
-    most_memory: int
+    most_memory: NotRequired[int]
     """Bytes that each of its processes may have as its own."""
-    largest_file: int
+    largest_file: NotRequired[int]

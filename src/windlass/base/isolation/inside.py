@@ -159,8 +159,8 @@ def _limit(cell: Cell | None) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if cell:
         _at_most(resource.RLIMIT_NPROC, cell["most_processes"])
-        _at_most(resource.RLIMIT_DATA, cell["most_memory"])
-        _at_most(resource.RLIMIT_FSIZE, cell["largest_file"])
+        _at_most(resource.RLIMIT_DATA, cell.get("most_memory", 0))
+        _at_most(resource.RLIMIT_FSIZE, cell.get("largest_file", 0))
 
 
 def _at_most(what: int, number: int) -> None:

@@ -49,7 +49,7 @@ class Key(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """One instance, as far as another engine must know it."""
+    """One instance, for another engine, also of a later version: a field that is added has a default."""
 
     service: str
     pod: str
