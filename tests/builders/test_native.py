@@ -565,7 +565,7 @@ async def test_ids_of_any_form_stay_within_the_folder(site):
     assert site.run(artifact) == "1"
 
 
-SLOW = "import os, time\nopen(os.environ['HOME'] + '/../started', 'w').close()\ntime.sleep(60)\n"
+SLOW = "import os, time\nopen(os.environ['HOME'] + '/started', 'w').close()\ntime.sleep(60)\n"
 
 
 def slow(site):
@@ -582,13 +582,13 @@ async def until(true, seconds=20.0):
 
 
 def at_work(site):
-    return list(site.kept.glob("service/.new-*/started"))
+    return list(site.kept.glob("service/.new-*/home/started"))
 
 
 async def test_a_cancelled_build_leaves_neither_files_nor_programs(site):
     task = asyncio.create_task(site.build(order=slow(site)))
     await until(lambda: at_work(site))
-    home = at_work(site)[0].parent / "home"
+    home = at_work(site)[0].parent
     await site.builder.sweep(())
     assert processes_of(home), "a sweep leaves alone what is being built"
     task.cancel()
@@ -653,7 +653,7 @@ async def test_a_build_that_was_killed_is_no_artifact_and_is_swept_with_its_prog
     home = None
     try:
         await until(lambda: at_work(site))
-        home = at_work(site)[0].parent / "home"
+        home = at_work(site)[0].parent
         await site.builder.sweep(())
         assert processes_of(home), "a sweep leaves alone what another process builds"
         killed.send_signal(signal.SIGKILL)

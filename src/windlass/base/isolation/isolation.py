@@ -76,6 +76,8 @@ class Isolation:
         Raises a ValueError if `users` is wrong."""
         self.mode: Mode = mode
         self._folder = folder.resolve()
+        self.folders = (folder.absolute(), self._folder)
+        """The folder of all that Windlass keeps, by each of its names."""
         self._numbers = range_of(users)
         self._users = Users(self._folder, self._numbers)
         self._readable = tuple(readable)
@@ -155,20 +157,23 @@ def _own_programs() -> tuple[str, ...]:
     return tuple(dict.fromkeys((sys.base_prefix, os.path.realpath(sys.base_prefix), sys.prefix, SOURCE)))
 
 
-def programs(path: str, command: str) -> Iterable[str]:
-    """Yields folders that programs on this path need to read, except the system's: their own, and those
-    that were installed with them."""
-    for folder in dict.fromkeys((*path.split(os.pathsep), os.path.dirname(command))):  # noqa: PTH120
+def programs(path: str, ours: Iterable[Path]) -> Iterable[str]:
+    """Yields folders that programs on a path of the operator's need to read, except the system's: their own,
+    and those that were installed with them. Skips folders below `ours`, where a build step may have put
+    links."""
+    ours = tuple(ours)
+    for folder in dict.fromkeys(path.split(os.pathsep)):
+        if not folder.startswith("/") or any(Path(folder).is_relative_to(each) for each in ours):
+            continue
         # A path that was inherited, from root for example, can name folders that we may not enter.
-        if folder.startswith("/") and not folder.startswith(_SYSTEM) and os.access(folder, os.X_OK):
+        if not folder.startswith(_SYSTEM) and os.access(folder, os.X_OK):
             yield folder
             installed = Path(folder).parent
             if folder.endswith("/shims") and not _somebodys(installed):
                 yield str(installed)
             if folder.endswith("/bin") and (installed / "lib").is_dir() and not _somebodys(installed):
                 yield str(installed)
-            for name in ("python3", "python", "node"):
-                program = Path(folder, name)
+            for program in (*Path(folder).glob("python*"), Path(folder, "node")):
                 if program.is_symlink():
                     yield from _behind(program)
 

@@ -66,9 +66,16 @@ def _places(cell: Cell) -> list[_Place]:
     for path, kind in shown:
         if kind == "read" and _below(path, cell["writable"]):
             continue  # it is there already, and may be changed
+        if _leads_elsewhere(path, cell["hidden"]):
+            continue
         if os.path.lexists(path) and (kind == "write" or _below(path, aside)):
             places.add(_Place(path, "read" if kind == "read" else "write", path))
     return sorted(places, key=lambda place: (place.path.count("/"), bool(place.source), place.path))
+
+
+def _leads_elsewhere(path: str, ours: Iterable[str]) -> bool:
+    """No link is followed in what we keep: a program may have put it there, to be shown what it names."""
+    return _below(path, ours) and os.path.realpath(path) != path
 
 
 def _closed(paths: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:

@@ -98,11 +98,11 @@ class NativeBuilder:
         async with _aside() as held:
             made = await group.aside(held.enter_context, shelf.making())
             home, cache = made / "home", self._folder / CACHE / name_of(order.org)
-            await group.aside(_folders, home, cache, made / "artifact")
+            await group.aside(_folders, home, cache, made / "artifact", made / "stages")
             found = await group.aside(sources.read, order, made / "stages")
             for line in found.said:
                 say(line)
-            cells = Cells(self._isolation, order.org, home, made, order.source, cache)
+            cells = Cells(self._isolation, order.org, home, home, made / "stages", order.source, cache)
             tools = Tools(self._surroundings, home, cache, say, self._with_pip, cells)
             held.callback(tools.end_all)
             work = _Work(order, found, tools, shelf, made / "artifact", held)
@@ -161,8 +161,11 @@ class _Work:
         self.environment["VIRTUAL_ENV"] = str(venv)
         self.places.append((venv / "bin", venv / "bin"))
         if needed.project and not needed.whole:
-            await python.project(self.tools, version, needed, venv, self.made / "site", given)
-            self.places.append((self.made / "site" / "bin", self.final / "site" / "bin"))
+            site = self.made / "site"  # the only part of what is made that a step may change
+            await group.aside(_folders, site)
+            self.tools.cells.writable.append(site)
+            await python.project(self.tools, version, needed, venv, site, given)
+            self.places.append((site / "bin", self.final / "site" / "bin"))
             self.environment["PYTHONPATH"] = str(self.final / "site")
 
     async def _venv(

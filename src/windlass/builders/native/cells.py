@@ -18,7 +18,6 @@ from windlass.base.isolation.users import give_ours
 
 _MOST_MEMORY: Final = 8 << 30
 _LARGEST_FILE: Final = 8 << 30
-_TOOLS: Final = ("python", "node", "npm", "npx", "uv", "pip")
 
 
 class Cells:
@@ -36,9 +35,10 @@ class Cells:
         if owner is not None:
             for folder in folders:
                 give_ours(folder, owner)
+        path = programs(environment.get("PATH", ""), self._isolation.folders)
         cell = self._isolation.cell(
             self._name,
-            readable=dict.fromkeys((*_needed(argv, environment), *_named(environment))),
+            readable=dict.fromkeys((*path, *_named(environment, folders))),
             writable=folders,
             temporary=self._temporary,
             most_memory=_MOST_MEMORY,
@@ -47,23 +47,16 @@ class Cells:
         return list(argv) if cell is None else [*program("step", 0), json.dumps(cell), *argv]
 
 
-def _needed(argv: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
-    """Yields folders that the program needs to read, and other programs that its arguments name."""
-    yield from programs(environment.get("PATH", ""), argv[0])
-    for word in argv:
-        path = Path(word.rpartition("=")[2])
-        if path.is_absolute() and path.name.startswith(_TOOLS):
-            yield from programs("", str(path.resolve()))
-
-
-def _named(environment: Mapping[str, str]) -> Iterator[str]:
-    """Files and folders that the operator's variables name, such as certificates and packages."""
+def _named(environment: Mapping[str, str], own: Sequence[Path]) -> Iterator[str]:
+    """Files and folders that the operator's variables name, such as certificates and packages. What steps
+    may change, such as a cache, they see anyway, and may have put a link there."""
     for value in environment.values():
         path = value.removeprefix("file://")
         if (
             path.startswith("/")
             and len(Path(path).parts) > 2
             and os.pathsep not in path
+            and not any(Path(path).is_relative_to(folder) for folder in own)
             and Path(path).exists()
         ):
             yield path

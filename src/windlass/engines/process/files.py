@@ -59,9 +59,11 @@ def make(home: Path, wanted: Wanted, volumes: Path, cache: Path, owner: int | No
 
 
 def built(artifact: Path) -> list[Path]:
-    """Returns the folders of an artifact: its own, and those that its links share with other builds."""
+    """Returns what was built, and what it shares with other builds of its service by links of ours. Where
+    these lead, a build step may have put other links, which are not followed."""
     links = [path for path in artifact.iterdir() if path.is_symlink()] if artifact.is_dir() else []
-    return [artifact, *(link.resolve().parent for link in links)]
+    shared = (Path(os.path.normpath(artifact / link.readlink())).parent for link in links)
+    return [artifact, *(folder for folder in shared if folder.is_relative_to(artifact.parent))]
 
 
 def writable(home: Path, wanted: Wanted, volumes: Path, cache: Path) -> list[Path]:

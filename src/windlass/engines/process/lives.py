@@ -200,7 +200,7 @@ class Lives:
         if not folder.is_dir():
             raise EngineError(f"the application has no folder {record.workdir} to work in")
         environment = self._surroundings.environment(key, wanted, record.ports)
-        cell = await asyncio.to_thread(self._cell, key, wanted, environment["PATH"])
+        cell = await asyncio.to_thread(self._cell, key, wanted)
         what = Birth(command(wanted), folder, environment, home / "output", cell)
         record = await self._born(key, wanted, what, structs.replace(record, made=True))
         assert record.process is not None
@@ -213,12 +213,14 @@ class Lives:
         home, cache = self._shelf.home(key), self._shelf.caches / key.service
         files.make(home, wanted, self._shelf.volumes, cache, self._isolation.owner(key.service))
 
-    def _cell(self, key: Key, wanted: Wanted, path: str) -> Cell | None:
-        """Returns the cell of an instance, which may also read the builds of its service."""
+    def _cell(self, key: Key, wanted: Wanted) -> Cell | None:
+        """Returns the cell of a service. It may read what was built for it and the operator's programs, and
+        nothing that its own command or variables name: that could be any folder of the machine."""
+        path = programs(wanted.artifact.environment.get("PATH", ""), self._isolation.folders)
         home, cache = self._shelf.home(key), self._shelf.caches / key.service
         return self._isolation.cell(
             key.service,
-            readable=(*files.built(Path(wanted.artifact.ref)), *programs(path, command(wanted)[0])),
+            readable=(*files.built(Path(wanted.artifact.ref)), *path),
             writable=files.writable(home, wanted, self._shelf.volumes, cache),
             temporary=home / "tmp",
         )
