@@ -52,7 +52,7 @@ from windlass.families import registry
 from windlass.families.organization import Organization
 from windlass.key import FACT, check_key, found_seal
 from windlass.mark import INSTALLATION
-from windlass.ownership import Claim, NotOurs, PartsFor, examine, holdings, legacy_id, refusal
+from windlass.ownership import NotOurs, OwnershipReport, PartsFor, examine, holdings, legacy_id, refusal
 from windlass.parts import Parts, real_parts
 from windlass.store.store import ROUTE, Store, Tx
 
@@ -274,7 +274,35 @@ async def install(
     database does not know. `lease`: milliseconds after which another replica takes up what this one was doing
     when it was killed."""
     clock, out = clock or SystemClock(), out or _way_out(settings)
-    folder = Path(settings.data_dir)
+    _make_private(Path(settings.data_dir))
+
+    async def parts_for(installation: str) -> Parts:
+        return parts or await real_parts(settings, clock, installation)
+
+    report = await examine(settings, parts_for)
+    if report.reason and not adopt:
+        raise NotOurs(refusal(settings, report))
+    store = await open_store(settings, clock)
+    try:
+        seal, id = await _opened_seal(settings, store)
+        own = await parts_for(id)
+        watcher = Watcher(lambda: ctx)
+        ctx = _context(settings, id, own, store, clock, seal, watcher, out, families or registry(), point)
+        installation = Installation(ctx, fetcher or out.fetch, watcher, lease)
+        installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
+        await reserve_all(ctx)
+        if report.reason:
+            await _take_over(ctx, report, parts_for)
+        await bring_back(ctx)
+        await installation.note_mark()
+    except BaseException:
+        await store.close()
+        raise
+    return installation
+
+
+def _make_private(folder: Path) -> None:
+    """Closes the data directory to other users; warns if they could read files of it."""
     private_folder(folder)
     if (exposed := close_to_others(folder, passable=_PASSABLE)) and is_passable(folder):
         _log.warning(
@@ -283,56 +311,49 @@ async def install(
             extra={"files": exposed},
         )
 
-    async def parts_for(installation: str) -> Parts:
-        return parts or await real_parts(settings, clock, installation)
 
-    claim = await examine(settings, parts_for)
-    if claim.reason and not adopt:
-        raise NotOurs(refusal(settings, claim))
-    store = await open_store(settings, clock)
-    try:
-        seal, id = await _opened_seal(settings, store)
-        own = await parts_for(id)
-        watcher = Watcher(lambda: ctx)
-        ctx = Context(
-            settings=settings,
-            installation=id,
-            registry=families or registry(),
-            store=store,
-            clock=clock,
-            seal=seal,
-            engine=own.engine,
-            builder=own.builder,
-            router=own.router,
-            git=own.git,
-            listings=Listings(own.git),
-            servers=own.servers,
-            probe=own.probe,
-            logs=Logs(folder / "logs", settings.log_retention_bytes, settings.log_retention_days, clock),
-            calls=Calls(store),
-            readers=Readers(),
-            neighbours=Neighbours(),
-            watch=watcher,
-            out=out,
-            work=folder.absolute() / "work",  # noqa: ASYNC240 (looks at nothing)
-            public_host=_public_host(settings),
-            gateway=lambda: own.router.port,
-            routing=Routing(),
-            unwell=set(),
-            **({"point": point} if point else {}),
-        )
-        ctx.logs.find = partial(find_secrets, ctx)
-        installation = Installation(ctx, fetcher or out.fetch, watcher, lease)
-        installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
-        await reserve_all(ctx)
-        if claim.reason:
-            await _take_over(ctx, claim, parts_for)
-        await bring_back(ctx)
-        await installation.note_mark()
-    except BaseException:
-        await store.close()
-        raise
-    return installation
+def _context(
+    settings: Settings,
+    id: str,
+    own: Parts,
+    store: Store,
+    clock: Clock,
+    seal: Seal,
+    watcher: Watcher,
+    out: WayOut,
+    families: Registry,
+    point: Callable[[str], Awaitable[None]] | None,
+) -> Context:
+    folder = Path(settings.data_dir)
+    ctx = Context(
+        settings=settings,
+        installation=id,
+        registry=families,
+        store=store,
+        clock=clock,
+        seal=seal,
+        engine=own.engine,
+        builder=own.builder,
+        router=own.router,
+        git=own.git,
+        listings=Listings(own.git),
+        servers=own.servers,
+        probe=own.probe,
+        logs=Logs(folder / "logs", settings.log_retention_bytes, settings.log_retention_days, clock),
+        calls=Calls(store),
+        readers=Readers(),
+        neighbours=Neighbours(),
+        watch=watcher,
+        out=out,
+        work=folder.absolute() / "work",
+        public_host=_public_host(settings),
+        gateway=lambda: own.router.port,
+        routing=Routing(),
+        unwell=set(),
+        **({"point": point} if point else {}),
+    )
+    ctx.logs.find = partial(find_secrets, ctx)
+    return ctx
 
 
 def _way_out(settings: Settings) -> Outgoing:
@@ -380,12 +401,12 @@ async def _opened_seal(settings: Settings, store: Store) -> tuple[Seal, str]:
     return seal, id.decode()
 
 
-async def _take_over(ctx: Context, claim: Claim, parts_for: PartsFor) -> None:
+async def _take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) -> None:
     """Sets aside services that the database does not know, also those of the former installation."""
-    for label, unknown in claim.unknown.items():
+    for label, unknown in report.unknown.items():
         async with holdings(ctx.settings, parts_for, label) as held:
             for service, kept in unknown.items():
-                await put_aside(ctx, held, service, kept, label, claim.reason)
+                await put_aside(ctx, held, service, kept, label, report.reason)
 
 
 async def _seed(ctx: Context, tx: Tx) -> str | None:

@@ -40,7 +40,7 @@ class NotOurs(Exception):
     """The start is refused: what is here belongs to another database, or to a newer state of this one."""
 
 
-class Claim(Struct, kw_only=True):
+class OwnershipReport(Struct, kw_only=True):
     """Services found on this machine, compared with the database."""
 
     mark: Mark | None
@@ -66,7 +66,7 @@ class Claim(Struct, kw_only=True):
         return {service: kept for found in self.unknown.values() for service, kept in found.items()}
 
 
-class Database(Struct, frozen=True):
+class DatabaseState(Struct, frozen=True):
     """The state of a database, as far as it has to be compared."""
 
     installation: str = ""
@@ -85,67 +85,67 @@ def legacy_id(fingerprint: str) -> str:
     return fingerprint[:16]
 
 
-async def examine(settings: Settings, parts_for: PartsFor) -> Claim:
+async def examine(settings: Settings, parts_for: PartsFor | None = None) -> OwnershipReport:
+    """Compares what is found here with the database. `parts_for`: the parts of a server, if not given."""
     # The mark is read before the database, and what there is before what the database knows: all of these may
     # grow while they are looked at, and a database is never behind.
     seen = mark.read(settings)
     database = await look(settings, seen)
-    claim = Claim(mark=seen, installation=database.installation, event=database.event)
+    report = OwnershipReport(mark=seen, installation=database.installation, event=database.event)
     try:
         async with asyncio.timeout(PATIENCE):
-            await _count(settings, claim, database, parts_for)
+            await _count(settings, report, database, parts_for or _real_parts_for(settings))
     except (EngineAway, BuilderAway) as error:
-        claim.unseen = str(error)
+        report.unseen = str(error)
     except TimeoutError:
-        claim.unseen = "the container engine does not answer in time"
-    claim.reason = _reason(settings, claim, database)
-    return claim
-
-
-async def examined(settings: Settings) -> Claim:
-    """With the parts that a server would have."""
-    return await examine(settings, partial(real_parts, settings, SystemClock()))
+        report.unseen = "the container engine does not answer in time"
+    report.reason = _reason(settings, report, database)
+    return report
 
 
 async def check(settings: Settings) -> None:
     """Raises NotOurs unless the data directory belongs to the database. For commands beside the server."""
     seen = mark.read(settings)
-    claim = Claim(mark=seen)
-    claim.reason = _reason(settings, claim, await look(settings, seen)) if seen else ""
-    if claim.reason:
-        raise NotOurs(refusal(settings, await examined(settings)))
+    report = OwnershipReport(mark=seen)
+    report.reason = _reason(settings, report, await look(settings, seen)) if seen else ""
+    if report.reason:
+        raise NotOurs(refusal(settings, await examine(settings)))
+
+
+def _real_parts_for(settings: Settings) -> PartsFor:
+    return partial(real_parts, settings, SystemClock())
 
 
 async def without_record(settings: Settings, known: Container[str]) -> dict[str, Kept]:
     """Returns services found here that are not in `known`. An unreachable engine counts as empty."""
     seen = mark.read(settings)
-    claim = Claim(mark=seen)
+    report = OwnershipReport(mark=seen)
     database = await look(settings, seen)
     try:
         async with asyncio.timeout(PATIENCE):
-            await _gather(settings, claim, database, partial(real_parts, settings, SystemClock()))
+            await _gather(settings, report, database, _real_parts_for(settings))
     except (EngineAway, BuilderAway, TimeoutError):
         pass
-    return _without(claim.found, known)
+    return _without(report.found, known)
 
 
-async def look(settings: Settings, seen: Mark | None) -> Database:
+async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
     """Reads the state of the database; an empty file is a database that was never used."""
     if not settings.database_url and (not file_of(settings).exists() or not file_of(settings).stat().st_size):
-        return Database()
+        return DatabaseState()
     async with looking(settings) as line:
         moment = Moment(line)
         fingerprint = await moment.fact(FACT) if await moment.applied() else None
         if fingerprint is None:
-            return Database()
+            return DatabaseState()
         id, reads = await moment.fact(INSTALLATION), moment.reads
         present, deleted = frozenset(await reads.services()), frozenset(await moment.deleted())
         if id is None:
             legacy = legacy_id(fingerprint.decode())
-            return Database(legacy, is_older_form=True, present=present, deleted=deleted)
+            return DatabaseState(legacy, is_older_form=True, present=present, deleted=deleted)
         event, _ = await reads.newest_event()
         hash = await reads.event_hash(seen.event) if seen else None
-        return Database(
+        return DatabaseState(
             id.decode(),
             event=event,
             hash=hash.hex() if hash else "",
@@ -154,33 +154,37 @@ async def look(settings: Settings, seen: Mark | None) -> Database:
         )
 
 
-async def _count(settings: Settings, claim: Claim, database: Database, parts_for: PartsFor) -> None:
-    await _gather(settings, claim, database, parts_for)
-    if claim.found:
-        database = await look(settings, claim.mark)
+async def _count(
+    settings: Settings, report: OwnershipReport, database: DatabaseState, parts_for: PartsFor
+) -> None:
+    await _gather(settings, report, database, parts_for)
+    if report.found:
+        database = await look(settings, report.mark)
     known = database.present | database.deleted
-    claim.unknown = {
-        label: rest for label, found in claim.unknown.items() if (rest := _without(found, known))
+    report.unknown = {
+        label: rest for label, found in report.unknown.items() if (rest := _without(found, known))
     }
 
 
-async def _gather(settings: Settings, claim: Claim, database: Database, parts_for: PartsFor) -> None:
+async def _gather(
+    settings: Settings, report: OwnershipReport, database: DatabaseState, parts_for: PartsFor
+) -> None:
     """Collects all services found here, by label, whether the database knows them or not."""
-    for label in _labels(settings, claim, database):
+    for label in _labels(settings, report, database):
         async with holdings(settings, parts_for, label) as held:
-            claim.aside = len(held.records())
+            report.aside = len(held.records())
             there = await held.services()
-            claim.unknown[label] = _without(there, claim.found)
-            claim.is_lost = claim.is_lost or any(kept.is_lost for kept in there.values())
+            report.unknown[label] = _without(there, report.found)
+            report.is_lost = report.is_lost or any(kept.is_lost for kept in there.values())
 
 
 def _without(found: Mapping[str, Kept], others: Container[str]) -> dict[str, Kept]:
     return {service: kept for service, kept in found.items() if service not in others}
 
 
-def _labels(settings: Settings, claim: Claim, database: Database) -> list[str]:
+def _labels(settings: Settings, report: OwnershipReport, database: DatabaseState) -> list[str]:
     """Returns the labels that our containers may have, the present one first."""
-    labels = [database.installation, claim.mark.installation if claim.mark else ""]
+    labels = [database.installation, report.mark.installation if report.mark else ""]
     if not database.installation or database.is_older_form:
         labels.append(_label_by_key(settings))
     return [*dict.fromkeys(label for label in labels if label)] or ["none"]
@@ -208,27 +212,29 @@ async def holdings(settings: Settings, parts_for: PartsFor, installation: str) -
 # In words
 
 
-def _reason(settings: Settings, claim: Claim, database: Database) -> str:
+def _reason(settings: Settings, report: OwnershipReport, database: DatabaseState) -> str:
     place = _place(settings)
-    if claim.is_lost and claim.mark is None:
+    if report.is_lost and report.mark is None:
         return f"programs run from {settings.data_dir}, and their files are not in it"
     if not database.installation:
-        if claim.mark is None and not claim.found:
+        if report.mark is None and not report.found:
             return ""
         return f"{place} is empty, and {settings.data_dir} is of an installation that was used before"
-    if claim.mark is None:
+    if report.mark is None:
         # Before there were marks nobody kept one: what such a database does not know is set aside later.
-        return f"{place} does not know all that is here" if claim.found and not database.is_older_form else ""
-    if claim.mark.installation != database.installation:
+        return (
+            f"{place} does not know all that is here" if report.found and not database.is_older_form else ""
+        )
+    if report.mark.installation != database.installation:
         return f"{place} is of another installation than {settings.data_dir}"
-    if claim.mark.event > database.event:
+    if report.mark.event > database.event:
         return (
             f"{place} is older than {settings.data_dir}: its newest event is number {database.event}, and "
-            f"number {claim.mark.event} was seen here"
+            f"number {report.mark.event} was seen here"
         )
-    if claim.mark.hash and database.hash and claim.mark.hash != database.hash:
+    if report.mark.hash and database.hash and report.mark.hash != database.hash:
         return f"{place} has gone another way since {settings.data_dir} was used with it"
-    return f"{place} does not know all that is here" if claim.found else ""
+    return f"{place} does not know all that is here" if report.found else ""
 
 
 def _place(settings: Settings) -> str:
@@ -237,23 +243,23 @@ def _place(settings: Settings) -> str:
     return f"the database {file_of(settings)}"
 
 
-def refusal(settings: Settings, claim: Claim) -> str:
-    if claim.is_lost and claim.mark is None:
+def refusal(settings: Settings, report: OwnershipReport) -> str:
+    if report.is_lost and report.mark is None:
         return (
-            f"mount the disk of {settings.data_dir}, and start again: {claim.reason}. Nothing was begun or "
+            f"mount the disk of {settings.data_dir}, and start again: {report.reason}. Nothing was begun or "
             "changed. Where they are lost for good, go on without them: "
             f"`{to_type(settings, 'serve --adopt')}`, which ends those programs"
         )
     return (
-        f"start with the database that belongs to {settings.data_dir} ({_hint(settings, claim)}), or go on "
+        f"start with the database that belongs to {settings.data_dir} ({_hint(settings, report)}), or go on "
         f"with this one: `{to_type(settings, 'serve --adopt')}`. Nothing was begun or changed: "
-        f"{claim.reason}. Without a record in it: {inventory(claim.found)}. With --adopt these are set "
+        f"{report.reason}. Without a record in it: {inventory(report.found)}. With --adopt these are set "
         "aside, which ends them and keeps what they stored; see `windlass set-aside --help`"
     )
 
 
-def _hint(settings: Settings, claim: Claim) -> str:
-    used = claim.mark.database if claim.mark else mark.kind_of(settings)
+def _hint(settings: Settings, report: OwnershipReport) -> str:
+    used = report.mark.database if report.mark else mark.kind_of(settings)
     if used != mark.kind_of(settings):
         if settings.database_url:
             return f"it was used with {file_of(settings)}: start without WINDLASS_DATABASE_URL"

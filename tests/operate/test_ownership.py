@@ -33,7 +33,7 @@ from windlass.mark import INSTALLATION
 from windlass.operate.backup import backup
 from windlass.operate.serving import check_engine
 from windlass.operate.set_aside import listed, purge, put_back
-from windlass.ownership import NotOurs, examined, legacy_id
+from windlass.ownership import NotOurs, examine, legacy_id
 from windlass.refused import Refused
 from windlass.store.store import Reads
 
@@ -214,7 +214,7 @@ async def test_a_disk_that_is_mounted_late_is_missed_before_anything_that_runs_i
         with pytest.raises(NotOurs, match=r"^mount the disk of "):
             await started(tmp_path)
         assert program.returncode is None
-        assert (await examined(Settings(data_dir=str(tmp_path), engine="process"))).reason
+        assert (await examine(Settings(data_dir=str(tmp_path), engine="process"))).reason
     finally:
         program.kill()
         await program.wait()

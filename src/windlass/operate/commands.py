@@ -181,11 +181,11 @@ def restore(file: Path, force: bool, **options: Any) -> None:
     with plainly():
         settings, _ = given(options)
         from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (both databases)
-        from windlass.ownership import examined  # noqa: PLC0415 (with every part of a server)
+        from windlass.ownership import examine  # noqa: PLC0415 (with every part of a server)
 
         done = asyncio.run(put_back(settings, file, force=force, tell=_say))
-        claim = asyncio.run(examined(settings))
-    start = to_type(settings, "serve --adopt" if claim.reason else "serve")
+        report = asyncio.run(examine(settings))
+    start = to_type(settings, "serve --adopt" if report.reason else "serve")
     click.echo(f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `{start}`.", err=True)
 
 

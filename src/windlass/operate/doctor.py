@@ -26,8 +26,7 @@ from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
 from windlass.operate.explain import explain
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.machine import ports, runs
-from windlass.ownership import examined as examine
-from windlass.ownership import inventory, refusal
+from windlass.ownership import examine, inventory, refusal
 from windlass.refused import Refused
 from windlass.store.archive import Moment
 from windlass.store.migrate import migrations, missing
@@ -140,7 +139,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:
     """Checks that the data directory, the engine and the database belong together."""
     try:
-        claim = await examine(settings)
+        report = await examine(settings)
     except BadSetting as error:
         yield fail("Installation", str(error), "a start is refused until then")
         return
@@ -148,18 +147,18 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
         if explain(error) is None:
             raise
         return  # Said of the database already.
-    if claim.reason:
-        yield fail("Installation", f"{claim.reason}: {inventory(claim.found)}", refusal(settings, claim))
-    elif claim.unseen:
-        yield warn("Installation", claim.unseen, "what it has could not be compared with the database")
-    elif claim.mark:
-        yield ok("Installation", f"{claim.installation}, in data directory and database")
+    if report.reason:
+        yield fail("Installation", f"{report.reason}: {inventory(report.found)}", refusal(settings, report))
+    elif report.unseen:
+        yield warn("Installation", report.unseen, "what it has could not be compared with the database")
+    elif report.mark:
+        yield ok("Installation", f"{report.installation}, in data directory and database")
     else:
         yield ok("Installation", "the next start marks the data directory")
-    if claim.aside:
+    if report.aside:
         shown = to_type(settings, "set-aside list")
         advice = f"`{shown}` shows them; restore them, or purge them for good"
-        yield warn("Set aside", f"services {claim.aside}, with what they stored", advice)
+        yield warn("Set aside", f"services {report.aside}, with what they stored", advice)
 
 
 async def _form(moment: Moment) -> Finding:
