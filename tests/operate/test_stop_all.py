@@ -105,6 +105,8 @@ async def test_an_address_where_nothing_listens_is_not_taken_for_the_folder_here
     said = await windlass("stop", "--all", url="http://127.0.0.1:1")
     assert said.code == 1
     assert said.err.startswith("windlass: nothing listens at http://127.0.0.1:1: ")
+    folder = Path(Settings().data_dir).absolute()
+    assert f"`windlass stop --all --data-dir {folder}`" in said.err
 
 
 # Without a server

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,7 +81,11 @@ def stop(everything: bool, yes: bool, **options: Any) -> None:
             with ended_by_hand("It goes on by itself."):
                 count = stopping.through(api, sure)
         elif not named and api.url != USUAL:
-            raise Stopped(f"nothing listens at {api.url}: name the data directory instead, with --data-dir")
+            folder = shlex.quote(str(Path(settings.data_dir).absolute()))
+            raise Stopped(
+                f"nothing listens at {api.url}: start its server, or name its data directory here: "
+                f"`windlass stop --all --data-dir {folder}`"
+            )
         else:
             with ended_by_hand("What is not stopped yet is stopped when the server starts."):
                 count = asyncio.run(stopping.here(settings, sure))
