@@ -21,7 +21,7 @@ from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import NativeBuilder
 from windlass.builders.native.cells import Cells
-from windlass.builders.native.tools import Tools
+from windlass.builders.native.tools import Tools, failure
 
 needs_node = pytest.mark.skipif(
     not (shutil.which("node") and shutil.which("npm")), reason="Node is not installed"
@@ -498,6 +498,19 @@ async def test_dependencies_that_have_not_changed_are_not_installed_again(site):
     assert len([path for path in site.kept.glob("service/.deps/*") if path.is_dir()]) == 1
     await site.builder.prune("service", [])
     assert site.left() == set()
+
+
+def test_the_reason_of_a_failed_install_is_an_error_and_no_note_beside_it():
+    notes = (
+        "npm error gyp info using node@20.20.2 | linux | x64",
+        "npm error gyp http GET https://nodejs.org/headers.tar.gz",
+        "npm error node-pre-gyp WARN Pre-built binaries not installable",
+        "npm error (Use `node --trace-warnings ...` to show where the warning was created)",
+    )
+    assert ": gyp ERR! configure error. " in failure(
+        "npm ci", 1, [*notes, "npm error gyp ERR! configure error"]
+    )
+    assert ": gyp: no info. " in failure("npm ci", 1, ["npm error gyp: no info"])  # the other side of it
 
 
 async def test_a_failed_install_says_what_the_tool_said(site):

@@ -48,7 +48,11 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\
 _CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
 _FULL = re.compile(r"No space left on device|ENOSPC|Disk quota exceeded", re.IGNORECASE)
 _BLAMES = re.compile(r"^(ERROR|npm (error|ERR!)|error|fatal)\b:?\s*", re.IGNORECASE)
-_EMPTY_BLAMES = re.compile(r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code")
+_EMPTY_BLAMES = re.compile(
+    r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code"
+    # What tools that npm runs, such as node-gyp, write along with their errors.
+    r"|^(?:[\w-]+ )?(?:info|http|WARN|verb) |^\(node:|^\(Use `node|^path "
+)
 
 
 def about_registries(names: Mapping[str, str]) -> dict[str, str]:
@@ -132,7 +136,7 @@ class Tools:
         heard = Lines(lambda line: self.say(line.replace(self._shown, "…")))
         code = await self._run(argv, cwd, more or {}, heard, what)
         if code:
-            raise BuildError(_failure(what, code, heard.last).replace(self._shown, "…"))
+            raise BuildError(failure(what, code, heard.last).replace(self._shown, "…"))
 
     async def ask(
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None
@@ -241,7 +245,7 @@ def step(say: Say, what: str) -> Iterator[None]:
     say(f"{what}: done in {time.monotonic() - start:.1f} s.")
 
 
-def _failure(what: str, code: int, last: Sequence[str]) -> str:
+def failure(what: str, code: int, last: Sequence[str]) -> str:
     if any(_FULL.search(line) for line in last):
         return f"{what} failed: the disk of the machine that runs Windlass is full."
     if code < 0:
