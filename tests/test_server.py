@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from windlass.connection import Connection, Limits
+from windlass.connection import Connection, PortState
 from windlass.server import Server, listen
 
 DATE = re.compile(rb"date: [^\r]*\r\n")
@@ -129,13 +129,13 @@ async def test_a_body_that_is_longer_than_it_says_is_not_sent():
 
 
 async def test_websockets_that_come_at_once_are_opened_in_turns():
-    limits, opened = Limits(), list[int]()
+    port, opened = PortState(), list[int]()
     for number in range(5):
-        limits.open_in_turn(partial(opened.append, number))
+        port.open_in_turn(partial(opened.append, number))
     for turn in range(5):
         assert opened == list(range(turn))
         await asyncio.sleep(0)
     assert opened == [0, 1, 2, 3, 4]
-    limits.open_in_turn(lambda: opened.append(5))
+    port.open_in_turn(lambda: opened.append(5))
     await asyncio.sleep(0)
     assert opened[-1] == 5

@@ -142,7 +142,7 @@ class Whole:
         cycle.on_response()
 
 
-class Limits:
+class PortState:
     """State that all connections of the port share: their table, and the rate limit headers of refusals."""
 
     def __init__(
@@ -196,9 +196,9 @@ class Connection(asyncio.Protocol):
         "_head",
         "_held",
         "_left",
-        "_limits",
         "_loop",
         "_parting",
+        "_port",
         "_served",
         "_server",
         "_since",
@@ -221,16 +221,16 @@ class Connection(asyncio.Protocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
-        limits: Limits | None = None,
+        port: PortState | None = None,
     ) -> None:
         self._config = config
         self._state = server_state
         self._app_state = app_state
         self._app = config.loaded_app
         self._loop = _loop or asyncio.get_running_loop()
-        self._limits = limits or _UNBOUND
-        self._table = self._limits.table
-        self._held = Gathering(self._limits.bounds.head_bytes, self._limits.bounds.target_bytes)
+        self._port = port or _UNBOUND
+        self._table = self._port.table
+        self._held = Gathering(self._port.bounds.head_bytes, self._port.bounds.target_bytes)
         self._head: RequestHead | None = None
         """That of the last request, which the next one usually repeats."""
         # Of the connection
@@ -313,7 +313,7 @@ class Connection(asyncio.Protocol):
         return self._since
 
     def age(self, now: float) -> None:
-        bounds, age = self._limits.bounds, now - self._since
+        bounds, age = self._port.bounds, now - self._since
         if self._parting:
             if age > bounds.parting_seconds:
                 self.transport.abort()
@@ -338,7 +338,7 @@ class Connection(asyncio.Protocol):
             self._stuck_since = now
             self._table.sent(self)
             self._note_unsent()
-        elif now - self._stuck_since > self._limits.bounds.stall_seconds:
+        elif now - self._stuck_since > self._port.bounds.stall_seconds:
             self.transport.abort()
 
     # What arrives
@@ -356,7 +356,7 @@ class Connection(asyncio.Protocol):
             self._choose_reading()
         else:
             self._since = self._table.now
-            if data.find(END, 1, self._limits.bounds.head_bytes) < 0 or data.startswith(b"\r\n"):
+            if data.find(END, 1, self._port.bounds.head_bytes) < 0 or data.startswith(b"\r\n"):
                 self._held.add(data)
                 self._advance()
             else:
@@ -398,14 +398,14 @@ class Connection(asyncio.Protocol):
         line = LINE.fullmatch(data, 0, first)
         if line is not None and line[2][0] == _SLASH:
             method, target, minor = line.groups()
-            check_target(target, self._limits.bounds)
+            check_target(target, self._port.bounds)
             old, authority = minor == b"0", None
         else:
-            method, target, old, authority = judged_line(data[:first], self._limits.bounds)
+            method, target, old, authority = judged_line(data[:first], self._port.bounds)
         head = self._head
         if head is None or head.old is not old or not data.startswith(head.raw, first):
             end = data.find(END, first) + len(END)
-            head = self._head = RequestHead(data[first:end], old, self._limits.bounds)
+            head = self._head = RequestHead(data[first:end], old, self._port.bounds)
         else:
             end = first + len(head.raw)
         check_authority(authority, head.host)
@@ -415,14 +415,14 @@ class Connection(asyncio.Protocol):
             self._held.add(data[end:])
         if head.upgrade == b"websocket" and self._takes_websocket(method, head):
             self._busy = True
-            self._limits.open_in_turn(partial(self._become_websocket, data[:end]))
+            self._port.open_in_turn(partial(self._become_websocket, data[:end]))
             return
         self._start(method, target, head, self._opening(head.length))
 
     def _opening(self, length: int) -> bytes:
         """As much of the body as is there; what is not of it goes on waiting."""
         self._whole, self._body = True, None
-        bounds = self._limits.bounds
+        bounds = self._port.bounds
         if length == CHUNKED:
             self._body = Chunks(bounds, plain=True, most=bounds.body_chunks)
             body, after = self._body.feed(self._held.take())
@@ -580,7 +580,7 @@ class Connection(asyncio.Protocol):
     def _tell(self, status: int, message: str) -> None:
         self._whole = False  # whatever comes is not read as a request any more
         if not self.transport.is_closing():
-            self.transport.write(failure_response(status, message, self._limits.headers(self._address)))
+            self.transport.write(failure_response(status, message, self._port.headers(self._address)))
             self.close()
 
 
@@ -603,4 +603,4 @@ def _is_key(key: bytes) -> bool:
         return False
 
 
-_UNBOUND: Final = Limits()
+_UNBOUND: Final = PortState()

@@ -16,7 +16,7 @@ from windlass.api.limits import stranger_at
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import trusted
 from windlass.base.http_in.files import allowed_connections
-from windlass.connection import Connection, Header, Limits
+from windlass.connection import Connection, Header, PortState
 from windlass.installation import Installation
 
 STOP_SECONDS = 3
@@ -63,11 +63,11 @@ async def serve(
 
 
 def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[str, Any]:
-    """What is spoken on a connection."""
+    """Returns the protocol settings of uvicorn."""
     trusts = trusted(installation.ctx.settings.trusted_proxies)
-    limits = Limits(bounds, trusts, partial(_rate_limit_headers, installation))
+    port = PortState(bounds, trusts, partial(_rate_limit_headers, installation))
     return {
-        "http": partial(Connection, limits=limits),
+        "http": partial(Connection, port=port),
         "ws": websocket,
         "ws_max_size": MOST_IN_A_FRAME,
         "ws_per_message_deflate": False,  # one more state for each connection, and lines are short

@@ -19,7 +19,7 @@ from tests.store.stores import ORG, Place, add, names, until
 from tests.world import HandClock, make_world
 from windlass.base.errors import Unavailable
 from windlass.store.sqlite import SqliteStore
-from windlass.store.store import Answered, DeploymentRow, Row, Store, Taken, Tx, Write
+from windlass.store.store import DeploymentRow, IdempotentAnswer, Row, Store, Taken, Tx, Write
 
 MEGABYTE = b"x" * 1_000_000
 
@@ -201,7 +201,7 @@ async def everything_there_is(tx: Tx) -> Row:
     await tx.ask("reconcile", row.id)
     await tx.add_token("digest", row.id)
     await tx.add_identity("issuer", "subject", ORG, row.id)
-    await tx.keep_answer("caller", "key", Answered("request", tx.now, b"answer", None))
+    await tx.keep_answer("caller", "key", IdempotentAnswer("request", tx.now, b"answer", None))
     await tx.set_budget("caller", tx.now, 10)
     await tx.set_fact("fact", b"value")
     tx.nudge("heard")

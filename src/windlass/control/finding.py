@@ -16,7 +16,7 @@ from windlass.families.organization import organization
 from windlass.families.resource_name import Naming
 
 
-class Step(Struct, frozen=True):
+class PathPart(Struct, frozen=True):
     """One part of a path. Without a text it may be anything of the family."""
 
     family: Family
@@ -41,19 +41,19 @@ class Match(Struct, frozen=True):
 
 @reads("findResources")
 async def find(ctx: Context, call: Call) -> Reply:
-    steps = steps_of(ctx.registry, call.query)
+    parts = parts_of(ctx.registry, call.query)
     search = Search(ctx, call)
-    matches = await search.matches(steps)
+    matches = await search.matches(parts)
     if not matches:
-        await search.refuse_what_is_missing(steps)
+        await search.refuse_what_is_missing(parts)
     page, size = paging(call)
     wanted = matches[(page - 1) * size : page * size]
-    bodies = [await search.shown(steps[-1].family, match) for match in wanted]
+    bodies = [await search.shown(parts[-1].family, match) for match in wanted]
     return Reply(results(bodies, page, size, len(matches)))
 
 
-def steps_of(registry: Registry, query: Naming) -> list[Step]:
-    """The path, from the organization down."""
+def parts_of(registry: Registry, query: Naming) -> list[PathPart]:
+    """Parses a path of names, from the organization down."""
     family = registry.families.get(query.family)
     if family is None or not _has_names(family):
         known = sorted(one.name for one in registry.families.values() if _has_names(one))
@@ -64,7 +64,7 @@ def steps_of(registry: Registry, query: Naming) -> list[Step]:
         longest = "/".join(one.name for one in line)
         raise Invalid(f"path: must have {len(line)} parts at most: {longest}")
     texts = [""] * (len(line) - len(words)) + words
-    return [Step(one, text) for one, text in zip(line, texts, strict=True)]
+    return [PathPart(one, text) for one, text in zip(line, texts, strict=True)]
 
 
 def _has_names(family: Family) -> bool:
@@ -93,28 +93,28 @@ class Search:
         self._source = ctx.store.reads
         self._names: dict[str, str] = {}
 
-    async def matches(self, steps: Sequence[Step]) -> list[Match]:
-        orgs = await self._organizations(steps[0])
-        if len(steps) == 1:
+    async def matches(self, parts: Sequence[PathPart]) -> list[Match]:
+        orgs = await self._organizations(parts[0])
+        if len(parts) == 1:
             return [Match((org,)) for org in orgs]
-        listing = self._listing(steps)
+        listing = self._listing(parts)
         if any(not self._call.actor.grants[org].allows(listing.need) for org in orgs):
             raise forbidden(listing)
         if self._is_more_than_rows(listing):
-            above = await self.matches(steps[:-1])
-            return [match for one in above for match in await self._listed(steps[-1], listing, one)]
+            above = await self.matches(parts[:-1])
+            return [match for one in above for match in await self._listed(parts[-1], listing, one)]
         found = []
         for org in orgs:
-            path = [step.key for step in reversed(steps[1:])]
-            rows = await self._source.on_path(org, steps[-1].family.name, path)
-            found += [Match(tuple(ids[: len(steps)])) for ids in rows]
-        return [match for match in found if self._may_see(match, steps)]
+            path = [part.key for part in reversed(parts[1:])]
+            rows = await self._source.on_path(org, parts[-1].family.name, path)
+            found += [Match(tuple(ids[: len(parts)])) for ids in rows]
+        return [match for match in found if self._may_see(match, parts)]
 
-    async def refuse_what_is_missing(self, steps: Sequence[Step]) -> None:
+    async def refuse_what_is_missing(self, parts: Sequence[PathPart]) -> None:
         """Raises Missing for the first part of the path that does not exist."""
-        for length, step in enumerate(steps, 1):
-            if step.text and not await self.matches(steps[:length]):
-                raise Missing(f"There is no {step.family.noun} {step.text!r} here")
+        for length, part in enumerate(parts, 1):
+            if part.text and not await self.matches(parts[:length]):
+                raise Missing(f"There is no {part.family.noun} {part.text!r} here")
 
     async def shown(self, family: Family, match: Match) -> bytes:
         name = match.name or await self._name(match.ids[0])
@@ -128,16 +128,16 @@ class Search:
         }
         return encode(told)
 
-    async def _organizations(self, step: Step) -> list[str]:
+    async def _organizations(self, part: PathPart) -> list[str]:
         actor = self._call.actor
-        if not step.text:
-            return [actor.home] if step.family is organization else []
+        if not part.text:
+            return [actor.home] if part.family is organization else []
         named = [row for org in actor.grants if (row := await self._source.find(organization.name, org))]
-        return [row.id for row in named if step.key in {row.id, row.name}]
+        return [row.id for row in named if part.key in {row.id, row.name}]
 
-    def _listing(self, steps: Sequence[Step]) -> Operation:
+    def _listing(self, parts: Sequence[PathPart]) -> Operation:
         """The operation that lists the family below its parent."""
-        handler, parent = f"{steps[-1].family.name}.{Verb.LIST}", steps[-2].family
+        handler, parent = f"{parts[-1].family.name}.{Verb.LIST}", parts[-2].family
         known = self._ctx.registry.operations
         return next(one for one in known if one.handler == handler and one.parent is parent)
 
@@ -145,24 +145,24 @@ class Search:
         """True if the list has a handler of its own, as for variables, which are inherited."""
         return listing.handler in READING
 
-    async def _listed(self, step: Step, listing: Operation, above: Match) -> list[Match]:
+    async def _listed(self, part: PathPart, listing: Operation, above: Match) -> list[Match]:
         """Returns the items with the wanted name of a list that has a handler of its own."""
         everything = Paging(page=1, page_size=EVERYTHING)
         call = msgspec.structs.replace(
             self._call, operation=listing, ids=(above.ids[0],), query=everything, paging_asked=True
         )
         reply = await READING[listing.handler](self._ctx, call)
-        family = step.family
+        family = part.family
         return [
             Match((str(one["id"]), *above.ids), str(one[family.names]))
             for one in msgspec.json.decode(reply.body)["results"]
-            if not step.text or step.text == one["id"] or step.key == family.key_of(one)
+            if not part.text or part.text == one["id"] or part.key == family.key_of(one)
         ]
 
-    def _may_see(self, match: Match, steps: Sequence[Step]) -> bool:
+    def _may_see(self, match: Match, parts: Sequence[PathPart]) -> bool:
         """True if the caller may see the match and every resource that its path names."""
         seen = len(self._seen(match))
-        named = max((place for place, step in enumerate(reversed(steps[1:])) if step.text), default=0)
+        named = max((place for place, part in enumerate(reversed(parts[1:])) if part.text), default=0)
         return seen > named
 
     def _seen(self, match: Match) -> tuple[str, ...]:

@@ -25,42 +25,42 @@ MOST, MOST_OF_ONE = 8, 4
 """Listings at a time, in all and of one organization."""
 
 
-class Reads(Protocol):
+class GitReader(Protocol):
     async def commits(self, source: Source) -> Sequence[Commit]: ...
 
     async def head(self, source: Source) -> tuple[str, str]: ...
 
 
-class Key(Struct, frozen=True):
+class ListingKey(Struct, frozen=True):
     org: str
     service: str
     """Empty where there is none yet."""
     source: Source
 
 
-class Listing(Struct, eq=False):
+class RunningListing(Struct, eq=False):
     task: asyncio.Task[Any]
     waiting: int = 0
     ended: float | None = None
 
 
 class Listings:
-    def __init__(self, git: Reads, *, seconds: float = SECONDS, kept: float = KEPT) -> None:
+    def __init__(self, git: GitReader, *, seconds: float = SECONDS, kept: float = KEPT) -> None:
         self._git = git
         self._seconds, self._kept = seconds, kept
-        self._listings: dict[Key, Listing] = {}
+        self._listings: dict[ListingKey, RunningListing] = {}
         """Those that run, and those that ended a moment ago."""
-        self._running: dict[asyncio.Task[Any], Key] = {}
+        self._running: dict[asyncio.Task[Any], ListingKey] = {}
 
     async def commits(self, org: str, service: str, source: Source) -> Sequence[Commit]:
-        found: Sequence[Commit] = await self._read(Key(org, service, source), self._git.commits)
+        found: Sequence[Commit] = await self._read(ListingKey(org, service, source), self._git.commits)
         return found
 
     async def default_branch(self, org: str, source: Source) -> str:
-        name, _ = await self._read(Key(org, "", source), self._git.head)
+        name, _ = await self._read(ListingKey(org, "", source), self._git.head)
         return str(name)
 
-    async def _read(self, key: Key, read: Callable[[Source], Awaitable[Any]]) -> Any:
+    async def _read(self, key: ListingKey, read: Callable[[Source], Awaitable[Any]]) -> Any:
         self._forget_old()
         listing = self._listings.get(key) or self._start(key, read)
         listing.waiting += 1
@@ -77,7 +77,7 @@ class Listings:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _start(self, key: Key, read: Callable[[Source], Awaitable[Any]]) -> Listing:
+    def _start(self, key: ListingKey, read: Callable[[Source], Awaitable[Any]]) -> RunningListing:
         of = Counter(running.org for running in self._running.values())
         if of.total() >= MOST or of[key.org] >= MOST_OF_ONE:
             raise Unavailable(
@@ -85,7 +85,7 @@ class Listings:
                 {"retry-after": "5"},
             )
         task = asyncio.create_task(self._list(key.source, read))
-        listing = self._listings[key] = Listing(task)
+        listing = self._listings[key] = RunningListing(task)
         self._running[task] = key
         task.add_done_callback(lambda task: self._end(task, listing))
         return listing
@@ -97,7 +97,7 @@ class Listings:
         except TimeoutError as error:
             raise GitError(f"it did not answer within {self._seconds:g} seconds.") from error
 
-    def _end(self, task: asyncio.Task[Any], listing: Listing) -> None:
+    def _end(self, task: asyncio.Task[Any], listing: RunningListing) -> None:
         self._running.pop(task)
         listing.ended = time.monotonic()
         with suppress(asyncio.CancelledError):

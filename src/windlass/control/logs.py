@@ -33,7 +33,7 @@ Finding = Callable[[str], Awaitable[None]]
 """Makes the secrets of a deployment known."""
 
 
-class Waiting(Struct):
+class WaitingLines(Struct):
     """Lines of a deployment whose secrets are being looked up."""
 
     task: asyncio.Task[None]
@@ -50,7 +50,7 @@ class Logs:
         self._clock = clock or SystemClock()
         self.masks = Masks()
         self.find: Finding | None = None
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, WaitingLines] = {}
         self._cut: dict[tuple[str, str], str] = {}
         """By stream and instance: the end of its last line, where that goes on."""
 
@@ -99,7 +99,7 @@ class Logs:
         waiting = self._waiting.get(deployment)
         if waiting is None:
             task = asyncio.ensure_future(self._release(deployment, find))
-            waiting = self._waiting[deployment] = Waiting(task)
+            waiting = self._waiting[deployment] = WaitingLines(task)
         if waiting.lines + len(lines) > _MOST_WAITING:
             waiting.lost += len(lines)
         else:

@@ -23,7 +23,7 @@ _AT_ONCE: Final = 20
 """Services that are read before others get their turn on the loop."""
 
 
-class Place(Struct, frozen=True):
+class ServicePlace(Struct, frozen=True):
     """A service, and what it is in."""
 
     id: str
@@ -58,14 +58,14 @@ async def list_services(ctx: Context, call: Call) -> Reply:
     return Reply(results(bodies, page, size, len(found)))
 
 
-async def _places(ctx: Context, call: Call, org: str) -> list[Place]:
+async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
     source, query = ctx.store.reads, call.query
     assert isinstance(query, OfServices)
     project, environment_id, on_cluster = query.project_id or "", query.environment_id or "", None
     if query.cluster_id:
         on_cluster = {row.id for row in await source.linked(query.cluster_id, "cluster_id")}
     places = [
-        Place(*found)
+        ServicePlace(*found)
         for family in deployable(ctx.registry)
         for found in await source.services_of(org, family.name, project, environment_id)
     ]
@@ -76,7 +76,7 @@ async def _places(ctx: Context, call: Call, org: str) -> list[Place]:
     ]
 
 
-async def _shown(ctx: Context, call: Call, place: Place, documents: dict[str, Any]) -> Document:
+async def _shown(ctx: Context, call: Call, place: ServicePlace, documents: dict[str, Any]) -> Document:
     source = ctx.store.reads
     service, status = await source.get(place.id), await source.status(place.id)
     assert service is not None

@@ -16,7 +16,7 @@ from windlass.base.errors import Conflict
 from windlass.control.context import Call, Context, Reply, Writing, encode
 from windlass.core.document import Document
 from windlass.core.registry import Operation
-from windlass.store.store import Answered, Claim, Tx
+from windlass.store.store import Claim, IdempotentAnswer, Tx
 
 FORGET: Final = "forget"
 """The work of erasing secrets that were shown once."""
@@ -24,7 +24,7 @@ SHOWN_FOR: Final = MINUTE
 _REPLAYED: Final = {"idempotency-replayed": "true"}
 
 
-class Kept(Struct):
+class StoredAnswer(Struct):
     """An answer, as it is kept for twins of its request."""
 
     status: int
@@ -51,7 +51,7 @@ async def once(
             raise Conflict("This Idempotency-Key was used for another request: take a new key")
         return await _again(ctx, tx, call, kept, caller, key), True
     reply = await handler(ctx, tx, call)
-    await _keep(ctx, tx, call, reply, Answered(request, tx.now, b"", None), caller, key)
+    await _keep(ctx, tx, call, reply, IdempotentAnswer(request, tx.now, b"", None), caller, key)
     return reply, False
 
 
@@ -69,10 +69,10 @@ async def forget(ctx: Context, claim: Claim) -> None:
 
 
 async def _keep(
-    ctx: Context, tx: Tx, call: Call, reply: Reply, answered: Answered, caller: str, key: str
+    ctx: Context, tx: Tx, call: Call, reply: Reply, answered: IdempotentAnswer, caller: str, key: str
 ) -> None:
     body, shown = _parted(call.operation, reply.body)
-    answer = Kept(reply.status or call.operation.status, reply.tag, body)
+    answer = StoredAnswer(reply.status or call.operation.status, reply.tag, body)
     sealed = ctx.seal.close(msgspec.msgpack.encode(answer), caller, key)
     secret = ctx.seal.close(encode(shown), caller, key, "once") if shown else None
     await tx.keep_answer(caller, key, msgspec.structs.replace(answered, answer=sealed, once=secret))
@@ -80,8 +80,8 @@ async def _keep(
         await tx.ask(FORGET, FORGET, tx.now + SHOWN_FOR)
 
 
-async def _again(ctx: Context, tx: Tx, call: Call, kept: Answered, caller: str, key: str) -> Reply:
-    answer = msgspec.msgpack.decode(ctx.seal.open(kept.answer, caller, key), type=Kept)
+async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:
+    answer = msgspec.msgpack.decode(ctx.seal.open(kept.answer, caller, key), type=StoredAnswer)
     # An answer that an earlier version kept still holds everything.
     body, held = _parted(call.operation, answer.body)
     if kept.once is not None and kept.at > tx.now - SHOWN_FOR:

@@ -180,7 +180,7 @@ _NEWER: Final = {
 }
 
 
-class Answered(Struct, frozen=True, gc=False):
+class IdempotentAnswer(Struct, frozen=True, gc=False):
     """The answer to a request that carried an Idempotency-Key."""
 
     request: str
@@ -771,11 +771,11 @@ class Tx(Reads):
     async def add_identity(self, issuer: str, subject: str, org: str, member: str) -> None:
         await self._all(sql.IDENTITY_ADD, issuer, subject, org, member)
 
-    async def idempotent(self, caller: str, key: str) -> Answered | None:
+    async def idempotent(self, caller: str, key: str) -> IdempotentAnswer | None:
         row = await self._one(sql.IDEMPOTENT, caller, key)
-        return Answered(*row) if row else None
+        return IdempotentAnswer(*row) if row else None
 
-    async def keep_answer(self, caller: str, key: str, kept: Answered) -> None:
+    async def keep_answer(self, caller: str, key: str, kept: IdempotentAnswer) -> None:
         await self._all(sql.IDEMPOTENT_ADD, caller, key, kept.request, kept.at, kept.answer, kept.once)
 
     async def forget_shown(self, before: int) -> int | None:

@@ -51,7 +51,7 @@ _MEANING: Final = {
 }
 
 
-class Missing(Struct, frozen=True):
+class MissingPart(Struct, frozen=True):
     """A part of isolation that services do not have on this machine."""
 
     part: str
@@ -82,13 +82,13 @@ class Isolation:
         self._users = Users(self._folder, self._numbers)
         self._readable = tuple(readable)
 
-    def missing(self) -> list[Missing]:
+    def missing(self) -> list[MissingPart]:
         if self.mode == "off":
             return []
         found = findings(self._numbers[0])
         why = found["why"]
         return [
-            Missing(part, what, why[part], _FIRST if _waits(part, found) else advice)
+            MissingPart(part, what, why[part], _FIRST if _waits(part, found) else advice)
             for part, (what, advice) in _MEANING.items()
             if part in why
         ]
