@@ -43,7 +43,7 @@ def machine(monkeypatch):
     return gives
 
 
-def test_what_is_required_and_missing_is_refused_with_the_part_and_the_way(tmp_path, machine):
+def test_a_missing_part_that_is_required_is_refused_with_advice(tmp_path, machine):
     machine(NONE)
     with pytest.raises(BadSetting, match=r"isolation: .*user namespace.*it is switched off.*sysctl"):
         isolation_of(settings(tmp_path, isolation="required"))
@@ -81,7 +81,7 @@ def test_root_without_any_isolation_is_warned_loudly(tmp_path, machine, monkeypa
     assert len([line for line in said if "EVERY SERVICE RUNS AS ROOT" in line]) == told
 
 
-def test_where_all_parts_hold_there_is_nothing_to_be_concerned_about(tmp_path, machine):
+def test_complete_isolation_gives_no_warning(tmp_path, machine):
     machine(ALL)
     kept = isolation_of(settings(tmp_path))
     assert concerns(kept) == []
@@ -93,7 +93,7 @@ def test_where_all_parts_hold_there_is_nothing_to_be_concerned_about(tmp_path, m
     ]
 
 
-def test_what_only_waits_for_a_user_of_its_own_advises_nothing_else(tmp_path, machine):
+def test_parts_that_only_need_a_user_give_no_other_advice(tmp_path, machine):
     machine(NONE)
     advice = {part.part: part.advice for part in isolation_of(settings(tmp_path)).missing()}
     assert advice["mounts"] == advice["processes"] != advice["landlock"]
@@ -102,7 +102,7 @@ def test_what_only_waits_for_a_user_of_its_own_advises_nothing_else(tmp_path, ma
     assert advice["mounts"] != advice["processes"]
 
 
-def test_to_look_how_services_are_kept_apart_logs_nothing(tmp_path, machine, caplog):
+def test_checking_isolation_logs_nothing(tmp_path, machine, caplog):
     """Commands beside the server look, too."""
     machine(NONE)
     assert concerns(isolation_of(settings(tmp_path)))

@@ -69,7 +69,7 @@ def test_text_without_a_value_stays_as_it_is():
     "value",
     ["", "abc", "12345", "true", "postgres", "5432", "8080:80", "1234567", "production", "12345mb"],
 )
-def test_what_is_short_or_trivial_is_not_hidden(value):
+def test_short_or_trivial_values_are_not_hidden(value):
     assert Mask([value]).text(f"a {value} b") == f"a {value} b"
 
 

@@ -255,7 +255,7 @@ async def test_a_client_that_floods_its_websocket_is_closed(world, app, address)
     await settled(lambda: following(world) == 0)
 
 
-async def test_what_comes_before_a_websocket_is_open_is_refused(world, app, address):
+async def test_bytes_before_a_websocket_is_open_are_refused(world, app, address):
     async with connected(address, logs(app)) as client:
         assert client.answer.status == 101  # the control
     place = urlsplit(address)

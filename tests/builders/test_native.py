@@ -711,7 +711,7 @@ async def test_sweep_and_discard_erase_what_they_are_told_and_nothing_else(site)
     assert {path.name for path in site.kept.iterdir()} == {"cache"}
 
 
-async def test_what_is_set_aside_comes_back_as_it_was(site, tmp_path):
+async def test_a_service_that_is_set_aside_comes_back_as_it_was(site, tmp_path):
     kept = await site.build({"main.py": "print(1)"}, key="kept")
     await site.builder.set_aside("service", tmp_path / "aside")
     assert set(await site.builder.services()) == set()

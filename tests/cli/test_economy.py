@@ -124,7 +124,7 @@ async def test_a_deployment_that_fails_takes_five_requests(windlass):
     assert len(app.asked) <= 5, app.asked
 
 
-async def test_how_long_it_takes_changes_nothing_of_how_many_requests_it_takes(windlass):
+async def test_the_duration_does_not_change_the_number_of_requests(windlass):
     await shop(windlass)
     building = windlass.world.builder.gate = asyncio.Event()
     async with counted(windlass) as app:

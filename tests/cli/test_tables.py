@@ -51,7 +51,7 @@ async def test_a_list_of_links_shows_them_whole(windlass, width):
     assert not UUID.search(said.out)
 
 
-async def test_what_does_not_fit_at_all_is_shown_below_each_other(windlass):
+async def test_rows_that_do_not_fit_are_shown_as_lists_of_fields(windlass):
     url = await running(windlass)
     said = await windlass("application", "list", "--text", width=30)
     assert url in said.out.split()
@@ -143,7 +143,7 @@ async def test_the_end_of_an_environment_is_a_line_for_each_service(windlass):
     assert ends[1].startswith("web is live at http://web-production.")
 
 
-async def test_what_was_started_and_is_not_waited_for_is_one_line(windlass):
+async def test_a_start_without_waiting_prints_one_line(windlass):
     await shop(windlass)
     said = await windlass("application", "deploy", "web", "--text")
     assert said.out == "DEPLOY v1: QUEUED. With --wait, the command follows it to its end\n"

@@ -37,9 +37,7 @@ async def application(world, **fields: Any) -> str:
 @pytest.mark.parametrize("base", ["", "/compat"])
 @pytest.mark.parametrize("services", [0, 1])
 @pytest.mark.parametrize("action", ["deploy", "redeploy", "stop", "uninstall", "service/deploy"])
-async def test_what_is_done_with_an_environment_answers_both_kinds_of_status(
-    embedded, base, services, action
-):
+async def test_actions_on_an_environment_answer_both_kinds_of_status(embedded, base, services, action):
     environment = await embedded.environment()
     apps = [await embedded.application(environment) for _ in range(services)]
     body = {"applications": [{"application_id": app} for app in apps]} if action == "service/deploy" else None
@@ -140,7 +138,7 @@ async def test_a_database_that_becomes_public_says_another_place_and_keeps_its_p
 # Bodies
 
 
-async def test_what_is_left_out_of_an_application_is_removed(embedded):
+async def test_optional_parts_left_out_of_an_application_are_removed(embedded):
     ports, storage = [PUBLIC], [VOLUME]
     app = await application(
         embedded, entrypoint="sh", docker_target_build_stage="x", arguments=["1"], description="d",
@@ -231,7 +229,7 @@ async def test_fields_that_are_not_known_or_only_answered_are_ignored_in_every_b
 
 
 @pytest.mark.parametrize("body", [{"name": 7}, {"name": "x", "ports": [{"id": ""}]}, ["name"], "name"])
-async def test_what_is_known_and_wrong_is_still_refused(embedded, body):
+async def test_known_fields_with_wrong_values_are_still_refused(embedded, body):
     is_refused(await embedded.put(await application(embedded), body), 400)
 
 

@@ -54,7 +54,7 @@ def test_objects_merge_as_in_appendix_a_of_the_rfc(before, patch, after):
 
 
 @pytest.mark.parametrize("base", BASES)
-async def test_what_is_not_named_stays(embedded, base):
+async def test_fields_that_a_patch_does_not_name_stay(embedded, base):
     made = await embedded.application(git_repository=REPOSITORY, entrypoint="sh", cpu=250)
     app = f"{base}/application/{made}"
     before = (await embedded.get(app)).json
@@ -100,7 +100,7 @@ async def test_null_removes_what_has_no_default_and_resets_what_has_one(embedded
         ({"surprise": 1}, "surprise"),
     ],
 )  # fmt: skip
-async def test_what_would_be_wrong_afterwards_is_refused_by_name(embedded, body, field):
+async def test_a_patch_with_a_wrong_result_is_refused_by_field(embedded, body, field):
     app = f"/application/{await embedded.application(healthchecks={'readiness_probe': PROBE})}"
     before = await embedded.get(app)
     answer = await embedded.patch(app, body)
@@ -109,7 +109,7 @@ async def test_what_would_be_wrong_afterwards_is_refused_by_name(embedded, body,
     assert (await embedded.get(app)).body == before.body
 
 
-async def test_what_was_worked_out_of_a_field_is_worked_out_again_when_it_changes(embedded):
+async def test_a_derived_field_changes_with_its_source(embedded):
     app = f"/application/{await embedded.application(git_repository=REPOSITORY)}"
     moved = {"git_repository": {"url": "https://gitlab.com/shop/back.git"}}
     repository = (await embedded.patch(app, moved))["git_repository"]
@@ -179,7 +179,7 @@ async def test_setting_and_removing_a_sealed_value_is_seen_in_its_flag(embedded)
 
 
 @pytest.mark.parametrize("path", ["a" * 2000, f"{'a/' * 1000}b", f"a/{'b' * 2000}"])
-async def test_what_was_worked_out_of_the_longest_address_can_be_sent_back(embedded, path):
+async def test_fields_derived_from_the_longest_address_can_be_sent_back(embedded, path):
     made = await embedded.application(git_repository={"url": f"https://git.example/{path}", "branch": "main"})
     app = f"/compat/application/{made}"
     before = await embedded.get(app)

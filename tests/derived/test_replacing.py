@@ -81,7 +81,7 @@ def asks_for_a_secret(family: Family, answer: Answer) -> bool:
 
 
 @every_family
-async def test_what_is_read_under_compat_can_be_sent_back_and_changes_nothing(rich: Rich):
+async def test_a_document_read_under_compat_can_be_sent_back_and_changes_nothing(rich: Rich):
     before = await rich.ask(Verb.READ, base="/compat")
     again = await rich.ask(Verb.UPDATE, before.json, "/compat")
     assert again.status == 200, again
@@ -98,9 +98,7 @@ async def test_at_the_root_a_field_that_is_only_answered_is_refused(rich: Rich):
 
 @pytest.mark.parametrize("base", BASES)
 @every_family
-async def test_what_a_put_leaves_out_is_as_in_a_new_one_or_kept_where_it_has_no_default(
-    rich: Rich, base: str
-):
+async def test_a_put_resets_left_out_fields_and_keeps_those_without_a_default(rich: Rich, base: str):
     family, before = rich.thing.family, (await rich.ask(Verb.READ)).json
     answer = await rich.ask(Verb.UPDATE, {}, base)
     if asks_for_a_secret(family, answer):  # because the default is another address than the one it was for

@@ -318,7 +318,7 @@ class Conformance:
         }
         assert found[both[0].service].name == "web"
 
-    async def test_what_is_set_aside_ends_and_keeps_what_it_stored(self, rig, station, tmp_path):
+    async def test_a_service_that_is_set_aside_ends_and_keeps_its_data(self, rig, station, tmp_path):
         it, other = await two_with_volumes(rig, station)
         await station.hears("kept", times=2)
         for _ in range(2):  # as after an interruption

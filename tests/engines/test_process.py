@@ -227,7 +227,7 @@ async def test_each_instance_has_a_copy_of_its_own_and_shares_what_lies_beside(r
     assert (copy / "main.py").stat().st_mtime_ns == (app / "main.py").stat().st_mtime_ns
 
 
-async def test_what_tools_have_fetched_is_there_for_the_next_instances_until_it_is_discarded(rig, station):
+async def test_caches_of_tools_last_until_the_service_is_discarded(rig, station):
     program = """
 import os, pathlib, time
 for name in (".cache", ".m2", ".gradle", ".npm", "go"):

@@ -91,7 +91,7 @@ async def test_a_repository_that_does_not_answer_delays_no_other_write_and_no_cr
     assert "branch" not in answer["git_repository"]
 
 
-async def test_nobody_has_a_repository_read_who_may_not_write_there(world):
+async def test_a_caller_without_write_permission_has_no_repository_read(world):
     reader = await world.new_token("Read")
     _, stranger = await world.organization()
     path, body = (

@@ -61,7 +61,7 @@ async def test_a_client_that_only_keeps_its_connection_is_let_go(name, behave):
 
 
 @pytest.mark.parametrize("name", PORTS)
-async def test_with_more_patience_the_same_clients_are_served(name):
+async def test_longer_timeouts_serve_the_same_slow_clients(name):
     """Otherwise the test above would show nothing."""
     async with opened(name, **PATIENT) as port:
         caller = await port.caller()

@@ -57,7 +57,7 @@ async def test_a_request_that_is_taken_ends_at_the_same_byte_on_both_ports(port)
         await caller.close()
 
 
-async def test_what_is_beyond_a_limit_is_refused_before_more_of_it_is_read(port):
+async def test_a_request_beyond_a_limit_is_refused_before_more_is_read(port):
     for title, (status, sent) in BEYOND.items():
         caller = await port.caller()
         await caller.send(sent)
@@ -78,7 +78,7 @@ async def test_it_is_refused_however_it_is_cut(port):
 
 
 @pytest.mark.parametrize("name", PORTS)
-async def test_without_the_limits_the_same_is_collected_and_served(name):
+async def test_without_limits_the_same_requests_are_collected_and_served(name):
     """Otherwise the tests above would show nothing."""
     async with opened(name, **LIFTED) as port:
         for title in BY_LIMIT:
@@ -100,7 +100,7 @@ async def test_pipelined_requests_are_counted_one_by_one(port):
     assert statuses(await caller.rest()) == [200] * 3001
 
 
-async def test_of_pipelined_requests_those_before_a_bad_one_are_answered(port):
+async def test_pipelined_requests_before_a_bad_one_are_answered(port):
     caller = await port.caller()
     await caller.send(ASK * 3 + b"GET / HTTP/1.1\r\n\r\n" + SMUGGLED)
     assert statuses(await caller.rest()) == [200, 200, 200, 400]

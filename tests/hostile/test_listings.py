@@ -150,7 +150,7 @@ async def test_a_repository_that_does_not_answer_in_time_is_said_to(git: Silent)
     assert git.running == 0
 
 
-async def test_who_hangs_up_leaves_no_listing_behind(world: World, git: Silent):
+async def test_a_client_that_hangs_up_leaves_no_listing_behind(world: World, git: Silent):
     app = await world.application()
     gone, sent = asyncio.Event(), list[Any]()
     scope = {

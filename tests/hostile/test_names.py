@@ -64,7 +64,7 @@ async def test_a_port_with_a_path_takes_nothing_of_a_host_of_another_organizatio
     assert await street.ask(VICTIMS, "/login") == mine
 
 
-async def test_as_it_was_a_port_with_a_path_took_it(street: Street, as_it_was: None):
+async def test_without_reservations_a_port_with_a_path_takes_the_host(street: Street, as_it_was: None):
     mine, theirs = await neighbours(street, public_path="/login")
     assert [await street.ask(VICTIMS, path) for path in ("/", "/login")] == [mine, theirs]
 
@@ -75,7 +75,7 @@ async def test_a_restart_gives_no_host_to_another_organization(street: Street):
     assert await street.ask(VICTIMS) == mine
 
 
-async def test_as_it_was_a_restart_gave_it_away(street: Street, as_it_was: None):
+async def test_without_reservations_a_restart_gives_the_host_away(street: Street, as_it_was: None):
     _, theirs = await neighbours(street)
     await street.restart(first=[theirs])
     assert await street.ask(VICTIMS) == theirs
@@ -345,7 +345,7 @@ COLLIDING = [
 RESTARTS = [Restart(seed) for seed in range(8)]
 
 
-async def test_the_histories_of_the_review_pass():
+async def test_known_histories_of_reservations_pass():
     await played([*COLLIDING, *RESTARTS])
 
 
@@ -394,7 +394,7 @@ def test_the_table_gives_a_host_whole_to_its_latest_holder(claims: list[Claim], 
     assert answering(table_of(claims, order)) <= {max(claim.service for claim in claims)}
 
 
-def test_the_table_that_merged_fails_that():
+def test_a_table_that_merges_hosts_fails_the_check():
     claims = [Claim("a", "/x"), Claim("b", "/")]
     with patch.object(Table, "_find", streets.merge_services):
         assert answering(table_of(claims, "ab")) == {"a", "b"}

@@ -69,7 +69,7 @@ def test_without_isolation_each_of_the_attempts_works(user, when):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
-def test_where_there_are_no_user_namespaces_root_keeps_services_apart_all_the_same():
+def test_root_isolates_services_without_user_namespaces_too():
     without = HERE.parent / "launch" / "without_namespaces.py"
     command = [
         sys.executable,

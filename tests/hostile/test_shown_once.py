@@ -84,7 +84,7 @@ async def test_a_secret_that_the_client_chose_is_not_waited_for(world: World):
     assert (again.status, again.body) == (200, first.body)
 
 
-async def test_a_minute_later_nothing_of_it_is_kept_even_sealed(tmp_path: Path):
+async def test_a_minute_later_the_secret_is_erased_from_the_database(tmp_path: Path):
     clock = HandClock()
     async with make_world(folder=tmp_path, clock=clock) as world:
         first = await token(world)

@@ -161,7 +161,7 @@ async def started(folder: Path, **given) -> Settings:
     return settings
 
 
-async def test_what_is_set_aside_is_restored_only_to_a_database_that_knows_it(tmp_path):
+async def test_a_service_is_restored_only_to_a_database_that_knows_it(tmp_path):
     furnished(tmp_path)
     with pytest.raises(NotOurs, match="services 1"):
         await started(tmp_path)
@@ -196,7 +196,7 @@ async def test_a_key_that_is_missing_is_looked_for_in_the_folder_that_the_messag
         await install(settings)
 
 
-async def test_what_is_purged_is_gone(tmp_path):
+async def test_a_purged_service_is_gone(tmp_path):
     furnished(tmp_path)
     settings = await started(tmp_path, adopt=True)
     await purge(settings, [UNKNOWN])
@@ -355,7 +355,7 @@ async def test_a_purge_that_is_killed_at_any_moment_stays_in_the_list_until_it_i
 
 
 @pytest.mark.parametrize("says", ["which engine it ran on", "nothing of its engine"])
-async def test_what_ran_on_another_engine_is_never_erased_by_putting_it_back(tmp_path, says):
+async def test_putting_back_never_erases_a_service_of_another_engine(tmp_path, says):
     await template(tmp_path, adopted=True)
     if says == "nothing of its engine":
         file = tmp_path / "set-aside" / UNKNOWN / "record.json"
@@ -365,7 +365,7 @@ async def test_what_ran_on_another_engine_is_never_erased_by_putting_it_back(tmp
     assert len(precious(tmp_path)) == 2
 
 
-async def test_what_ran_on_another_engine_is_restored_and_purged_only_on_that(tmp_path):
+async def test_a_service_is_restored_and_purged_only_on_its_own_engine(tmp_path):
     await template(tmp_path, adopted=True)
     other = msgspec.structs.replace(_of(tmp_path), engine="docker", docker_host="unix:///nowhere.sock")
     with pytest.raises(Refused, match="WINDLASS_ENGINE=process"):

@@ -80,7 +80,7 @@ async def test_through_the_api_all_services_of_the_token_are_stopped_and_no_othe
         assert await windlass.world.state(f"/application/{app}") == "STOPPED"
 
 
-async def test_where_nothing_runs_nothing_is_stopped(windlass):
+async def test_without_running_services_nothing_is_stopped(windlass):
     await shop(windlass)
     said = await windlass("stop", "--all")
     assert (said.code, said.out, said.err) == (0, "", "Nothing was running\n")
@@ -143,7 +143,7 @@ async def test_a_repeated_stop_has_nothing_to_do(left):
         assert await apart(stopping.here(settings, sure, parts=fake_parts(engine))) == count
 
 
-async def test_whoever_says_no_has_stopped_nothing(left):
+async def test_answering_no_stops_nothing(left):
     settings, engine, apps = left
 
     def unsure(count: int) -> None:

@@ -43,7 +43,7 @@ def on_the_disk(world: World) -> str:
     return "\n".join(path.read_text() for path in (world.folder / "logs").rglob("*.jsonl"))
 
 
-async def test_what_an_instance_writes_is_on_the_disk_without_its_secrets(world: World):
+async def test_lines_of_an_instance_reach_the_disk_without_its_secrets(world: World):
     app = await shop(world, KEY=SECRET)
     await world.made(f"/application/{app}/environmentVariable", {"key": "MIXED", "value": "x-{{KEY}}-y"})
     version = await deployed(world, app)
@@ -99,7 +99,7 @@ async def test_an_old_value_is_hidden_while_instances_with_it_run(world: World):
     assert await log(world, f"/application/{app}") == [f"old {MASK}", f"old {MASK}", f"new {MASK}"]
 
 
-async def test_what_runs_since_before_a_start_is_masked(tmp_path, database_url):
+async def test_services_that_ran_before_a_start_are_masked(tmp_path, database_url):
     async with make_world(database_url, folder=tmp_path) as world:
         app = await shop(world, KEY=SECRET)
         version = await deployed(world, app)
