@@ -1,4 +1,4 @@
-"""What a long queue costs: a claim out of many waiting pieces, and deployments out of many that wait.
+"""The cost of a long queue: of a claim among many waiting pieces, and of deployments among many.
 
 In one process: stores with work that is never done, and two installations with engines that do nothing, so
 that the control plane is all that is measured. All sides take turns.

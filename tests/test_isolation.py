@@ -1,4 +1,4 @@
-"""Which parts of isolation hold on a machine, what is said of the others, and whose user is whose."""
+"""The parts of isolation that a machine supports, the messages about the others, and users of services."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def search(values: list[str]) -> str:
 
 
 def branches(pattern: str) -> int:
-    """How many ways there are to begin."""
+    """Returns the number of different beginnings."""
     depth = count = 0
     for sign in re.sub(r"\\.", "x", pattern):
         depth += (sign == "(") - (sign == ")")

@@ -1,4 +1,4 @@
-"""Whether a long queue costs more than a short one: claims, deployments, and reads beside them."""
+"""Compares a long queue with a short one: claims, deployments, and reads beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to start a program of the engine of processes apart from everything else on the machine."""
+"""The cost of isolation when the process engine starts a program."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Bench:
         self.log: list[str] = []
 
     def another_service(self, **given: Any) -> Bench:
-        """Of the same installation."""
+        """Returns a bench for another service of the same installation."""
         made = Bench(self.host, self.source.parent, **given)
         made.builder = DockerBuilder(host=self.host, installation=self.installation, **given)
         made.installation = self.installation

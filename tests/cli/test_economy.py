@@ -1,4 +1,4 @@
-"""How many requests commands make, and what they do when there are no more."""
+"""Commands make few requests, and wait when the hour's requests are used up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lists and results look like to people, at the widths of their terminals."""
+"""Lists and results for people, at several widths of the terminal."""
 
 from __future__ import annotations
 

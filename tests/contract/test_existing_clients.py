@@ -1,4 +1,4 @@
-"""What clients of the full interface, generated from its description, need of an answer and of a body."""
+"""Clients generated from the description of the full interface find the answers that they expect."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def test_another_family_would_change_the_matrix():
 
 
 def references(operation: Operation) -> Mapping[str, Reference]:
-    """What a body can refer to, by the path of the field."""
+    """Returns the references in a body, by the path of the field."""
     return operation.family.references if operation.family else {}
 
 

@@ -138,7 +138,7 @@ async def test_null_in_a_patch_sets_one_field_to_its_default_and_leaves_all_othe
 
 
 def computed_from(family: Family, document: dict[str, Any]) -> set[str]:
-    """What only the server says may follow from anything."""
+    """Fields that only the server sets may change with any other."""
     return document.keys() - narrowed(document, family.spec).keys()
 
 

@@ -1,4 +1,4 @@
-"""What a hostile program tries on the machine that it runs on. Prints which of it worked.
+"""A hostile program: tries attacks on the machine that it runs on, and prints which of them worked.
 
 It is told in ATTEMPTS of a server, a victim, and the folders and sockets of both.
 """

@@ -1,4 +1,4 @@
-"""What an attacker sends to a public port, as data: the same for the API and the gateway.
+"""Requests of an attacker to a public port, as data: the same for the API and the gateway.
 
 `REFUSED` is answered with an error, and the connection is closed. `TAKEN` is one request, whatever it
 contains. `BEYOND` is larger than a limit, by the status that RFC 9110 and RFC 6585 give it.

@@ -35,13 +35,13 @@ ADDRESS = re.compile(r"https?")
 
 
 class Ears(Struct):
-    """Who listens: where the credential belongs, and elsewhere."""
+    """Two listeners: the host of the credential, and another one."""
 
     own: Receiver
     elsewhere: Receiver
 
     def heard(self, who: Receiver) -> bool:
-        """Whether the secret came there, as it is or as git sends it."""
+        """True if the secret arrived, as it is or as git sends it."""
         return any(CANARY in plainly(request) for request in who.requests)
 
 

@@ -146,7 +146,7 @@ async def test_a_build_fetches_nothing_from_where_the_engine_stands(host, tmp_pa
 
 
 async def built(attacker: Bench, texts: list[str], **given: Any) -> list[str]:
-    """Those of which an image was made."""
+    """Returns the Dockerfiles of which an image was built."""
     found = []
     for text in texts:
         try:

@@ -32,7 +32,7 @@ def prepared(tmp_path: Path) -> Path:
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """What others can read, as far as they can come to it."""
+    """Returns the files that other users can reach and read."""
     found = []
     for entry in folder.iterdir():
         mode = stat.S_IMODE(entry.stat().st_mode)

@@ -1,4 +1,4 @@
-"""What other programs of a machine can read of a server that runs on it."""
+"""Other programs of the machine read no secret of a running server."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def shown(pid: int) -> set[str]:
 
 
 def read_as_its_user(pid: int, path: str) -> bool:
-    """Whether another process of the same user can read this file of /proc."""
+    """True if another process of the same user can read this file of /proc."""
     owner = int(Path(f"/proc/{pid}/status").read_text().split("Uid:")[1].split()[0])
     code = f"import sys; sys.exit(not open('/proc/{pid}/{path}', 'rb').readable())"
     before = ORDINARY if owner and not os.geteuid() else ()

@@ -23,7 +23,7 @@ _NOT_FOR_ORDINARY = {"write to /etc", "write to /usr", "become root"}
 
 @cache
 def worked(user: str, mode: str, when: str) -> frozenset[str]:
-    """What an attacker achieved (stage.py)."""
+    """Returns the attacks that worked (stage.py)."""
     before = ORDINARY if user == "ordinary" and not os.geteuid() else ()
     command = [*before, sys.executable, "-m", "tests.hostile.stage", mode, when]
     done = subprocess.run(command, capture_output=True, text=True, cwd=HERE.parents[1], check=False)

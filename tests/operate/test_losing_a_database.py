@@ -110,7 +110,7 @@ class Site:
         return sorted(await self.there.machine.running()), sorted(await self.there.machine.traces())
 
     async def refuses(self, settings: Settings | None = None) -> str:
-        """What a start says, which begins, erases and ends nothing."""
+        """Returns the message of a refused start, which starts, erases and ends nothing."""
         before = await self.all_of_it()
         with pytest.raises(Exception) as caught:  # noqa: PT011 (which one, is the question)
             await install(settings or self.settings)
@@ -124,7 +124,7 @@ class Site:
         return said
 
     async def services(self) -> set[str]:
-        """Of which there is something on the machine."""
+        """Returns services that have data on the machine."""
         async with self.started() as windlass:
             return set(await windlass.installation.ctx.engine.services())
 
@@ -151,7 +151,7 @@ class Site:
         return [msgspec.json.decode(file.read_bytes(), type=holdings.SetAside) for file in files]
 
     async def stored(self, windlass: Windlass, service: str) -> str:
-        """What the program of a service finds in its volume."""
+        """Returns the content of a service's volume."""
         engine = windlass.installation.ctx.engine
 
         async def runs() -> bool:

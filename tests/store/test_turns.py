@@ -1,4 +1,4 @@
-"""Which work is taken next: the same as if all of it had been counted and sorted, without doing so."""
+"""Work is taken in the same order as if all of it had been counted and sorted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What services offer each other is read once for each version of their list, and never out of date."""
+"""Services that others can reach are read once for each version of their list, and never out of date."""
 
 from __future__ import annotations
 
