@@ -107,6 +107,16 @@ def test_a_cut_line_without_a_value_loses_nothing():
     assert Mask([SECRET]).messages(parts) == (parts, "")
 
 
+@pytest.mark.parametrize("guess", [SECRET[:1], SECRET[:5], SECRET[:-1], "x" * len(SECRET)])
+def test_where_a_line_was_cut_nothing_tells_how_a_secret_begins(guess):
+    line = guess.rjust(CUT + 8, ".")
+    mask = Mask([SECRET])
+    [shown], rest = mask.messages([line])
+    assert shown + rest == line
+    assert len(rest) == len(mask.messages(["." * (CUT + 8)])[1])
+    assert mask.messages(["end"], rest) == ([rest + "end"], "")
+
+
 def letters(count: int) -> list[str]:
     chance = random.Random(7)
     return ["".join(chance.choices(string.ascii_letters, k=24)) for _ in range(count)]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -64,42 +63,38 @@ class Mask:
     def messages(self, messages: list[str], before: str = "") -> tuple[list[str], str]:
         """Masks messages in their order, some of which may be parts of one line that was cut.
 
-        `before`: the unfinished line that the last call returned. Returns the masked messages (the same list
-        if there is nothing to hide) and the unfinished line for the next call."""
+        `before`: the end of an unfinished line, which the last call returned. Returns the masked messages
+        (the same list if there is nothing to hide) and the end of an unfinished line for the next call."""
         if not before and not any(map(_is_cut, messages)) and not self._may_hold("\n".join(messages)):
             return messages, ""
         made: list[str] = []
         for line in _lines(messages):
-            made += self._line(line, before)
-            before = ""
-        last = messages[-1]
-        if not _is_cut(last):
-            return made, ""
-        kept, hidden = self._unfinished(last)
-        if hidden and not made[-1].endswith(MASK):
-            made[-1] = made[-1][: -hidden or None] + MASK
-        return made, kept
+            shown, before = self._line(line, before)
+            made += shown
+        return made, before
 
-    def _line(self, parts: Sequence[str], before: str) -> list[str]:
-        """Masks the parts of one line; a secret may span two parts."""
-        if len(parts) == 1 and not before:
-            return [self.text(parts[0])]
+    def _line(self, parts: Sequence[str], before: str) -> tuple[list[str], str]:
+        """Masks the parts of one line; a secret may span two parts, of which the second comes later.
+
+        So the end of an unfinished line is held back, whatever it is: to hide it only where a secret may
+        begin would tell whoever writes long lines, letter by letter, how the secret begins."""
+        unfinished = _is_cut(parts[-1])
+        if len(parts) == 1 and not before and not unfinished:
+            return [self.text(parts[0])], ""
         whole = before + "".join(parts)
         spans = [found.span() for found in self._one_of.finditer(whole)]
-        made, start = [], len(before)
+        end = self._held_from(whole, spans) if unfinished else len(whole)
+        made, start, stop = [], 0, len(before)
         for part in parts:
-            made.append(_without(whole, spans, start, start + len(part)))
-            start += len(part)
-        return made
+            stop += len(part)
+            made.append(_without(whole, spans, start, min(stop, end)))
+            start = stop
+        return made, whole[end:]
 
-    def _unfinished(self, text: str) -> tuple[str, int]:
-        """Returns the end of a text to prepend to the next, and how much of it may begin a secret."""
-        end = text[-(self._longest - 1) :]
-        for start in range(len(end)):
-            at = bisect_left(self._sorted, end[start:])
-            if at < len(self._sorted) and self._sorted[at].startswith(end[start:]):
-                return end, len(end) - start
-        return end, 0
+    def _held_from(self, whole: str, spans: Sequence[tuple[int, int]]) -> int:
+        """Returns where the held end of an unfinished line begins: never within a secret."""
+        end = max(len(whole) - self._longest + 1, 0)
+        return next((last for first, last in spans if first < end < last), end)
 
     def _may_hold(self, text: str) -> bool:
         raw = text.encode(errors="replace")
@@ -111,10 +106,6 @@ class Mask:
     def _one_of(self) -> re.Pattern[str]:
         """Made when it is first needed: most services never print a secret."""
         return re.compile(_alternatives(_tree(self.patterns)))
-
-    @cached_property
-    def _sorted(self) -> Sequence[str]:
-        return sorted(self.patterns)
 
     @cached_property
     def _longest(self) -> int:
