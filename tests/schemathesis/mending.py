@@ -90,7 +90,10 @@ class Mending:
         self._open(case)
 
     def _ask(self, operation: Operation, case: Case) -> None:
-        """Which kinds of resource there are, and how deep each lies, a schema does not say."""
+        """A schema does not say which kinds of resource there are, and how deep each lies; nor that a page is
+        asked for in one direction."""
+        if case.query and "continueToken" in case.query:
+            case.query.pop("stepBackToken", None)
         if operation.id == "findResources" and case.query:
             path = str(case.query.get("path", "")).replace("/", "")
             case.query = {**case.query, "family": "project", "path": path, "below": ""}

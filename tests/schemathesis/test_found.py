@@ -39,6 +39,39 @@ async def test_a_receiver_is_a_uri_and_so_has_no_letters_to_be_mistaken(town: To
     assert answer.message.startswith("target_url: ")
 
 
+HOSTS = {
+    "::": 201,
+    "::1": 201,
+    "1::": 201,
+    "fe80::a:B": 201,
+    "1:2:3:4:5:6:7:8": 201,
+    "1:2:3:4:5:6:7::": 201,
+    "::2:3:4:5:6:7:8": 201,
+    "::ffff:127.0.0.1": 201,
+    "1:2:3:4:5:6:1.2.3.4": 201,
+    "": 400,
+    "E10e0:27a:": 400,
+    ":": 400,
+    ":::": 400,
+    "1:2:3": 400,
+    "1::2::3": 400,
+    "12345::": 400,
+    "1:2:3:4:5:6:7:8:9": 400,
+    "1:2:3:4::5:6:7:8": 400,
+    "::256.0.0.1": 400,
+    "::01.2.3.4": 400,
+    "127.0.0.1": 400,
+}
+
+
+@pytest.mark.parametrize(("host", "status"), HOSTS.items())
+async def test_a_host_in_brackets_is_an_ipv6_address(town: Town, host: str, status: int) -> None:
+    body = {"target_url": f"https://[{host}]:8443/hooks", "events": ["DEPLOYMENT_FAILED"]}
+    answer = await town.world.post(f"/organization/{town.world.org}/webhook", body)
+    assert answer.status == status
+    assert status == 201 or answer.message.startswith("target_url: must be an address such as https://")
+
+
 @pytest.mark.parametrize(
     ("key", "status"),
     [

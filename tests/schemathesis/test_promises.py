@@ -10,9 +10,11 @@ import os
 import re
 import sys
 
+import jsonschema_rs
 import pytest
+from schemathesis.core.jsonschema.patterns import update_quantifier
 
-from tests.documented import DOCUMENT, within
+from tests.documented import DOCUMENT, Document, within
 from tests.schemathesis.serving import served
 from tests.schemathesis.town import Holding, Town
 from tests.schemathesis.trial import PHASES, Report, Trial
@@ -26,6 +28,8 @@ ENOUGH = 2_500
 """Cases on each database: 5,000 in all."""
 NOTHING_ABOVE = {"overrideProjectEnvironmentVariable", "overrideProjectSecret"}
 """What never succeeds: a project inherits from nobody, so there it always answers 409."""
+
+_ECMA_PATTERN = jsonschema_rs.Draft202012Validator({"format": "regex"}, validate_formats=True)
 
 
 @pytest.mark.timeout(60 * EXAMPLES)
@@ -66,3 +70,16 @@ def test_a_pattern_means_the_same_to_the_server_and_to_its_readers():
     patterns = [part["pattern"] for part in within(DOCUMENT) if isinstance(part.get("pattern"), str)]
     assert len(patterns) > 50
     assert [pattern for pattern in patterns if re.search(r"(?<!\\)(\\\\)*\\[sSdDwWbB]", pattern)] == []
+
+
+def test_a_pattern_stays_readable_where_a_tool_writes_the_length_into_it():
+    """schemathesis writes invisible characters of higher planes with Python's escapes, unlike ECMA 262."""
+    assert _unreadable({"pattern": "^[^\U000e0000-\U000e007f]*$", "maxLength": 9})
+    assert [
+        part for part in within(DOCUMENT) if isinstance(part.get("pattern"), str) and _unreadable(part)
+    ] == []
+
+
+def _unreadable(part: Document) -> bool:
+    written = update_quantifier(part["pattern"], part.get("minLength"), part.get("maxLength"))
+    return not _ECMA_PATTERN.is_valid(written)

@@ -48,7 +48,8 @@ def shaped(pattern: str, form: str) -> str:
 
 
 _VISIBLE: Final = shaped(
-    rf"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]*\Z",
+    # schemathesis rewrites a repeated class, with Python's escapes; it does not rewrite an alternative.
+    rf"^([^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]+|)\Z",
     "must have no control characters, and none that are not seen",
 )
 """Of a text: it may have several lines, and tabs."""
@@ -87,7 +88,23 @@ Timestamp = Annotated[
 ]
 # RFC 3986: what is not ASCII is percent-encoded, a host in punycode. So nobody guesses which host is meant.
 _URL_PART = "([A-Za-z0-9._~:@!$&'()*+,;=/?-]|%[0-9A-Fa-f]{2})*"
-_URL_HOST = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])"
+_HEX = "[0-9A-Fa-f]{1,4}"
+_OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_LAST_32_BITS = rf"({_HEX}:{_HEX}|{_OCTET}(\.{_OCTET}){{3}})"
+# An IPv6 address by the rule of RFC 3986: `::` stands for one group or more, so fewer are left beside it.
+_IPV6 = "|".join(
+    [
+        f"({_HEX}:){{6}}{_LAST_32_BITS}",
+        f"::({_HEX}:){{5}}{_LAST_32_BITS}",
+        *(
+            f"(({_HEX}:){{0,{before}}}{_HEX})?::({_HEX}:){{{4 - before}}}{_LAST_32_BITS}"
+            for before in range(5)
+        ),
+        f"(({_HEX}:){{0,5}}{_HEX})?::{_HEX}",
+        f"(({_HEX}:){{0,6}}{_HEX})?::",
+    ]
+)
+_URL_HOST = rf"([A-Za-z0-9._-]+|\[({_IPV6})\])"
 Url = Annotated[
     str,
     Meta(

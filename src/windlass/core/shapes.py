@@ -141,7 +141,7 @@ Branch = Annotated[
         min_length=1,
         max_length=255,
         pattern=shaped(
-            rf"^[^{_NOT_IN_REFS}-][^{_NOT_IN_REFS}]*\Z", "must be a branch or tag of git, such as main"
+            rf"^([^{_NOT_IN_REFS}-][^{_NOT_IN_REFS}]*)\Z", "must be a branch or tag of git, such as main"
         ),
     ),
 ]

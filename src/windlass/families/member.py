@@ -16,7 +16,7 @@ Email = Annotated[
     Meta(
         min_length=3,
         max_length=254,
-        pattern=shaped(rf"^{_PART}@{_PART}\Z", "must be an address such as ada@example.com"),
+        pattern=shaped(rf"^({_PART}@{_PART})\Z", "must be an address such as ada@example.com"),
     ),
 ]
 _OLD_ROLES = {"OWNER": Scope.ADMIN, "ADMIN": Scope.ADMIN, "DEVELOPER": Scope.WRITE, "VIEWER": Scope.READ}
