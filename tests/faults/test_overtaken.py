@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, cast
 
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.faults.books import mistold, untrue
 from tests.world import World, make_world
+from windlass.base.clock import MINUTE
 from windlass.control.deployments import RECONCILE
 from windlass.control.reconcile import reconcile
 from windlass.control.worker import Worker
 from windlass.core.runtime import Instance, Phase, Wanted
-from windlass.core.states import OPEN
+from windlass.core.states import OPEN, State
+from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.fake import FakeEngine
-from windlass.store.store import EventRow, Reads
+from windlass.store.store import Claim, EventRow, Reads, Tx
 
 HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 STORAGE = {"size": 1, "type": "FAST_SSD", "mount_point": "/data"}
@@ -210,3 +214,76 @@ async def test_whoever_is_overtaken_undoes_nothing_that_was_done_since(world: An
             await tale.end()
             overtaken = tale.overtaken
         assert at > 3
+
+
+class Ending(Struct, frozen=True):
+    """How a worker ends that was overtaken before it started something."""
+
+    deed: str = "deploy"
+    overtaken_at: str = "about to start"
+    misfortune_at: str = "well"
+    misfortune: Exception | None = None
+    stopped: bool = False
+    lease: int = 10 * MINUTE
+    """Long enough for its keeper not to notice the loss, where the keeper is not what is tried."""
+
+
+ENDINGS = {
+    "it and its keeper notice the loss": Ending(misfortune_at="", lease=900),
+    "it is stopped": Ending(stopped=True),
+    "its engine goes away": Ending(misfortune=EngineAway("The engine does not answer")),
+    "it stumbles": Ending(misfortune=RuntimeError("a fault of our own")),
+    "the rest cannot be started": Ending(
+        "keep", "about to keep", "kept", EngineError("the port is taken by another program")
+    ),
+}
+
+
+class SlowToAsk(Worker):
+    """Its keeper looks at the lease before the request to look again is written."""
+
+    async def _look_again(self, claim: Claim) -> None:
+        await asyncio.sleep(0.6)
+        await super()._look_again(claim)
+
+
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS.keys())
+async def test_what_an_overtaken_worker_started_is_removed_however_the_worker_ends(
+    world: Any, ending: Ending
+):
+    tale = Tale(world, await world.environment(), ending.deed, "stop")
+    await tale.begin(alone=True)
+    await tale._ask()
+    if ending.deed == "keep":
+        await tale.ctx.store.write(partial(_say_already, tale.app, str(ending.misfortune)))
+    started = asyncio.Event()
+
+    async def point(name: str) -> None:
+        if name == ending.overtaken_at and not tale.overtaken:
+            world.clock.ms += ending.lease
+            await tale._overtake()
+            assert world.engine.instances == {}
+        elif name == ending.misfortune_at:
+            assert len(world.engine.instances) == 1
+            started.set()
+            if ending.misfortune:
+                raise ending.misfortune
+            await asyncio.Event().wait()
+
+    worker = SlowToAsk(replace(tale.ctx, point=point), lease=ending.lease)
+    await worker.start_due()
+    if ending.stopped:
+        await started.wait()
+    else:
+        await asyncio.wait(worker._all())
+    await worker.stop()
+    await world.settle()
+    assert tale.overtaken
+    assert world.engine.instances == {}
+
+
+async def _say_already(app: str, message: str, tx: Tx) -> None:
+    """With the trouble in the state there is nothing to write about it, so no write that finds the loss."""
+    status = await tx.status(app)
+    assert status is not None
+    await tx.change_status(replace(status, state=State.DEPLOYMENT_ERROR, message=message))

@@ -494,7 +494,8 @@ async def _keep(ctx: Context, task: Task) -> None:
         raise
     except (EngineError, RouteError) as error:
         await _note(ctx, task, wanted, State.DEPLOYMENT_ERROR, str(error))
-        await ctx.store.write(lambda tx: tx.again(task.claim, tx.now + TRY_AGAIN))
+        if not await ctx.store.write(lambda tx: tx.again(task.claim, tx.now + TRY_AGAIN)):
+            raise LostClaim(task.claim.id) from error
         return
     seen = await refresh(ctx, task.service.id)
     # Nothing waits or is under way: of all that was ever asked for, only this is meant to run.

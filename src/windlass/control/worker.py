@@ -147,7 +147,7 @@ class Worker:
     async def _let_go(self, claims: Sequence[Claim]) -> None:
         async def change(tx: Tx) -> None:
             for claim in claims:
-                await tx.again(claim, tx.now, claim.attempts - 1)
+                await _let_go(tx, claim, tx.now, claim.attempts - 1)
 
         try:
             await self._ctx.store.write(change)
@@ -169,6 +169,7 @@ class Worker:
             await self._jobs[claim.kind](self._ctx, claim)
         except LostClaim:
             _log.warning("lost a claim", extra={"work": claim.id})
+            keeper.cancel()  # It finds out, too, and would interrupt the request to look again.
             await self._look_again(claim)
         except asyncio.CancelledError:
             if keeper.done():  # It was the keeper who ended it: the claim is lost.
@@ -199,18 +200,15 @@ class Worker:
                 return
 
     async def _look_again(self, claim: Claim) -> None:
-        """Whoever holds it now might not know of what was done here just before it was lost."""
-        if claim.kind != RECONCILE:
-            return
         try:
-            await self._ctx.store.write(lambda tx: tx.ask(RECONCILE, claim.id))
+            await self._ctx.store.write(lambda tx: _ask_to_look(tx, claim))
         except Unavailable:
             _log.warning("could not ask to look again", extra={"work": claim.id})
 
     async def _later(self, claim: Claim) -> None:
         wait = _RETRY[min(claim.attempts, len(_RETRY)) - 1]
         try:
-            await self._ctx.store.write(lambda tx: tx.again(claim, tx.now + wait, claim.attempts))
+            await self._ctx.store.write(lambda tx: _let_go(tx, claim, tx.now + wait, claim.attempts))
         except Unavailable:
             _log.warning("failed work waits for the end of its lease", extra={"work": claim.id})
 
@@ -223,3 +221,15 @@ class Worker:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await self._wake.wait()
+
+
+async def _let_go(tx: Tx, claim: Claim, due: int, attempts: int) -> None:
+    """Makes the work due again then. A lost claim belongs to another worker."""
+    if not await tx.again(claim, due, attempts):
+        await _ask_to_look(tx, claim)
+
+
+async def _ask_to_look(tx: Tx, claim: Claim) -> None:
+    """The worker that holds a lost claim now may not know what was started here just before it was lost."""
+    if claim.kind == RECONCILE:
+        await tx.ask(RECONCILE, claim.id)

@@ -709,10 +709,13 @@ class Tx(Reads):
         if await self._one(sql.WORK_DONE, claim.id, claim.epoch, FAR) is None:
             await self.again(claim, self.now)
 
-    async def again(self, claim: Claim, due: int, attempts: int = 0) -> None:
-        """Lets go of it until then, or until it is asked for; `attempts` are those that came to nothing."""
-        await self._one(sql.WORK_AGAIN, due, attempts, claim.id, claim.epoch)
+    async def again(self, claim: Claim, due: int, attempts: int = 0) -> bool:
+        """Lets go of it until then, or until it is asked for; `attempts` are those that came to nothing.
+
+        Answers whether the claim was still held."""
+        released = await self._one(sql.WORK_AGAIN, due, attempts, claim.id, claim.epoch)
         self.nudge("work")
+        return released is not None
 
     async def add_deliveries(self, made: Sequence[tuple[str, str, str, bytes]]) -> list[str]:
         """Webhook, lane, kind and body of each; answers their ids."""
