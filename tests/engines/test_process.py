@@ -197,6 +197,23 @@ def test_pauses_grow_until_it_has_run_well(before, ran, pause):
     assert Pauses().after(before, ran) == pause
 
 
+async def test_an_engine_that_was_stopped_can_be_started_once_more(rig):
+    async with Station(rig) as before:
+        engine = before.engine
+    said: list[str] = []
+    await engine.start(
+        lambda service: None, lambda service, lines: said.extend(line.message for line in lines)
+    )
+    await engine.run(wanted(rig.made(programs.ENDS)), 0)
+    await until(lambda: _twice(said))
+    await engine.discard(SERVICE)
+    await engine.stop()
+
+
+async def _twice(said):
+    return said.count("ending") > 1
+
+
 # Its folder.
 
 

@@ -81,7 +81,7 @@ class ProcessEngine:
         self._tour: asyncio.Task[None] | None = None
 
     async def start(self, notice: Notice, sink: Sink) -> None:
-        self._lives.notice = notice
+        self._lives.open(notice)
         self._keeper.start(sink)
         try:
             await self._find()

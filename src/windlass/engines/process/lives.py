@@ -80,6 +80,12 @@ class Lives:
         self._closing = False
         self.own = kernel.myself()
 
+    def open(self, notice: Notice) -> None:
+        """Also after it was closed: who only looks at what is here closes it, too."""
+        self.notice = notice
+        if self._closing:
+            self._closing, self.nursery = False, Nursery()
+
     def watched(self) -> list[Key]:
         return [key for key, life in self._lives.items() if life.handle is not None]
 
