@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import schemathesis
+from schemathesis.core import NotSet
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.meta import TestPhase
 from schemathesis.hooks import unregister
@@ -78,16 +79,24 @@ class Mending:
             self._lead(operation, case, choice)
         if ParameterLocation.HEADER not in wrong:
             self._mend_headers(case)
-        if ParameterLocation.BODY not in wrong and isinstance(case.body, dict):
-            body = self._named(operation, copy.deepcopy(case.body))
-            for rule in RULES:
-                rule(operation, body)
-            self._refer(case, body, choice)
-            case.body = body
+        if ParameterLocation.BODY not in wrong:
+            self._mend_body(operation, case, choice)
         if ParameterLocation.QUERY not in wrong:
             self._ask(operation, case)
         self._end(operation, case)
         self._open(case)
+
+    def _mend_body(self, operation: Operation, case: Case, choice: int) -> None:
+        """No body means the same as an empty one, so it is sent as one if a rule has something to add."""
+        if not isinstance(case.body, dict | NotSet) or operation.body is None:
+            return
+        sent = copy.deepcopy(case.body) if isinstance(case.body, dict) else {}
+        body = self._named(operation, sent)
+        for rule in RULES:
+            rule(operation, body)
+        self._refer(case, body, choice)
+        if body or isinstance(case.body, dict):
+            case.body, case.media_type = body, case.media_type or "application/json"
 
     def _ask(self, operation: Operation, case: Case) -> None:
         """A schema does not say which kinds of resource there are, and how deep each lies; nor that a page is
