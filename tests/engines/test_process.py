@@ -550,7 +550,7 @@ async def test_an_instance_that_an_earlier_version_recorded_is_adopted_and_not_s
         assert instance.ports == started.ports
         assert instance.restarts == 0
         assert json.loads(file.read_bytes())["process"] == process
-        await after.engine.sweep(())
+        await after.engine.discard(SERVICE)
 
 
 async def test_a_removal_that_was_interrupted_is_finished(rig):
