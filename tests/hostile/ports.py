@@ -56,7 +56,7 @@ async def _api(bounds: Bounds, trusts: tuple[str, ...]) -> AsyncIterator[tuple[i
     async with make_world(trusted_proxies=trusts) as world:
         protocol = protocols(world.installation, bounds)
         async with served(world, protocol=protocol) as address:
-            yield int(address.rpartition(":")[2]), protocol["http"].keywords["limits"].table
+            yield int(address.rpartition(":")[2]), protocol["http"].keywords["port"].table
 
 
 @contextlib.asynccontextmanager
