@@ -1,5 +1,6 @@
 """What every test gets: an event loop, a database, a world."""
 
+import logging
 import os
 import tempfile
 
@@ -34,6 +35,15 @@ def postgres():
     """A PostgreSQL of this test process, out of a wheel: nothing has to be installed or running."""
     with running_postgres() as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def same_logging():
+    """A test that leaves less to be logged would hide from the tests after it what they look for."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    assert (root.level, root.handlers) == (level, handlers), "put logging back as it was"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -349,7 +349,7 @@ async def test_a_start_without_the_key_is_refused_and_says_what_to_do(place: Pla
     file = place.folder / "key"
     kept = file.read_text()
     file.unlink()
-    with pytest.raises(WrongKey, match="bring it back, or set WINDLASS_KEY"):
+    with pytest.raises(WrongKey, match=r"bring back the file `key`.*or set WINDLASS_KEY"):
         await opened(place)
     assert not file.exists()  # making another one would lose all that is sealed
     await opened(place, key=kept.strip())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from windlass.base.log import start_logging
 from windlass.base.sections import Command
 from windlass.base.show import FORM, indented, pairs, print_json, wants_json
 from windlass.base.stopped import Misused, Stopped, ended_by_hand
@@ -88,6 +89,7 @@ def stop(everything: bool, yes: bool, **options: Any) -> None:
             )
         else:
             with ended_by_hand("What is not stopped yet is stopped when the server starts."):
+                start_logging("error", settings.log_format)
                 count = asyncio.run(stopping.here(settings, sure))
     stopping.report(count)
 

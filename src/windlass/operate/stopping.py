@@ -15,7 +15,6 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from windlass.base.log import start_logging
 from windlass.base.stopped import Stopped
 from windlass.cli.client import Api, Unreachable, path_of
 from windlass.cli.deeds import is_service
@@ -111,7 +110,6 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
     """Stops all services of the database that the settings name, while no server runs."""
     if count := await _count(settings):
         sure(count)
-    start_logging("error", settings.log_format)
     installation = await _installed(settings, parts)
     try:
         ctx = installation.ctx
