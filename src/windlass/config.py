@@ -9,8 +9,9 @@ import os
 import shlex
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
@@ -211,7 +212,8 @@ def strangers(environment: Mapping[str, str] | None = None) -> list[str]:
 
 def take_secrets() -> list[str]:
     """Removes secrets from the environment, for who has read them. Answers their names."""
-    secret = {one.variable for one in describe(Settings(), {}) if one.secret} | {PREFIX + "TOKEN"}
+    declared = {PREFIX + name.upper() for name, one in _declared().items() if one.secret}
+    secret = declared | {PREFIX + "TOKEN"}
     found = sorted(secret & os.environ.keys())
     for name in found:
         del os.environ[name]
@@ -221,19 +223,18 @@ def take_secrets() -> list[str]:
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[Described]:
     """Every setting; what is secret is only said to be set."""
     found: list[Described] = []
-    for field in msgspec.structs.fields(Settings):
-        extra = _meta(field.type).extra or {}
-        secret, value = bool(extra["secret"]), getattr(settings, field.name)
+    for name, declared in _declared().items():
+        value = getattr(settings, name)
         found.append(
             Described(
-                name=field.name,
-                variable=PREFIX + field.name.upper(),
-                value=("(set)" if value else "(not set)") if secret else value,
-                default=field.default,
-                source=sources.get(field.name, "default"),
-                meaning=_meaning(field.name),
-                group=extra["opens"] or found[-1].group,
-                secret=secret,
+                name=name,
+                variable=PREFIX + name.upper(),
+                value=("(set)" if value else "(not set)") if declared.secret else value,
+                default=declared.default,
+                source=sources.get(name, "default"),
+                meaning=declared.meaning,
+                group=declared.opens or found[-1].group,
+                secret=declared.secret,
             )
         )
     return found
@@ -262,16 +263,16 @@ def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
             ) from error
         where = {"environment": PREFIX + name.upper(), "flag": "--" + name.replace("_", "-")}
         raise BadSetting(
-            f"{where.get(sources.get(name, ''), name)}: {message}; it is: {_meaning(name)}"
+            f"{where.get(sources.get(name, ''), name)}: {message}; it is: {_declared()[name].meaning}"
         ) from error
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for field in msgspec.structs.fields(Settings):
-        text = environment.get(PREFIX + field.name.upper())
+    for name, declared in _declared().items():
+        text = environment.get(PREFIX + name.upper())
         if text is not None:
-            found[field.name] = _parsed(field.default, text)
+            found[name] = _parsed(declared.default, text)
     return found
 
 
@@ -299,15 +300,28 @@ def _read(file: Path) -> dict[str, Any]:
         raise BadSetting(f"{file} cannot be read as TOML: {error}") from error
 
 
-def _meta(annotation: Any) -> msgspec.inspect.Metadata:
-    info = msgspec.inspect.type_info(annotation)
-    assert isinstance(info, msgspec.inspect.Metadata)
-    return info
+class _Declared(NamedTuple):
+    """What the annotation of a setting says of it."""
+
+    default: Any
+    meaning: str
+    opens: str
+    """The group that begins with it, if one does."""
+    secret: bool
 
 
-def _meaning(name: str) -> str:
-    field = next(field for field in msgspec.structs.fields(Settings) if field.name == name)
-    return str((_meta(field.type).extra_json_schema or {})["description"])
+@cache
+def _declared() -> Mapping[str, _Declared]:
+    """Every setting, read once: to look into annotations takes longer than everything else at a start."""
+    found = {}
+    for field in msgspec.structs.fields(Settings):
+        info = msgspec.inspect.type_info(field.type)
+        assert isinstance(info, msgspec.inspect.Metadata)
+        extra, schema = info.extra or {}, info.extra_json_schema or {}
+        found[field.name] = _Declared(
+            field.default, str(schema["description"]), extra["opens"], bool(extra["secret"])
+        )
+    return found
 
 
 def to_type(settings: Settings, words: str) -> str:

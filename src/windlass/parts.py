@@ -100,8 +100,7 @@ def isolation_of(settings: Settings) -> Isolation:
         )
     except ValueError as error:
         raise BadSetting(f"isolation_users: {error}") from error
-    missing = found.missing()
-    if mode == "required" and missing:
+    if mode == "required" and (missing := found.missing()):
         first = missing[0]
         raise BadSetting(
             f"isolation: a service would not have {first.what} on this machine ({first.why}). To go on: "

@@ -4,6 +4,7 @@ matrix, the command line and the tests are made."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -137,9 +138,14 @@ class Registry:
 
 
 def _with_once(operation: Operation) -> Operation:
-    answered = fields(operation.answer) if operation.answer else ()
-    once = frozenset(field.encode_name for field in answered if "once" in extra_of(field.type))
+    once = _shown_once(operation.answer) if operation.answer else frozenset()
     return replace(operation, once=once) if once else operation
+
+
+@cache
+def _shown_once(answer: type[Struct]) -> frozenset[str]:
+    """The fields of an answer that are shown this once. Many operations have the same answer."""
+    return frozenset(field.encode_name for field in fields(answer) if "once" in extra_of(field.type))
 
 
 def _item_path(family: Family | None) -> str:

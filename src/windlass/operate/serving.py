@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +12,8 @@ import msgspec
 import uvloop
 
 from windlass import __version__
+from windlass.base.group import aside
+from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
 from windlass.base.secrecy import refuse_dumps, wipe_variables
 from windlass.config import Settings, take_secrets, to_type
@@ -52,16 +54,26 @@ async def _serve(settings: Settings, adopt: bool) -> None:
     installation = await install(settings, adopt=adopt)
 
     isolation = await isolation_in_use(settings)
-    for concern in concerns(isolation) if isolation else ():
-        _log.warning(concern)
+    reporting: list[asyncio.Task[None]] = []
 
     def announce(port: int) -> None:
-        holds = isolation.holds() if isolation else []
-        click.echo(_welcome(settings.host, port, installation.first_token, holds), err=True)
+        first = installation.first_token
+        click.echo(_welcome(settings.host, port, first), err=True)
+        if isolation:
+            reporting.append(asyncio.create_task(_report(isolation, is_first=bool(first))))
 
     await serve(installation, listening, announce)
+    await asyncio.gather(*reporting)
     if said := goodbye(settings, installation.left_running):
         click.echo(said, err=True)
+
+
+async def _report(isolation: Isolation, *, is_first: bool) -> None:
+    """Reports how services are kept apart. Trying that out takes a moment, which no request waits for."""
+    for concern in await aside(concerns, isolation):
+        _log.warning(concern)
+    if is_first and (holds := isolation.holds()):
+        click.echo(f"To keep services apart, each has {', '.join(holds)}.", err=True)
 
 
 def goodbye(settings: Settings, services: int) -> str:
@@ -109,8 +121,7 @@ async def check_engine(settings: Settings) -> None:
         )
 
 
-def _welcome(host: str, port: int, token: str | None, holds: Sequence[str] = ()) -> str:
-    """`holds`: the parts of isolation that services have."""
+def _welcome(host: str, port: int, token: str | None) -> str:
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{port}"
     lines = [f"Windlass {__version__} listens on {url}  (reference: {url}/docs, stop: Ctrl-C)"]
@@ -123,6 +134,5 @@ def _welcome(host: str, port: int, token: str | None, holds: Sequence[str] = ())
             f"  export WINDLASS_TOKEN={token}",
             f'  curl -H "Authorization: Token $WINDLASS_TOKEN" {url}/organization',
             "",
-            *([f"To keep services apart, each has {', '.join(holds)}.", ""] if holds else []),
         ]
     return "\n".join(lines)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -26,6 +27,8 @@ MOST_PROCESSES: Final = 4096
 _NOBODY: Final = 65_534
 _SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/", "/opt/")
 _PATIENCE: Final = 30
+_TRYING: Final = Lock()
+"""Who asks while another thread tries waits for its answer, instead of trying, too."""
 
 _FIRST: Final = "mend what is said of the user of its own first"
 _MEANING: Final = {
@@ -60,9 +63,14 @@ class MissingPart(Struct, frozen=True):
     advice: str
 
 
-@cache
 def findings(first: int) -> Findings:
-    """Tries once what the kernel supports, which does not change while this process runs."""
+    """What the kernel supports, which does not change while this process runs: tried once."""
+    with _TRYING:
+        return _findings(first)
+
+
+@cache
+def _findings(first: int) -> Findings:
     done = subprocess.run(
         program("probe", first), env={}, cwd="/", capture_output=True, timeout=_PATIENCE, check=True
     )
