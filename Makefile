@@ -8,7 +8,7 @@ WORKERS ?= logical
 
 VENV := .venv
 BIN  := $(VENV)/bin
-CODE := src tests requirements $(wildcard bench)
+CODE := src tests requirements docs/pictures $(wildcard bench)
 
 # pip, and nothing else, installs: it alone honours every PIP_* variable and pip.conf, so mirrors, proxies and
 # certificates work as they do elsewhere on the machine. Only what would redirect or bend these installs is taken away.
@@ -19,7 +19,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-hostile check format bench lock clean
+.PHONY: help setup dev run test test-hostile check format bench pictures lock clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -50,6 +50,9 @@ format: dev  ## put the code in its usual form, and fix what can be fixed
 
 bench: dev  ## run the benchmarks; options in ARGS
 	$(BIN)/python -m bench $(ARGS)
+
+pictures: dev  ## draw the pictures of the manual again, after a change of their texts in docs/pictures
+	$(BIN)/python docs/pictures/draw.py
 
 lock: dev  ## write the locks again after a change in pyproject.toml; newest versions with ARGS=--upgrade
 	$(COMPILE) pyproject.toml --extra databases -o requirements/run.lock
