@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from windlass.core.states import OPEN, Progress
+
 _ROW = "id, family, org, parent, pos, name, created, tag, body, sealed"
 
 FIND: Final = f"SELECT {_ROW} FROM resource WHERE id = $1 AND family = $2"
@@ -119,17 +121,19 @@ SELECT {", ".join(f"status.{column}" for column in _STATUS.split(", "))}
 FROM resource JOIN status ON status.id = resource.id WHERE resource.parent = $1
 ORDER BY resource.created, resource.id"""
 
+# As the condition of the index `deployment_open` says it: SQLite compares the two letter by letter.
+_OPEN = ", ".join(f"'{progress}'" for progress in Progress if progress in OPEN)
 _DEPLOYMENT = "id, org, service, number, status, created, changed, body, action, sealed"
 DEPLOYMENT: Final = f"SELECT {_DEPLOYMENT} FROM deployment WHERE id = $1"
 DEPLOYMENTS_OPEN: Final = f"""
 SELECT {_DEPLOYMENT} FROM deployment
-WHERE service = $1 AND status IN ('QUEUED', 'BUILDING', 'DEPLOYING') ORDER BY number"""
+WHERE service = $1 AND status IN ({_OPEN}) ORDER BY number"""
 # By number and not by offset: a page costs the same wherever it is.
 DEPLOYMENTS: Final = f"""
 SELECT {_DEPLOYMENT} FROM deployment WHERE service = $1 AND number <= $2 ORDER BY number DESC LIMIT $3"""
 DEPLOYMENTS_ENDED: Final = f"""
 SELECT {_DEPLOYMENT} FROM deployment
-WHERE service = $1 AND status NOT IN ('QUEUED', 'BUILDING', 'DEPLOYING') AND number <= $2
+WHERE service = $1 AND status NOT IN ({_OPEN}) AND number <= $2
 ORDER BY number DESC LIMIT $3"""
 DEPLOYMENT_ADD: Final = (
     f"INSERT INTO deployment ({_DEPLOYMENT}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
