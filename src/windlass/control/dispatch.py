@@ -1,53 +1,22 @@
-"""From a call to its reply: finds the handler, gives a write its transaction, makes a repeat harmless."""
+"""From a call to its reply: finds the handler, gives a write its transaction, makes a repeat harmless.
+
+Handlers are found by being there: every module of `control` is imported, and registers what it handles.
+"""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Awaitable
 from typing import cast
 
-from windlass.control import (
-    audit,
-    branches,
-    credentials,
-    environments,
-    finding,
-    identity,
-    live_deployments,
-    live_events,
-    live_statuses,
-    members,
-    organizations,
-    overview,
-    reading_logs,
-    regions,
-    resources,
-    services,
-    variables,
-)
+from windlass import control
 from windlass.control.context import PREPARING, Call, Context, Reading, Reply, Writing, handler_of
 from windlass.control.repeats import Repeatable, once
 from windlass.store.store import Tx
 
-# Importing them registers their handlers.
-HANDLING = (
-    audit,
-    branches,
-    credentials,
-    environments,
-    finding,
-    identity,
-    live_deployments,
-    live_events,
-    live_statuses,
-    members,
-    organizations,
-    overview,
-    reading_logs,
-    regions,
-    resources,
-    services,
-    variables,
-)
+for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
+    importlib.import_module(_module.name)
 
 
 class Dispatch:
