@@ -38,7 +38,7 @@ def words(deed: Deed, way: Way) -> list[str]:
     """The command with ids, as it is typed."""
     choice = [way.choice] if deed.choices else []
     above = [word for name, param in way.above for word in (f"--{kebab(name)}", IDS[param])]
-    return [deed.group, deed.word, *choice, *(IDS[param] for param in way.subject), *above]
+    return [deed.group, deed.word, *choice, *(IDS[id.param] for id in way.subject), *above]
 
 
 def options(value: Any, free: set[str], path: str = "") -> list[str]:

@@ -24,7 +24,7 @@ from tests.world import ADMIN, Answer, HandClock, World, make_world
 from windlass.base.clock import SECOND
 from windlass.base.issuer import DISCOVERY_PATH, JWKS_PATH, Signer
 from windlass.core.access import WORDS, Scope
-from windlass.core.registry import Operation
+from windlass.core.operations import Operation, PathId
 from windlass.core.resource import Family
 from windlass.families import registry
 from windlass.store.sqlite import SqliteStore
@@ -172,16 +172,19 @@ class Plot:
         return Subject(operation=operation, ids=ids, body=body, status=status, tenant=self.tenant)
 
     async def _place(self, operation: Operation) -> tuple[tuple[str, ...], int]:
-        family, parent = operation.family, operation.parent
-        if not operation.params or family is None:
-            return (), operation.status
-        if operation.params[-1] != family.param:
-            assert parent is not None
-            return ((await self.standing(parent)).id,), operation.status
-        if operation.handler.endswith(".override"):
-            return await self._overridable(operation, family, parent)
-        one = await (self.fresh if operation.writes else self.standing)(family, parent)
-        return one.ids, operation.status
+        itself, family = operation.itself, operation.family
+        if itself is None:
+            return await self._others(operation.ids), operation.status
+        if family and operation.handler.endswith(".override"):
+            return await self._overridable(operation, family, operation.parent)
+        find = self.fresh if operation.writes else self.standing
+        one = await find(family or itself.families[0], operation.parent)
+        ids = one.ids[-itself.place - 1 :]
+        return (*ids, *await self._others(operation.ids[len(ids) :])), operation.status
+
+    async def _others(self, ids: Iterable[PathId]) -> tuple[str, ...]:
+        """What else a path names: a standing thing for each id."""
+        return tuple([(await self.standing(id.families[0])).id if id.families else "word" for id in ids])
 
     async def _overridable(
         self, operation: Operation, family: Family, parent: Family | None

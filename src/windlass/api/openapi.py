@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -12,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from windlass.api.body import MERGE_PATCH
+from windlass.api.router import LONGEST_WORD
 from windlass.api.samples import Place, Samples
 from windlass.api.schemas import Schema, Schemas, parameters
 from windlass.core.registry import Operation, Registry
@@ -71,6 +71,7 @@ _EVENT: Final = {
 }
 _EVENTS: Final = {"text/event-stream": {"schema": _EVENT}}
 _BOOLEAN: Final = {"type": "boolean"}
+_WORD: Final = {"type": "string", "minLength": 1, "maxLength": LONGEST_WORD}
 _HEADERS: Final[Mapping[str, tuple[str, Schema, Any]]] = {
     "X-RateLimit-Limit": ("How many requests the caller has in a window", _INTEGER, 1000),
     "X-RateLimit-Remaining": ("How many of them are left", _INTEGER, 999),
@@ -135,7 +136,6 @@ class _Document:
         self._schemas = Schemas(registry)
         self._bodies = Samples(self._schemas.components, whole=False)
         self._answers = Samples(self._schemas.components, whole=True)
-        self._things = {family.param: _spaced(family.name) for family in registry.families.values()}
 
     def whole(self, title: str, about: str) -> dict[str, Any]:
         return {
@@ -178,14 +178,13 @@ class _Document:
         return {key: value for key, value in said.items() if value}
 
     def _parameters(self, operation: Operation) -> Iterator[Schema]:
-        for name in operation.params:
-            thing = self._things.get(name, name.removesuffix("_id"))
+        for id in operation.ids:
             yield {
-                "name": name,
+                "name": id.param,
                 "in": "path",
                 "required": True,
-                "description": f"Id of the {thing}",
-                "schema": {"type": "string", "format": "uuid"},
+                "description": f"Id of the {id.noun}" if id.families else f"The {id.noun}",
+                "schema": {"type": "string", "format": "uuid"} if id.families else _WORD,
             }
         for name, required, schema in parameters(operation.query) if operation.query else ():
             about = {"description": schema.pop("description")} if "description" in schema else {}
@@ -239,7 +238,7 @@ def _about(operation: Operation) -> str:
     """What an operation is done with: what was done with a service is about that service."""
     if operation.parent and operation.family and operation.family.parent is has_deployments:
         return operation.parent.name
-    return operation.family.name if operation.family else ""
+    return operation.itself.name if operation.itself else operation.family.name if operation.family else ""
 
 
 def _can_follow(operation: Operation) -> bool:
@@ -301,7 +300,3 @@ def _opening(operation: Operation) -> str:
     declared = operation.family.spec if operation.family else operation.answer
     said = sys.modules[declared.__module__].__doc__ if declared else None
     return (said or operation.group).partition("\n\n")[0].strip()
-
-
-def _spaced(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()

@@ -7,28 +7,33 @@ from collections.abc import Iterable, Mapping
 from windlass.base.ids import LENGTH
 from windlass.core.registry import Operation
 
+LONGEST_WORD = 255
 Methods = Mapping[str, Operation]
 
 
 class Node:
-    __slots__ = ("branches", "methods", "param")
+    __slots__ = ("branches", "methods", "param", "takes_words")
 
     def __init__(self) -> None:
         self.branches: dict[str, Node] = {}
         self.param: Node | None = None
         self.methods: dict[str, Operation] = {}
+        self.takes_words = False
+        """Whether its parameter may be any text, and not only an id."""
 
 
 class Router:
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._root = Node()
         for operation in operations:
-            self._node(operation.path).methods[operation.method] = operation
+            self._node(operation).methods[operation.method] = operation
 
-    def _node(self, path: str) -> Node:
+    def _node(self, operation: Operation) -> Node:
         node = self._root
-        for piece in path.split("/")[1:]:
+        words = {f"{{{id.param}}}" for id in operation.ids if not id.families}
+        for piece in operation.path.split("/")[1:]:
             if piece.startswith("{"):
+                node.takes_words |= piece in words
                 node.param = node.param or Node()
                 node = node.param
             else:
@@ -43,12 +48,16 @@ class Router:
             following = node.branches.get(piece)
             if following is None:
                 # What cannot be an id is a word of an operation that there is not: no thing is looked for.
-                if node.param is None or len(piece) != LENGTH or "\0" in piece:
+                if node.param is None or "\0" in piece or not _fits(piece, node):
                     return None
                 ids = (*ids, piece)
                 following = node.param
             node = following
         return (node.methods, ids) if node.methods else None
+
+
+def _fits(piece: str, node: Node) -> bool:
+    return len(piece) == LENGTH or (node.takes_words and 0 < len(piece) <= LONGEST_WORD)
 
 
 def allowed(methods: Iterable[str]) -> str:

@@ -48,10 +48,11 @@ class Schemas:
 
     def __init__(self, registry: Registry) -> None:
         self.components: dict[str, Schema] = {}
+        lists = dict.fromkeys((one.answer, one.paged) for one in registry.operations if one.listing)
         self._lists = {
-            (operation.answer, operation.paged): _list(operation.answer, operation.paged)
-            for operation in registry.operations
-            if operation.listing and operation.answer
+            (answer, paged): _list(answer, paged, has_twin=(answer, not paged) in lists)
+            for answer, paged in lists
+            if answer
         }
         self._bodies = self._add(*_bodies(registry))
         self._answers = self._add(*_answers(registry, self._lists.values()))
@@ -102,10 +103,12 @@ def parameters(query: type[Struct]) -> Iterator[tuple[str, bool, Schema]]:
         yield name, name in whole.get("required", ()), translate(schema, {})
 
 
-def _list(answer: type[Struct], paged: bool) -> type[Struct]:
+def _list(answer: type[Struct], paged: bool, *, has_twin: bool) -> type[Struct]:
+    """A struct with `results`; a type that some lists answer in pages and others whole has two."""
     results: Any = GenericAlias(list, (answer,))
     fields = [("results", results), ("pagination", Pagination)]
-    return msgspec.defstruct(f"{answer.__name__}List", fields if paged else fields[:1])
+    name = f"{answer.__name__}{'Results' if has_twin and not paged else 'List'}"
+    return msgspec.defstruct(name, fields if paged else fields[:1])
 
 
 def _bodies(registry: Registry) -> tuple[dict[type, str], dict[str, Schema]]:

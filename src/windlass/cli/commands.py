@@ -22,7 +22,7 @@ from windlass.cli.options import Options, api_of, base_body, free_fields, option
 from windlass.cli.show import show, show_event, show_list
 from windlass.cli.suggestions import Verbs, no_such_option
 from windlass.cli.waiting import Started, Together, Waiting, first_address, say, serves, summary
-from windlass.core.registry import Operation
+from windlass.core.operations import Operation, PathId
 from windlass.core.resource import Family, Trait, Verb
 from windlass.families import registry
 
@@ -70,10 +70,10 @@ def command(deed: Deed) -> click.Command:
 
 
 def _which(deed: Deed) -> str:
-    if deed.family is None or not deed.ways[0].subject:
+    if not deed.ways[0].subject:
         return ""
     said = f"{deed.group.upper()} is an id"
-    if deed.family.names is None:
+    if deed.family is None or deed.family.names is None:
         return f"{said}."
     line = [kebab(family.name) for family in ancestry(registry(), deed.family)][-2::-1]
     if isinstance(deed.family.parent, Trait) or not line:
@@ -164,7 +164,7 @@ def _wait_for_all(api: Api, asked: Asked, path: str, *, as_json: bool) -> None:
     ended = together.until_done(known)
     if as_json:
         if answer is not None:
-            print_json(api.get(f"/{asked.place.name}/{found.id}/status"))
+            print_json(api.get(f"/{asked.place.segment}/{found.id}/status"))
         return
     live = any(serves(one) for one in ended)
     urls = {one["id"]: one["url"] for one in api.everything(listing, environment_id=found.id)} if live else {}
@@ -226,11 +226,11 @@ class Asked:
         assert family is not None
         if not family.nested:
             found = self.subject()
-            return f"/{family.name}/{found.id}", found
+            return f"/{family.segment}/{found.id}", found
         parent = self.way.operation.parent
         assert parent is not None
         found = self._names.find(parent, self._above[parent.name])
-        return f"/{parent.name}/{found.id}", found
+        return f"/{parent.segment}/{found.id}", found
 
     # Lists of services
 
@@ -265,7 +265,7 @@ class Asked:
     def ids(self) -> dict[str, str]:
         """The parameters of the path."""
         above = {param: self._id_above(name) for name, param in self.way.above}
-        subject = {param: self._id_of(place) for place, param in enumerate(self.way.subject)}
+        subject = {id.param: self._id_of(place, id) for place, id in enumerate(self.way.subject)}
         return above | subject
 
     def _id_above(self, name: str) -> str:
@@ -276,11 +276,11 @@ class Asked:
             return self._names.home
         raise Misused(f"say which {name} with --{kebab(name)}: its id, or its name")
 
-    def _id_of(self, place: int) -> str:
+    def _id_of(self, place: int, id: PathId) -> str:
         text = self._said[f"subject_{place}"]
         if text is None:
             return self._names.home
-        return self._names.id_of(self._deed.family if place == 0 else None, text)
+        return self._names.id_of(id.families[0] if len(id.families) == 1 else None, text)
 
     def answered(self, path: str, more: Mapping[str, str] | None = None) -> Answer:
         operation = self.way.operation
@@ -314,9 +314,6 @@ def _make_sure(deed: Deed, said: Mapping[str, Any]) -> None:
 
 
 def _note(operation: Operation) -> None:
-    once = (
-        operation.family.once if operation.family and operation.handler.endswith(f".{Verb.CREATE}") else None
-    )
-    if once is not None:
-        names = ", ".join(f"`{name}`" for name in once.__struct_encode_fields__)
+    if operation.once and operation.handler.endswith(f".{Verb.CREATE}"):
+        names = ", ".join(f"`{name}`" for name in sorted(operation.once))
         click.echo(f"Keep {names}: it is shown this once.", err=True)

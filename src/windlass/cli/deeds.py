@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from windlass.core.access import Scope
-from windlass.core.registry import Operation, Registry
+from windlass.core.operations import Operation, PathId
+from windlass.core.registry import Registry
 from windlass.core.resource import Family, Verb
 from windlass.core.traits import Deployment
 
@@ -29,8 +30,8 @@ class Way(Struct, frozen=True, kw_only=True):
     operation: Operation
     above: tuple[tuple[str, str], ...]
     """Families above, by name, and the parameters of the path that take their ids."""
-    subject: tuple[str, ...]
-    """Parameters that are given without a name: first the resource itself."""
+    subject: tuple[PathId, ...]
+    """Parameters that are given without an option: first the resource itself."""
     choice: str = ""
     """What tells it from other ways that have the same families above: `aws`."""
 
@@ -133,31 +134,21 @@ def _deed(group: str, word: str, ways: Sequence[Way]) -> Deed:
 
 
 def _group(operation: Operation) -> str:
-    return kebab(operation.family.name if operation.family else _literals(operation)[-1])
+    return kebab(operation.handler.rpartition(".")[0] or _literals(operation)[-1])
 
 
 def _word(operation: Operation) -> str:
-    if operation.family is None:
+    owner, _, word = operation.handler.rpartition(".")
+    if not owner:
         return re.split(r"(?=[A-Z])", operation.handler)[0]
-    word = operation.handler.partition(".")[2]
     return kebab(_WORDS.get(word, word))  # type: ignore[call-overload]
 
 
 def _way(operation: Operation) -> Way:
-    params = dict(_params(operation))
-    itself = operation.family.param if operation.family else ""
-    names = list(params.values())
-    subject = names[names.index(itself) :] if itself in names else []
-    above = {literal: param for literal, param in params.items() if param not in subject}
-    choice = "" if operation.family else "/".join(_literals(operation)[:-1])
-    return Way(operation=operation, above=tuple(above.items()), subject=tuple(subject), choice=choice)
-
-
-def _params(operation: Operation) -> Iterator[tuple[str, str]]:
-    """Each parameter, with the literal before it."""
-    for before, piece in itertools.pairwise(operation.path.split("/")):
-        if piece.startswith("{"):
-            yield before, piece[1:-1]
+    first = operation.itself.place if operation.itself else len(operation.ids)
+    above = tuple((id.name or id.param, id.param) for id in operation.ids[:first])
+    choice = "" if "." in operation.handler else "/".join(_literals(operation)[:-1])
+    return Way(operation=operation, above=above, subject=operation.ids[first:], choice=choice)
 
 
 def _literals(operation: Operation) -> list[str]:

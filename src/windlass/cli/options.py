@@ -127,12 +127,11 @@ def _above(registry: Registry, deed: Deed) -> list[str]:
 def _arguments(deed: Deed) -> Iterator[click.Parameter]:
     if deed.choices:
         yield click.Argument(["choice"], type=click.Choice(deed.choices), metavar="|".join(deed.choices))
-    for place, param in enumerate(deed.ways[0].subject):
-        itself = place == 0 and deed.family is not None
+    for place, id in enumerate(deed.ways[0].subject):
         yield click.Argument(
             [f"subject_{place}"],
-            required=not (itself and deed.own),
-            metavar=deed.group.upper() if itself else param.upper(),
+            required=not (place == 0 and deed.own),
+            metavar=deed.group.upper() if place == 0 else id.param.upper(),
         )
 
 

@@ -17,13 +17,10 @@ from windlass.base.segments import instant
 from windlass.control.context import Call, Context, Reply, encode, reads
 from windlass.control.resources import target
 from windlass.core.audit import (
-    families_of,
-    family_of,
+    AuditNames,
     kinds_of,
     origin_kept,
     origin_of,
-    sub_target,
-    target_type,
     type_of,
 )
 from windlass.core.document import Document
@@ -57,6 +54,7 @@ async def events(ctx: Context, call: Call) -> Reply:
     if asked.continue_token and asked.step_back_token:
         raise Invalid("stepBackToken: cannot be given together with continueToken")
     question = _question(
+        ctx.registry.audit,
         call,
         asked,
         org.id,
@@ -66,7 +64,7 @@ async def events(ctx: Context, call: Call) -> Reply:
         environment=asked.service_environment_id or "",
     )
     page = await _page(ctx.store.reads, question, asked)
-    names = Names(ctx.store.reads)
+    names = Names(ctx.store.reads, ctx.registry.audit)
     full = call.dialect.name == "full"
     entries = [await shown(row, names, full=full) for row in page.rows]
     older_gone = page.next is None and await ctx.store.reads.audit_anchor() is not None
@@ -86,7 +84,12 @@ async def targets(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
     asked: TargetsWanted = call.query
     question = _question(
-        call, asked, org.id, project=asked.project_id or "", environment=asked.environment_id or ""
+        ctx.registry.audit,
+        call,
+        asked,
+        org.id,
+        project=asked.project_id or "",
+        environment=asked.environment_id or "",
     )
     column = {UNSET: "subject", "PROJECT": "project", "ENVIRONMENT": "environment"}[asked.target_level]
     found: dict[str, None] = {}
@@ -98,7 +101,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
                 looked_at += len(batch)
                 if looked_at >= _MOST_LOOKED_AT:
                     break
-    names = Names(ctx.store.reads)
+    names = Names(ctx.store.reads, ctx.registry.audit)
     listed = [{"id": id, "name": await names.of(id)} for id in found if id]
     return Reply(encode({"targets": sorted(listed, key=lambda one: (one["name"].casefold(), one["id"]))}))
 
@@ -107,6 +110,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
 
 
 def _question(
+    words: AuditNames,
     call: Call,
     asked: EventsWanted | TargetsWanted,
     org: str,
@@ -119,7 +123,7 @@ def _question(
     """None, if there cannot be any."""
     full, word = call.dialect.name == "full", asked.event_type or ""
     kinds = kinds_of(word, full=full) if word else ()
-    family = family_of(sub_target) if sub_target else ""
+    family = words.family_of(sub_target) if sub_target else ""
     since = _moment(asked.from_timestamp, 0)
     until = _moment(asked.to_timestamp, FAR)
     if (word and not kinds) or family is None:
@@ -129,7 +133,7 @@ def _question(
         since=since,
         until=until,
         kinds=kinds if len(kinds) <= _MOST_KINDS else (),
-        subject_families=families_of(asked.target_type) if asked.target_type else (),
+        subject_families=words.families_of(asked.target_type) if asked.target_type else (),
         family=family,
         subject=subject,
         actor=asked.triggered_by,
@@ -262,7 +266,8 @@ async def _since(source: Reads, at: int, low: int, high: int) -> int:
 class Names:
     """What things are called; of what is no more, what it was called last."""
 
-    def __init__(self, source: Reads) -> None:
+    def __init__(self, source: Reads, words: AuditNames) -> None:
+        self.words = words
         self._source = source
         self._known: dict[str, str] = {"": ""}
 
@@ -302,7 +307,7 @@ def _type(row: EventRow, told: Document, *, full: bool) -> str:
 async def shown(row: EventRow, names: Names, *, full: bool) -> Document:
     told: Document = msgspec.json.decode(row.body)
     family = row.family or told["family"]
-    sub = sub_target(family)
+    sub = names.words.sub_target(family)
     change, original = _change(row, told)
     return {
         "id": row.id,
@@ -310,7 +315,7 @@ async def shown(row: EventRow, names: Names, *, full: bool) -> Document:
         "event_type": _type(row, told, full=full),
         "target_id": row.subject or row.target,
         "target_name": _called(told) or _itself(row, told) or await names.of(row.target),
-        "target_type": target_type(row.subject_family or family),
+        "target_type": names.words.target(row.subject_family or family),
         **({"sub_target_type": sub} if sub else {}),
         "change": change,
         "original_change": original,

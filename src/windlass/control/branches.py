@@ -40,7 +40,6 @@ async def choose_branch(ctx: Context, call: Call) -> None:
     source = ctx.store.reads
     creates = call.operation.handler.endswith(f".{Verb.CREATE}")
     at = await (place(source, call) if creates else target(source, call))
-    assert at is not None
     wanted = _wanted(call, at, msgspec.to_builtins(sent))
     if wanted.get("branch") or "url" not in wanted or not await _may_read(source, call, at, wanted):
         return

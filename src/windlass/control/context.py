@@ -22,6 +22,7 @@ from windlass.control.neighbours import Neighbours
 from windlass.control.readers import Readers
 from windlass.core.access import Actor
 from windlass.core.registry import Operation, Registry
+from windlass.core.resource import Family
 from windlass.core.runtime import Artifact, Instance, Probe, Wanted
 from windlass.engines.engine import Engine
 from windlass.routers.router import Router
@@ -189,7 +190,15 @@ class Call(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        return self.ids[-1]
+        """The id of the resource that the call is about."""
+        return self.operation.subject(self.ids)
+
+    @property
+    def family(self) -> Family:
+        """The family that the operation belongs to. Handlers of operations without a family do not ask."""
+        if (family := self.operation.family) is None:
+            raise LookupError(f"{self.operation.id} belongs to no family")
+        return family
 
 
 class Reply(Struct, frozen=True):

@@ -316,7 +316,9 @@ class Book:
             after = before | {"failing_since": since, "enabled": False, "disabled_reason": why_disabled}
             new = resealed(self._ctx, row, after | {"updated_at": stamp(tx.now)}, open_hidden(self._ctx, row))
             await tx.change(new)
-            await record(tx, Event.WEBHOOK_DISABLED, new, SYSTEM, None, before=row.body, after=new.body)
+            await record(
+                self._ctx, tx, Event.WEBHOOK_DISABLED, new, SYSTEM, None, before=row.body, after=new.body
+            )
         elif before["failing_since"] != since:
             await tx.rewrite(row.id, encode(before | {"failing_since": since}))
 

@@ -11,7 +11,7 @@ from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict
 from windlass.control.context import Call, encode
-from windlass.control.recording import Whence, about, emit, whence
+from windlass.control.recording import Whence, about_itself, emit, whence
 from windlass.control.webhooks import tell
 from windlass.core.deployment import TOLD, Particulars, Person
 from windlass.core.document import Document
@@ -158,7 +158,7 @@ async def announce(
     }
     by = Person(call.actor.id, call.actor.name) if call else story.actor
     asked = whence(call) if call else Whence(story.origin)
-    emit(tx, kind, service.org, await about(tx, service), by.id, by.name, asked, facts)
+    emit(tx, kind, service.org, await about_itself(tx, service), by.id, by.name, asked, facts)
 
 
 # As the API shows them

@@ -137,9 +137,8 @@ class Search:
 
     def _listing(self, parts: Sequence[PathPart]) -> Operation:
         """The operation that lists the family below its parent."""
-        handler, parent = f"{parts[-1].family.name}.{Verb.LIST}", parts[-2].family
-        known = self._ctx.registry.operations
-        return next(one for one in known if one.handler == handler and one.parent is parent)
+        listings = self._ctx.registry.handled_by(f"{parts[-1].family.name}.{Verb.LIST}")
+        return next(listing for listing in listings if listing.parent is parts[-2].family)
 
     def _is_more_than_rows(self, listing: Operation) -> bool:
         """True if the list has a handler of its own, as for variables, which are inherited."""

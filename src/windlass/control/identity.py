@@ -336,5 +336,7 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await tx.get(actor.id)
     if row is not None:
         facts = {"session_until": stamp(ends)}
-        emit(tx, Event.SIGNED_IN, row.org, await about(tx, row), actor.id, actor.name, whence(call), facts)
+        emit(
+            tx, Event.SIGNED_IN, row.org, await about(ctx, tx, row), actor.id, actor.name, whence(call), facts
+        )
     return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(ends)}))

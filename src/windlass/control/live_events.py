@@ -89,7 +89,7 @@ async def _followed(ctx: Context, call: Call, org: str, place: Place) -> AsyncGe
                 told, at = reader.after(at)
                 gone = False
             elif reader.is_ahead_of(at):
-                batch = await _read(ctx.store.reads, org, at, full=full)
+                batch = await _read(ctx, org, at, full=full)
                 told, at, gone = batch.told, batch.last, batch.gone
             else:
                 await reader.news()
@@ -103,7 +103,7 @@ async def _caught_up(ctx: Context, call: Call, org: str, place: Place) -> AsyncG
     yield _beginning(place)
     whole = False
     while not whole:
-        batch = await _read(ctx.store.reads, org, at, full=full)
+        batch = await _read(ctx, org, at, full=full)
         at, whole = batch.last, batch.whole
         if pieces := _pieces(batch.told, within, gone=batch.gone):
             yield pieces
@@ -156,7 +156,7 @@ class _Events(Reader):
             _, self._place = await source.events_span()
             self._floor = self._place
             return True
-        batch = await _read(source, self._org, self._place, full=self._full)
+        batch = await _read(self._ctx, self._org, self._place, full=self._full)
         told = [*batch.told, *self._marks(batch.last)]
         self._keep(batch, told)
         if not batch.whole:
@@ -185,13 +185,14 @@ def _number(told: Told) -> int:
     return told.number
 
 
-async def _read(source: Reads, org: str, after: int, *, full: bool) -> Batch:
+async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
     """What happened next. The newest number is asked for before, so that nothing is passed over that comes
     meanwhile; and the oldest afterwards, so that nothing is that goes."""
+    source = ctx.store.reads
     _, newest = await source.events_span()
     rows = await source.events(org, after, _PAGE)
     oldest, _ = await source.events_span()
-    names = Names(source)
+    names = Names(source, ctx.registry.audit)
     told = [Told(row.seq, await _piece(row, names, full=full), row) for row in rows]
     whole = len(rows) < _PAGE
     last = max(rows[-1].seq if rows else after, newest if whole else 0)

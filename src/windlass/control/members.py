@@ -105,7 +105,7 @@ async def remove_member(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def _member(tx: Tx, call: Call) -> Row:
     org = await place(tx, call)
     row = await tx.find(member.name, call.body.user_id)
-    if org is None or row is None or row.parent != org.id:
+    if row is None or row.parent != org.id:
         raise Missing("No member with this user_id was found")
     return row
 
@@ -137,7 +137,7 @@ async def welcome(ctx: Context, tx: Tx, person: Person) -> None:
         )
         if one.guest is not None:
             await tx.remove(one.guest)
-            await record(tx, Event.DELETED, one.guest, itself, None, before=one.guest.body)
+            await record(ctx, tx, Event.DELETED, one.guest, itself, None, before=one.guest.body)
 
 
 async def _invited(source: Reads, person: Person) -> list[Welcome]:

@@ -78,7 +78,7 @@ async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     if len(await tx.of_parent(NOBODY, "organization")) == 1:
         raise Conflict("This is the only organization of this installation: it cannot be deleted")
     await forgotten(tx, row)
-    await record(tx, Event.DELETED, row, call.actor, call, before=row.body)
+    await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)
     return Reply()
 
 

@@ -12,10 +12,10 @@ import msgspec
 from windlass.base.errors import Missing
 from windlass.base.segments import Gone, Sieve, id_of, moment, sieve
 from windlass.control.context import Call, Context, Dialect, Reply, encode, reads, results
-from windlass.control.resources import seen, target
+from windlass.control.resources import target
 from windlass.core.access import Actor
 from windlass.core.states import OPEN
-from windlass.core.traits import Tail, has_logs
+from windlass.core.traits import Tail
 from windlass.families.environment import environment
 from windlass.store.store import Row, status_word
 
@@ -55,14 +55,11 @@ async def followed(
 ) -> Lines:
     """What a service of any family says while it runs: its last lines, and what comes. It has to lie in all
     that `within` names."""
-    for operation in ctx.registry.operations:
-        family = operation.family
-        if family is None or has_logs not in family.traits or operation.handler != f"{family.name}.log":
-            continue
-        call = Call(operation=operation, actor=actor, ids=(service,), dialect=dialect)
+    found = await ctx.store.reads.get(service)
+    if found and (reading := ctx.registry.handled_by(f"{found.family}.log")):
+        call = Call(operation=reading[0], actor=actor, ids=(service,), dialect=dialect)
         with suppress(Missing):
-            row = await seen(ctx.store.reads, call, family, service)
-            if await _lies_in(ctx, row, within):
+            if await _lies_in(ctx, await target(ctx.store.reads, call), within):
                 return ctx.logs.follow(service, last)
     raise Missing("No service with this id was found there")
 

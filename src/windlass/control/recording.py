@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from windlass.control.context import Call, encode
+from windlass.control.context import Call, Context, encode
 from windlass.core.access import Actor
-from windlass.core.audit import OURS, is_part
+from windlass.core.audit import OURS
 from windlass.core.events import Event
 from windlass.store.store import Reads, Row, Tx
 
@@ -44,15 +44,21 @@ def whence(call: Call | None) -> Whence:
     return Whence(call.origin, call.address, call.user_agent, call.request_id) if call else ITSELF
 
 
-async def about(source: Reads, row: Row, above: Row | None = None) -> About:
-    """`above` is its parent, for whoever has it at hand."""
+async def about(ctx: Context, source: Reads, row: Row, above: Row | None = None) -> About:
+    """What an event about a resource is filed under; `above` is the parent, if it is at hand."""
+    if not ctx.registry.audit.is_part(row.family):
+        return await about_itself(source, row, above)
     project, environment = await place(source, row, above)
-    if not is_part(row.family):
-        return About(row.id, row.family, row.id, row.family, project, environment)
     if row.parent == row.org:
         return About(row.id, row.family, row.org, "organization", project, environment)
     above = above or await source.get(row.parent)
     return About(row.id, row.family, row.parent, above.family if above else "", project, environment)
+
+
+async def about_itself(source: Reads, row: Row, above: Row | None = None) -> About:
+    """The same for a resource that is no part of another, such as a service."""
+    project, environment = await place(source, row, above)
+    return About(row.id, row.family, row.id, row.family, project, environment)
 
 
 async def place(source: Reads, row: Row, above: Row | None = None) -> tuple[str, str]:
@@ -68,6 +74,7 @@ async def place(source: Reads, row: Row, above: Row | None = None) -> tuple[str,
 
 
 async def record(
+    ctx: Context,
     tx: Tx,
     kind: Event,
     row: Row,
@@ -80,7 +87,7 @@ async def record(
 ) -> None:
     """A change of a resource."""
     facts = {"parent": row.parent, "before": msgspec.Raw(before), "after": msgspec.Raw(after)}
-    emit(tx, kind, row.org, await about(tx, row, above), actor.id, actor.name, whence(call), facts)
+    emit(tx, kind, row.org, await about(ctx, tx, row, above), actor.id, actor.name, whence(call), facts)
 
 
 def emit(

@@ -113,5 +113,5 @@ def _is_parted(operation: Operation, body: bytes) -> bool:
 
 async def _is_there(tx: Tx, call: Call, body: bytes) -> bool:
     """True if the resource in the answer, or else in the path of the request, still exists."""
-    id = msgspec.json.decode(body).get("id") or (call.ids[-1] if call.ids else None)
-    return id is None or await tx.get(id) is not None
+    id = msgspec.json.decode(body).get("id") or call.id
+    return not id or await tx.get(id) is not None

@@ -29,7 +29,7 @@ from windlass.core.document import (
     view_of,
 )
 from windlass.core.events import Event
-from windlass.core.registry import Operation
+from windlass.core.operations import Operation, PathId
 from windlass.core.resource import Family, Spec
 from windlass.store.store import Reads, Row, Taken, Tx
 
@@ -125,22 +125,38 @@ async def within_limits(source: Reads, call: Call, row: Row, family: Family, wit
 
 
 async def target(source: Reads, call: Call) -> Row:
-    """The resource that the path names, below the parent that the path names."""
+    """The resource that the operation is about, below the parent that the path names."""
     operation = call.operation
-    family = operation.family
-    assert family is not None
-    row = await seen(source, call, family, call.ids[-1])
-    if family.nested:
-        assert operation.parent is not None
-        if row.parent != call.ids[0] or await source.find(operation.parent.name, row.parent) is None:
-            raise absent(family)
+    row = await _resource_at(source, call, operation.itself)
+    if (above := operation.above) is not None and (
+        row.parent != call.ids[above.place] or await source.find(above.name, row.parent) is None
+    ):
+        raise absent(call.family)
     return row
 
 
-async def place(source: Reads, call: Call) -> Row | None:
-    """Where a collection is: the resource above it."""
-    parent = call.operation.parent
-    return await seen(source, call, parent, call.ids[0]) if parent else None
+async def place(source: Reads, call: Call) -> Row:
+    """The resource whose collection the path names, or through which it leads."""
+    return await _resource_at(source, call, call.operation.above)
+
+
+async def other_resource(source: Reads, call: Call, param: str) -> Row:
+    """The resource whose id is this parameter of the path: one of the `ids` of an action."""
+    found = next((id for id in call.operation.ids if id.param == param), None)
+    return await _resource_at(source, call, found)
+
+
+async def _resource_at(source: Reads, call: Call, at: PathId | None) -> Row:
+    if at is None or not at.families:
+        raise LookupError(f"{call.operation.id}: its path does not name this resource")
+    id = call.ids[at.place]
+    if len(at.families) == 1:
+        return await seen(source, call, at.families[0], id)
+    row = await source.get(id)
+    family = next((family for family in at.families if row and row.family == family.name), None)
+    if family is None:
+        raise Missing(f"No {at.noun} with this id was found")
+    return await seen(source, call, family, id)
 
 
 def absent(family: Family) -> Missing:
@@ -162,10 +178,7 @@ async def read(ctx: Context, call: Call) -> Reply:
 
 @reads("*.list")
 async def listing(ctx: Context, call: Call) -> Reply:
-    parent = await place(ctx.store.reads, call)
-    assert parent is not None
-    family = call.operation.family
-    assert family is not None
+    parent, family = await place(ctx.store.reads, call), call.family
     if call.actor.within is not None:
         return paged(call, await _allowed(ctx.store.reads, call, parent, family))
     if family.veiled:
@@ -203,10 +216,7 @@ async def _allowed(source: Reads, call: Call, parent: Row, family: Family) -> li
 @writes("*.create")
 async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
     parent = await place(tx, call)
-    family = call.operation.family
-    assert family is not None
-    assert parent is not None
-    return await born(ctx, tx, family, call.body, parent.org, parent, call.actor, call)
+    return await born(ctx, tx, call.family, call.body, parent.org, parent, call.actor, call)
 
 
 async def born(
@@ -234,8 +244,8 @@ async def born(
     for field, other in draft.links.items():
         await tx.link(row.id, field, other)
     await behaviour.created(ctx, tx, draft)
-    await count(tx, family, parent, +1)
-    await record(tx, Event.CREATED, row, actor, call, after=row.body, above=parent)
+    await count(ctx, tx, family, parent, +1)
+    await record(ctx, tx, Event.CREATED, row, actor, call, after=row.body, above=parent)
     answer = unveiled(ctx, call, row, row.body) if call else row.body
     answer = with_fields(answer, draft.answer) if draft.answer else answer
     return Reply(spoken(call, answer) if call else answer, row.tag)
@@ -320,7 +330,7 @@ async def _changed(
     for field, other in links.items():
         await tx.link(row.id, field, other)
     await behaviour.updated(ctx, tx, new, before, after)
-    await record(tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
+    await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(spoken(call, unveiled(ctx, call, new, new.body)), tag)
 
 
@@ -336,8 +346,8 @@ async def removed(ctx: Context, tx: Tx, call: Call, row: Row) -> None:
     family = ctx.registry[row.family]
     await behaviour_of(family.name).deleting(ctx, tx, row)
     await forgotten(tx, row)
-    await count(tx, family, await tx.get(row.parent), -1)
-    await record(tx, Event.DELETED, row, call.actor, call, before=row.body)
+    await count(ctx, tx, family, await tx.get(row.parent), -1)
+    await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)
 
 
 async def forgotten(tx: Tx, row: Row) -> None:
@@ -352,11 +362,12 @@ def _server_side(family: Family, document: Document) -> Document:
     return {name: value for name, value in document.items() if name not in sent}
 
 
-async def count(tx: Tx, family: Family, parent: Row | None, step: int) -> None:
-    if family.counted_as is None or parent is None:
+async def count(ctx: Context, tx: Tx, family: Family, parent: Row | None, step: int) -> None:
+    """Keeps the field of the parent that says how many of a family are below it, if there is one."""
+    if parent is None or (field := ctx.registry[parent.family].counts.get(family.name)) is None:
         return
     document = msgspec.json.decode(parent.body)
-    document[family.counted_as] += step
+    document[field] += step
     await tx.rewrite(parent.id, encode(document))
 
 

@@ -46,10 +46,7 @@ _OWN_TYPES = {"FILE", "VALUE"}
 @reads("environmentVariable.list", "secret.list")
 async def visible(ctx: Context, call: Call) -> Reply:
     """What a level has of its own and what it inherits, nearest first; then built-in ones, if expected."""
-    here = await place(ctx.store.reads, call)
-    family = call.operation.family
-    assert here is not None
-    assert family is not None
+    here, family = await place(ctx.store.reads, call), call.family
     levels = await ctx.store.reads.above(here.id)
     rows = await _stored(ctx.store.reads, levels, family)
     if call.dialect.built_ins:
@@ -115,15 +112,12 @@ async def _unless_built_in(ctx: Context, tx: Tx, call: Call, write: Writing, ref
 
 async def _own_making(ctx: Context, source: Reads, call: Call) -> Row | None:
     """The built-in variable that the path leads to, if it leads to one that the caller may see."""
-    family = call.operation.family
-    assert family is not None
     try:
         here = await place(source, call)
     except Missing:
         return None
-    assert here is not None
     levels = await source.above(here.id)
-    rows = await _built_in(ctx, source, call, levels, family)
+    rows = await _built_in(ctx, source, call, levels, call.family)
     return next((row for row in rows if row.id == call.id), None)
 
 
@@ -134,7 +128,7 @@ async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
     if other.parent == here.id:
         raise Conflict(f"{document['key']} is of this very level: change its value instead of overriding it")
     body = call.body
-    spec = _spec(call.operation.family)(
+    spec = _spec(call.family)(
         key=document["key"],
         value=body.value,
         description=body.description,
@@ -149,7 +143,7 @@ async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
     """The same value under another key, from this level down."""
     here, other, document = await _original(ctx, tx, call)
     value = open_hidden(ctx, other).get("value", "") if other.sealed else document.get("value", "")
-    spec = _spec(call.operation.family)(
+    spec = _spec(call.family)(
         key=call.body.key,
         value=value,
         description=call.body.description,
@@ -158,16 +152,13 @@ async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
     return await _derived(ctx, tx, call, here, spec, "ALIAS", aliased=other)
 
 
-def _spec(family: Family | None) -> type[Variable] | type[Secret]:
+def _spec(family: Family) -> type[Variable] | type[Secret]:
     return Secret if family is secret else Variable
 
 
 async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row, Document]:
     """Where the new one will be, and the visible one that it is derived from."""
-    here = await place(tx, call)
-    family = call.operation.family
-    assert here is not None
-    assert family is not None
+    here, family = await place(tx, call), call.family
     levels = await tx.above(here.id)
     other = next((row for row in await _stored(tx, levels, family) if row.id == call.id), None)
     other = other or await _own_making(ctx, tx, call)
@@ -180,8 +171,7 @@ async def _derived(
     ctx: Context, tx: Tx, call: Call, here: Row, spec: Variable | Secret, kind: str,
     overridden: Row | None = None, aliased: Row | None = None,
 ) -> Reply:  # fmt: skip
-    family = call.operation.family
-    assert family is not None
+    family = call.family
     noun = "secret" if family is secret else "variable"
     extras: Document = {"variable_type": kind}
     if overridden:
@@ -197,7 +187,6 @@ async def _derived(
 async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     """All or nothing; what is there already stays as it is, unless it is to be overwritten."""
     here = await place(tx, call)
-    assert here is not None
     levels = {level.family.upper(): level for level in await tx.above(here.id)}
     body: Import = call.body
     done: list[Imported] = []

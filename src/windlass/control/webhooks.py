@@ -167,7 +167,7 @@ async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
     (id,) = await _send(tx, [row], TEST_LANE, await _example(tx, row, document["events"][0]))
     made = await tx.delivery(row.id, id)
     assert made is not None
-    await record(tx, Event.WEBHOOK_TESTED, row, call.actor, call)
+    await record(ctx, tx, Event.WEBHOOK_TESTED, row, call.actor, call)
     return Reply(encode(_shown(ctx, call, document, made)))
 
 
@@ -207,7 +207,7 @@ async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
         since = moment(asked.since) if asked.since else 0
         count = await tx.deliver_again(row.id, since, address, only_failed=asked.only_failed)
     await tx.ask(DELIVER, work_of(row.id), org=row.org)
-    await record(tx, Event.WEBHOOK_REPLAYED, row, call.actor, call)
+    await record(ctx, tx, Event.WEBHOOK_REPLAYED, row, call.actor, call)
     return Reply(encode({"replayed": count}))
 
 
@@ -240,7 +240,7 @@ async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
     document |= {"target_secret_set": True, "updated_at": stamp(tx.now)}
     new = resealed(ctx, row, document, hidden | {SECRET: secret})
     await tx.change(new)
-    await record(tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
+    await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(
         encode(
             {

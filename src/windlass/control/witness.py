@@ -90,7 +90,7 @@ class Witness:
             ("path", path),
             ("message", message),
         )
-        self._see(Event.ACCESS_REFUSED, actor, whence, target=ids[-1] if ids else "", family="", facts=facts)
+        self._see(Event.ACCESS_REFUSED, actor, whence, target=operation.subject(ids), family="", facts=facts)
 
     def denied(self, who: Suspect, why: str, whence: Whence) -> None:
         """A token that is no more, or somebody who may not enter."""
@@ -141,7 +141,7 @@ class Witness:
     async def _write_batch(self) -> None:
         batch = self._waiting[:_AT_ONCE]
         unwritten = self._unwritten if len(batch) == len(self._waiting) else 0
-        await self._ctx.store.write(lambda tx: _write(tx, batch, unwritten))
+        await self._ctx.store.write(lambda tx: _write(self._ctx, tx, batch, unwritten))
         del self._waiting[: len(batch)]
         self._unwritten -= unwritten
 
@@ -156,23 +156,23 @@ def _forget_one(known: dict[tuple[str, str], int] | dict[tuple[str, str, str], i
         del known[next(iter(known))]  # type: ignore[arg-type]
 
 
-async def _write(tx: Tx, batch: Sequence[Sighting], more: int) -> None:
+async def _write(ctx: Context, tx: Tx, batch: Sequence[Sighting], more: int) -> None:
     for sighting in batch:
-        org, found = await _found(tx, sighting)
+        org, found = await _found(ctx, tx, sighting)
         facts = {"seen_at": sighting.at, **dict(sighting.facts)}
         emit(tx, sighting.kind, org, found, sighting.actor, sighting.name, sighting.whence, facts)
     if more:
         last = batch[-1]
-        org, found = await _found(tx, last)
+        org, found = await _found(ctx, tx, last)
         said = f"{more} more were not written down one by one, because there were too many at once"
         emit(tx, last.kind, org, found, last.actor, last.name, last.whence, {"message": said, "more": more})
 
 
-async def _found(tx: Reads, sighting: Sighting) -> tuple[str, About]:
+async def _found(ctx: Context, tx: Reads, sighting: Sighting) -> tuple[str, About]:
     """What it is about, if that is of an organization of the caller; else the organization itself."""
     row = await tx.get(sighting.target) if sighting.target else None
     if row is not None and row.org in sighting.orgs:
-        return row.org, await about(tx, row)
+        return row.org, await about(ctx, tx, row)
     org = sighting.orgs[0] if sighting.orgs else await _operators(tx)
     target = sighting.target if sighting.family else org
     return org, About(target, sighting.family or "organization", org, "organization")

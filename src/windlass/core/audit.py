@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from windlass.core.events import Event
+from windlass.core.naming import snake
 
 TYPES: Final = (
     "CREATE", "UPDATE", "DELETE", "ACCEPT", "EXPORT", "CLONE", "DEPLOY_QUEUED", "STOP_QUEUED",
@@ -88,45 +91,44 @@ def kinds_of(word: str, *, full: bool) -> tuple[str, ...]:
     )
 
 
-# Whose events are those of what it is part of.
-_PARTS: Final[Mapping[str, str]] = {
-    "environmentVariable": "VARIABLE",
-    "secret": "SECRET",
-    "apiToken": "API_TOKEN",
-    "gitToken": "GIT_TOKEN",
-}
-_SUBS: Final[Mapping[str, str]] = {**_PARTS, "inviteMember": "INVITATION"}
-_MEMBERS: Final = ("member", "inviteMember")
-_TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
-    "MEMBERS_AND_ROLES": _MEMBERS,
-    "CONTAINER_REGISTRY": ("containerRegistry",),
-    "HELM_REPOSITORY": ("helmRepository",),
-    "AGENTIC_WORKFLOW": ("agenticWorkflow",),
-    "ENTERPRISE_CONNECTION": ("enterpriseConnection",),
-}
-_TARGET_OF: Final = {family: word for word, families in _TARGETS.items() for family in families}
+class AuditWords(Struct, frozen=True, kw_only=True):
+    """What the audit calls a family, where that does not follow from its name: `gitToken` is GIT_TOKEN."""
+
+    target: str = ""
+    """One of TARGETS, for events about a resource of the family."""
+    sub_target: str = ""
+    """One of SUB_TARGETS, for what belongs to another resource."""
+    is_part: bool = False
+    """True if its events are found where it belongs: those of a variable at its service."""
 
 
-def is_part(family: str) -> bool:
-    """Whether people look for its events where it belongs: a variable's are those of its service."""
-    return family in _PARTS
+AUDIT_WORDS: Final = AuditWords()
 
 
-def target_type(subject_family: str) -> str:
-    return _TARGET_OF.get(subject_family, subject_family.upper())
+class AuditNames:
+    """The audit's words for all families, and the families that a word stands for."""
 
+    def __init__(self, words: Mapping[str, AuditWords]) -> None:
+        self._targets = {family: said.target or snake(family).upper() for family, said in words.items()}
+        self._sub_targets = {family: said.sub_target for family, said in words.items() if said.sub_target}
+        self._parts = {family for family, said in words.items() if said.is_part}
 
-def families_of(target: str) -> tuple[str, ...]:
-    return _TARGETS.get(target, (target.lower(),))
+    def is_part(self, family: str) -> bool:
+        return family in self._parts
 
+    def target(self, family: str) -> str:
+        return self._targets.get(family, snake(family).upper())
 
-def sub_target(family: str) -> str | None:
-    return _SUBS.get(family)
+    def families_of(self, target: str) -> tuple[str, ...]:
+        """All families with this word. Where there is none, a name that no family has: it finds nothing."""
+        return tuple(family for family, word in self._targets.items() if word == target) or (target,)
 
+    def sub_target(self, family: str) -> str | None:
+        return self._sub_targets.get(family)
 
-def family_of(sub: str) -> str | None:
-    """The family of a part; None if there is none of this kind here."""
-    return next((family for family, word in _SUBS.items() if word == sub), None)
+    def family_of(self, sub_target: str) -> str | None:
+        """The family of a part; None if there is none of this kind here."""
+        return next((family for family, word in self._sub_targets.items() if word == sub_target), None)
 
 
 def origin_of(origin: str, *, full: bool) -> str:

@@ -136,8 +136,10 @@ Key = Annotated[
         ),
         description="Name of the variable",
         examples=["DATABASE_URL"],
+        extra={"exact": True},
     ),
 ]
+"""Unlike a Name, it is compared letter by letter."""
 Description = Annotated[str, Meta(max_length=65_536, pattern=_VISIBLE)]
 Note = Annotated[str, Meta(max_length=255, pattern=_VISIBLE)]
 
@@ -171,6 +173,11 @@ def veiled() -> Meta:
 def shown_once() -> Meta:
     """A secret that one answer shows, and under the same Idempotency-Key those of the next minute."""
     return Meta(extra={"once": True})
+
+
+def counts(family: str) -> Meta:
+    """How many resources of a family are directly below this one; kept by the server."""
+    return Meta(extra={"counts": family})
 
 
 def fixed() -> Meta:

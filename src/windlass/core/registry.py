@@ -1,133 +1,213 @@
 """All operations, derived from the families: the one list from which routes, OpenAPI, the scope
-matrix, the command line and the tests are made."""
+matrix, the command line and the tests are made.
+
+A declaration that cannot be served, such as a second family of one name, stops the start with a message.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
-from typing import Annotated
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any, Final, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from windlass.core.access import Scope
-from windlass.core.resource import Action, Family, Spec, Trait, Verb, extra_of, spaced
+from windlass.core.actions import WORD, Action, Itself, Trait
+from windlass.core.audit import AuditNames
+from windlass.core.naming import spaced
+from windlass.core.operations import MOST_PER_PAGE as MOST_PER_PAGE
+from windlass.core.operations import PAGE as PAGE
+from windlass.core.operations import Operation as Operation
+from windlass.core.operations import Paging as Paging
+from windlass.core.operations import PathId, action_id, of_action, of_verbs
+from windlass.core.resource import Family, extra_of
 
-PAGE, MOST_PER_PAGE = 100, 1000
-_REPLACE = (
-    "Replaces it: a field that is left out goes back to its default. What has no default, is sealed or was "
-    "chosen for good is kept. To change some fields only, use PATCH."
-)
-_MERGE_PATCH = (
-    "A JSON merge patch (RFC 7396): only the fields that are named change. An object is merged into the "
-    "present one, a list replaces the present one, and null removes a value or sets it to its default."
-)
+_PARAM: Final = re.compile(r"\{(\w+)\}")
 
 
-class Paging(Spec):
-    page: Annotated[int, Meta(ge=1, le=2**31 - 1, description="Which page, from 1")] = 1
-    page_size: Annotated[int, Meta(ge=1, le=MOST_PER_PAGE, description="How many results on a page")] = PAGE
+class AnyOf(Struct, frozen=True):
+    """Resources of all families with a trait, at one path: services of any kind at `/service/{id}`."""
+
+    name: str
+    """As in the path, and in the `ids` of actions."""
+    trait: Trait
+    noun: str
+
+    @property
+    def segment(self) -> str:
+        return self.name
+
+    @property
+    def param(self) -> str:
+        return f"{self.name}_id"
+
+    @property
+    def title(self) -> str:
+        return self.name[0].upper() + self.name[1:]
+
+
+class Actions(Struct, frozen=True):
+    """Actions of a family or a union of families that another file declares."""
+
+    of: Family | AnyOf
+    group: str
+    actions: tuple[Action, ...]
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """An operation that belongs to no resource, such as a catalogue."""
+    """An operation that belongs to no resource, such as a catalogue. Its path is its own."""
 
     path: str
     group: str
     action: Action
 
 
-class Operation(Struct, frozen=True, kw_only=True, eq=False):
-    """One method on one path, with everything that is known about it."""
-
-    id: str
-    """Its name in the OpenAPI document and on the command line."""
-    method: str
-    path: str
-    group: str
-    summary: str
-    need: Scope
-    handler: str
-    status: int
-    also: tuple[int, ...] = ()
-    """Other statuses with which it may answer."""
-    family: Family | None = None
-    parent: Family | None = None
-    body: type[Spec] | None = None
-    query: type[Spec] | None = None
-    answer: type[Struct] | None = None
-    listing: bool = False
-    paged: bool = False
-    streams: bool = False
-    """Whether the answer is never anything but server-sent events, each with an `answer` as its data."""
-    outside: bool = False
-    """Whether it ends when the caller hangs up, because programs or other machines are busy with it."""
-    tagged: bool = False
-    """Whether the answer is one resource, with an ETag."""
-    once: frozenset[str] = frozenset()
-    """Fields of the answer that are shown once."""
-    conditional: bool = False
-    """Whether `If-Match` is honoured."""
-    description: str = ""
-
-    @property
-    def writes(self) -> bool:
-        return self.method != "GET"
-
-    @property
-    def params(self) -> list[str]:
-        return [piece[1:-1] for piece in self.path.split("/") if piece.startswith("{")]
+Declared: TypeAlias = Family | Endpoint | AnyOf | Actions
 
 
 class Registry:
-    def __init__(self, families: Iterable[Family], endpoints: Iterable[Endpoint]) -> None:
-        self.families: dict[str, Family] = {family.name: family for family in families}
+    def __init__(
+        self,
+        families: Iterable[Family],
+        endpoints: Iterable[Endpoint] = (),
+        unions: Iterable[AnyOf] = (),
+        more: Iterable[Actions] = (),
+    ) -> None:
+        self.unions = {union.name: union for union in unions}
+        self.families = _by_name(families, self.unions.values())
+        self._refuse_twin_segments()
+        self._more = tuple(more)
         self.operations: list[Operation] = [
-            *(_endpoint(endpoint) for endpoint in endpoints),
+            *(self._endpoint(endpoint) for endpoint in endpoints),
             *(operation for family in self.families.values() for operation in self._operations(family)),
+            *(operation for union in self.unions.values() for operation in self._of_union(union)),
         ]
-        self.operations = [_with_once(operation) for operation in self.operations]
-        self._refuse_twins()
+        self._by_id = {operation.id: operation for operation in self.operations}
+        self._by_handler: dict[str, list[Operation]] = {}
+        for operation in self.operations:
+            self._by_handler.setdefault(operation.handler, []).append(operation)
+        _refuse_twin_operations(self.operations)
         for family in self.families.values():
-            self._check_addresses(family)
+            self._check_names(family)
 
     def __getitem__(self, name: str) -> Family:
         return self.families[name]
 
     def operation(self, id: str) -> Operation:
-        return next(operation for operation in self.operations if operation.id == id)
+        return self._by_id[id]
+
+    def handled_by(self, handler: str) -> Sequence[Operation]:
+        """The operations of one handler, such as `secret.list`: one for each family that they hang below."""
+        return self._by_handler.get(handler, ())
 
     def parents(self, family: Family) -> Sequence[Family | None]:
         """Where it hangs: a trait stands for every family that carries it."""
         match family.parent:
             case Trait() as trait:
-                return [other for other in self.families.values() if trait in other.traits]
+                return self.carriers(trait)
             case parent:
                 return [parent]
 
     def children(self, family: Family) -> list[Family]:
         return [child for child in self.families.values() if family in self.parents(child)]
 
+    def carriers(self, trait: Trait) -> list[Family]:
+        return [family for family in self.families.values() if trait in family.traits]
+
+    @cached_property
+    def audit(self) -> AuditNames:
+        return AuditNames({family.name: family.audit for family in self.families.values()})
+
+    # From declarations to operations
+
+    def _endpoint(self, endpoint: Endpoint) -> Operation:
+        action = endpoint.action
+        made = of_action(action, endpoint.path, action.name, action.name, endpoint.group)
+        return self._placed(made, action.ids)
+
+    def _of_union(self, union: AnyOf) -> Iterator[Operation]:
+        if not self.carriers(union.trait):
+            raise ValueError(f"{union.name} stands for every family with {union.trait.name}, and none has it")
+        for action, group in self._added(union):
+            handler = f"{union.name}.{action.name}"
+            made = of_action(
+                action, _item_path(union), action_id(action, union.title), handler, group, union.noun
+            )
+            yield self._placed(made, {union.param: union.name, **action.ids}, itself=union.param)
+
     def _operations(self, family: Family) -> Iterator[Operation]:
+        actions = [*((action, family.group) for action in family.actions), *self._added(family)]
         for parent in self.parents(family):
-            title = (parent.title if isinstance(family.parent, Trait) and parent else "") + family.title
-            plural = (parent.title if isinstance(family.parent, Trait) and parent else "") + family.plural
-            collection = f"{_item_path(parent)}/{family.name}" if parent else f"/{family.name}"
+            prefix = parent.title if parent and isinstance(family.parent, Trait) else ""
+            collection = f"{_item_path(parent)}/{family.segment}" if parent else f"/{family.segment}"
             item = f"{collection}/{{{family.param}}}" if family.nested else _item_path(family)
-            yield from _verbs(family, parent, title, plural, collection, item)
-            for action in family.actions:
-                yield _action(family, parent, title, action, collection if action.on_collection else item)
+            ids = {family.param: family.name} | ({parent.param: parent.name} if parent else {})
+            above = parent.param if parent else ""
+            for operation in of_verbs(family, parent, prefix, collection, item):
+                yield self._placed(operation, ids, family.param, above)
+            for action, group in actions:
+                path = collection if action.on_collection else _item_path(family) if action.unnested else item
+                title = prefix + family.title
+                handler = f"{family.name}.{action.name}"
+                made = of_action(action, path, action_id(action, title), handler, group, spaced(title))
+                answer = family.view if action.answer is Itself else action.answer
+                made = replace(made, family=family, parent=parent, answer=answer)
+                yield self._placed(made, {**ids, **action.ids}, family.param, above)
 
-    def _refuse_twins(self) -> None:
-        ids = [operation.id for operation in self.operations]
-        routes = [(operation.method, operation.path) for operation in self.operations]
-        for seen in (ids, routes):
-            twins = {str(one) for one in seen if seen.count(one) > 1}  # type: ignore[arg-type]
-            if twins:
-                raise ValueError(f"declared twice: {', '.join(sorted(twins))}")
+    def _added(self, subject: Family | AnyOf) -> Iterator[tuple[Action, str]]:
+        """Actions that other files declare for a family or a union, each with its group."""
+        for more in self._more:
+            if more.of is subject:
+                yield from ((action, more.group) for action in more.actions)
 
-    def _check_addresses(self, family: Family) -> None:
-        """Refuses `sent_to` and `opens` with fields that do not exist."""
+    def _placed(
+        self, operation: Operation, ids: Mapping[str, str], itself: str = "", above: str = ""
+    ) -> Operation:
+        """The operation, with what each parameter of its path is."""
+        params: list[str] = _PARAM.findall(operation.path)
+        if len(set(params)) < len(params):
+            raise ValueError(f"{operation.id}: two parameters of {operation.path} have the same name")
+        placed = {param: self._path_id(operation, param, place, ids) for place, param in enumerate(params)}
+        return replace(
+            operation,
+            ids=tuple(placed.values()),
+            itself=placed.get(itself),
+            above=placed.get(above),
+            once=_shown_once(operation.answer) if operation.answer else frozenset(),
+        )
+
+    def _path_id(self, operation: Operation, param: str, place: int, ids: Mapping[str, str]) -> PathId:
+        if param not in ids:
+            raise ValueError(
+                f"{operation.id}: say in `ids` what {{{param}}} in {operation.path} is the id of"
+            )
+        name = ids[param]
+        if name == WORD:
+            return PathId(param, place, param.replace("_", " "), ())
+        if union := self.unions.get(name):
+            return PathId(param, place, union.noun, tuple(self.carriers(union.trait)), name)
+        if family := self.families.get(name):
+            return PathId(param, place, spaced(name), (family,), name)
+        raise ValueError(
+            f"{operation.id}: {{{param}}} is the id of {name}, and no family or union has this name"
+        )
+
+    # What cannot be served
+
+    def _refuse_twin_segments(self) -> None:
+        found: dict[tuple[Family | None, str], Family] = {}
+        for family in self.families.values():
+            for parent in self.parents(family):
+                other = found.setdefault((parent, family.segment), family)
+                if other is not family:
+                    where = f"below {parent.name}" if parent else "at the top"
+                    twins = f"the families {other.name} and {family.name}"
+                    raise ValueError(f"{twins} have the same segment, {family.segment}, {where}")
+
+    def _check_names(self, family: Family) -> None:
+        """Refuses fields and families that a declaration names and that do not exist."""
         names = {fact.name for fact in family.facts}
         for secret, addresses in family.sent_to.items():
             if unknown := set(addresses) - names:
@@ -135,11 +215,48 @@ class Registry:
         for path, reference in family.references.items():
             if reference.family not in self.families:
                 raise ValueError(f"{family.name}.{path} refers to {reference.family}: no such family")
+        for other, field in family.counts.items():
+            if other not in {child.name for child in self.children(family)}:
+                raise ValueError(f"{family.name}.{field} counts {other}: no family below it has this name")
 
 
-def _with_once(operation: Operation) -> Operation:
-    once = _shown_once(operation.answer) if operation.answer else frozenset()
-    return replace(operation, once=once) if once else operation
+def _by_name(families: Iterable[Family], unions: Iterable[AnyOf]) -> dict[str, Family]:
+    """A second family of one name would take the place of the first, and its operations would be lost."""
+    found: dict[str, Family] = {}
+    for family in families:
+        other = found.setdefault(family.name, family)
+        if other is not family:
+            files = f"{other.spec.__module__} and {family.spec.__module__}"
+            raise ValueError(
+                f"two families are named {family.name}, in {files}: rename one of them. "
+                "Families below different parents may share a `segment`"
+            )
+    for union in unions:
+        if union.name in found:
+            raise ValueError(
+                f"{union.name} is the name of a family and of a union of families: rename one of them"
+            )
+    return found
+
+
+def _refuse_twin_operations(operations: Sequence[Operation]) -> None:
+    for one, other in _twins(operations, lambda operation: operation.id):
+        raise ValueError(
+            f"{one.path} and {other.path} have the same operation id, {one.id}: rename one of them"
+        )
+    for one, other in _twins(
+        operations, lambda operation: (operation.method, _PARAM.sub("{}", operation.path))
+    ):
+        raise ValueError(f"{one.id} and {other.id} have the same route, {one.method} {one.path}")
+
+
+def _twins(
+    operations: Iterable[Operation], key: Callable[[Operation], Any]
+) -> list[tuple[Operation, Operation]]:
+    """Pairs of operations with the same key."""
+    first: dict[Any, Operation] = {}
+    pairs = [(first.setdefault(key(operation), operation), operation) for operation in operations]
+    return [(one, other) for one, other in pairs if one is not other]
 
 
 @cache
@@ -148,100 +265,5 @@ def _shown_once(answer: type[Struct]) -> frozenset[str]:
     return frozenset(field.encode_name for field in fields(answer) if "once" in extra_of(field.type))
 
 
-def _item_path(family: Family | None) -> str:
-    return f"/{family.name}/{{{family.param}}}" if family else ""
-
-
-def _verbs(
-    family: Family, parent: Family | None, title: str, plural: str, collection: str, item: str
-) -> Iterator[Operation]:
-    name = family.title.lower() if family.title.isupper() else spaced(family.title)
-    removal = Scope.ADMIN
-    table = {
-        Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {spaced(family.plural)}", 200),
-        Verb.CREATE: ("create", "POST", collection, family.write_need, f"Create {_a(name)}", family.created),
-        Verb.READ: ("get", "GET", item, Scope.READ, f"Read {_a(name)}", 200),
-        Verb.UPDATE: ("edit", "PUT", item, family.write_need, f"Replace {_a(name)}", 200),
-        Verb.PATCH: ("patch", "PATCH", item, family.write_need, f"Change some fields of {_a(name)}", 200),
-        Verb.DELETE: ("delete", "DELETE", item, removal, f"Delete {_a(name)}", 204),
-    }
-    for verb, (word, method, path, need, summary, status) in table.items():
-        if (Verb.UPDATE if verb is Verb.PATCH else verb) not in family.verbs:
-            continue
-        yield Operation(
-            id=word + (plural if verb is Verb.LIST else title),
-            method=method,
-            path=path,
-            group=family.group,
-            summary=summary,
-            need=need,
-            handler=f"{family.name}.{verb}",
-            status=status,
-            family=family,
-            parent=parent,
-            body={Verb.CREATE: family.spec, Verb.UPDATE: family.edit, Verb.PATCH: family.patch}.get(verb),
-            query=Paging if verb is Verb.LIST and family.paged else None,
-            answer={Verb.CREATE: family.fresh, Verb.DELETE: None}.get(verb, family.view),
-            listing=verb is Verb.LIST,
-            paged=verb is Verb.LIST and family.paged,
-            tagged=verb in {Verb.CREATE, Verb.READ, Verb.UPDATE, Verb.PATCH},
-            conditional=verb in {Verb.UPDATE, Verb.PATCH, Verb.DELETE},
-            description={Verb.CREATE: family.about, Verb.UPDATE: _REPLACE, Verb.PATCH: _MERGE_PATCH}.get(
-                verb, ""
-            ),
-        )
-
-
-def _action(family: Family, parent: Family | None, title: str, action: Action, path: str) -> Operation:
-    return Operation(
-        id=action.id or _action_id(action.name, title),
-        method=action.method,
-        path=path + action.suffix,
-        group=family.group,
-        summary=f"{action.summary} ({spaced(title)})",
-        need=action.need,
-        handler=f"{family.name}.{action.name}",
-        status=action.status,
-        also=action.also,
-        family=family,
-        parent=parent,
-        body=action.body,
-        query=action.query or (Paging if action.listing and action.paged else None),
-        answer=family.view if action.answers_itself else action.answer,
-        tagged=action.answers_itself,
-        listing=action.listing,
-        paged=action.listing and action.paged,
-        streams=action.streams,
-        outside=action.outside,
-        description=action.description,
-    )
-
-
-def _endpoint(endpoint: Endpoint) -> Operation:
-    action = endpoint.action
-    return Operation(
-        id=action.name,
-        method=action.method,
-        path=endpoint.path,
-        group=endpoint.group,
-        summary=action.summary,
-        need=action.need,
-        handler=action.name,
-        status=action.status,
-        also=action.also,
-        body=action.body,
-        query=action.query or (Paging if action.listing and action.paged else None),
-        answer=action.answer,
-        listing=action.listing,
-        paged=action.listing and action.paged,
-        description=action.description,
-    )
-
-
-def _action_id(name: str, title: str) -> str:
-    """`deploy` is deployApplication; what reads is getApplicationStatus."""
-    return f"get{title}{name[0].upper()}{name[1:]}" if name in {"status", "log"} else f"{name}{title}"
-
-
-def _a(name: str) -> str:
-    return f"an {name}" if name[0].lower() in "aeiou" else f"a {name}"
+def _item_path(family: Family | AnyOf) -> str:
+    return f"/{family.segment}/{{{family.param}}}"

@@ -18,49 +18,26 @@ from typing import (
     TypeVar,
     Union,
     cast,
-    dataclass_transform,
     get_args,
     get_origin,
 )
 
 import msgspec
-from msgspec import UNSET, Struct, StructMeta, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
 from windlass.base.errors import Invalid
 from windlass.core.access import Scope
-from windlass.core.fields import Id, Timestamp
+from windlass.core.actions import Action as Action
+from windlass.core.actions import Trait as Trait
+from windlass.core.audit import AUDIT_WORDS, AuditWords
+from windlass.core.naming import plural, snake, spaced
+from windlass.core.spec import Base as Base
+from windlass.core.spec import Owner as Owner
+from windlass.core.spec import Shown as Shown
+from windlass.core.spec import Spec as Spec
 
 T = TypeVar("T", bound=Struct)
-
-
-class _Named(StructMeta):
-    """Structs whose fields go by name, in subclasses too (msgspec's own `kw_only` is not inherited)."""
-
-    def __new__(mcls, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any) -> _Named:
-        return super().__new__(mcls, name, bases, space, **{"kw_only": True, **options})
-
-
-@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
-class Spec(Struct, metaclass=_Named, forbid_unknown_fields=True):
-    """What a client may send: unknown fields are refused by name."""
-
-
-@dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
-class Shown(Struct, metaclass=_Named):
-    """What the server adds to an answer."""
-
-
-class Owner(Struct):
-    """`{"id": …}` of something above, filled from the field's name."""
-
-    id: Id
-
-
-class Base(Shown):
-    id: Id
-    created_at: Timestamp
-    updated_at: Timestamp
 
 
 class Verb(StrEnum):
@@ -76,46 +53,8 @@ class Verb(StrEnum):
 ALL = frozenset(Verb)
 
 
-class Action(Struct, frozen=True, kw_only=True):
-    """Something that can be done with a resource beyond the five verbs."""
-
-    name: str
-    """Names the handler, and with the family's title the operation."""
-    id: str = ""
-    """Names the operation, where the derived name is not the wanted one."""
-    method: str
-    suffix: str
-    """What follows the path of the resource, such as `/deploy`."""
-    need: Scope
-    summary: str
-    body: type[Spec] | None = None
-    query: type[Spec] | None = None
-    answer: type[Struct] | None = None
-    answers_itself: bool = False
-    """Answers a resource of the family."""
-    listing: bool = False
-    """Answers `results`, of `answer`."""
-    paged: bool = True
-    streams: bool = False
-    """Answers server-sent events, each with an `answer` as its data; the query says whether to go on."""
-    outside: bool = False
-    """Starts programs, or asks other machines, while the caller waits: it ends when the caller hangs up."""
-    status: int = 200
-    also: tuple[int, ...] = ()
-    """Other statuses that it may answer: a good one has no body, a refusal is beyond those of its kind."""
-    on_collection: bool = False
-    description: str = ""
-
-
-class Trait(Struct, frozen=True, kw_only=True):
-    """What several families can do alike."""
-
-    name: str
-    actions: tuple[Action, ...] = ()
-
-
 class Facts(NamedTuple):
-    """One field of a Spec, with what its annotation says beyond the type."""
+    """One field of a struct, with what its annotation says beyond the type."""
 
     info: FieldInfo
     extra: Mapping[str, Any]
@@ -137,7 +76,11 @@ Parent: TypeAlias = "Family | Trait | None"
 
 
 class Family:
-    """A kind of resource."""
+    """A kind of resource.
+
+    Title, group, parameter and path segment follow from the name unless they are given: `gitToken` is
+    GitToken, in the group GitTokens, at `/gitToken/{git_token_id}`.
+    """
 
     def __init__(
         self,
@@ -145,53 +88,49 @@ class Family:
         spec: type[Spec],
         *,
         parent: Parent,
-        title: str,
-        group: str,
-        param: str,
-        shown: type[Shown] = Shown,
+        segment: str = "",
+        param: str = "",
+        title: str = "",
+        group: str = "",
         about: str = "",
+        shown: type[Shown] = Shown,
         verbs: frozenset[Verb] = ALL,
         traits: tuple[Trait, ...] = (),
         actions: tuple[Action, ...] = (),
         nested: bool = False,
         names: str | None = "name",
-        exact_names: bool = False,
-        counted_as: str | None = None,
         created: int = 201,
         write_need: Scope = Scope.WRITE,
-        paged: bool = True,
-        once: type[Shown] | None = None,
         settle: Callable[[Any], None] = lambda spec: None,
         in_full: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-        plural: str | None = None,
+        audit: AuditWords = AUDIT_WORDS,
     ) -> None:
         self.name = name
+        """Unique among all families. It names rows, handlers and commands."""
         self.spec = spec
         self.parent = parent
-        self.title = title
-        self.group = group
-        self.param = param
-        self.shown = shown
+        self.segment = segment or name
+        """What stands for it in a path, such as `aws/credentials`. Unique among the children of a parent."""
+        self.param = param or f"{snake(name)}_id"
+        self.title = title or name[0].upper() + name[1:]
+        self.group = group or plural(self.title)
         self.about = about
+        self.shown = shown
         self.verbs = verbs
         self.traits = traits
         self.own_actions = actions
         self.nested = nested
+        """True if its own path goes through its parent: `/organization/{org_id}/webhook/{webhook_id}`."""
         self.names = names
         """The field whose value is unique among siblings."""
-        self.exact_names = exact_names
-        self.counted_as = counted_as
-        """The field of the parent's answer that counts these."""
         self.created = created
+        """The status that answers a creation."""
         self.write_need = write_need
-        self.paged = paged
-        self.once = once
-        """What a creation answers once and never again."""
         self.settle = settle
         """Brings a spec into its final form, or raises Invalid: rules between fields."""
         self.in_full = in_full
         """Says a document in the full interface's words, where these are others."""
-        self.plural = plural or f"{title}s"
+        self.audit = audit
 
     def __repr__(self) -> str:
         return f"<Family {self.name}>"
@@ -207,12 +146,27 @@ class Family:
 
     @cached_property
     def facts(self) -> tuple[Facts, ...]:
-        return tuple(Facts(info, extra_of(info.type)) for info in fields(self.spec))
+        return _facts(self.spec)
+
+    @cached_property
+    def additions(self) -> tuple[Facts, ...]:
+        """What the server adds."""
+        return _facts(self.shown)
 
     @cached_property
     def hidden(self) -> frozenset[str]:
         """Fields that are sealed and never answered."""
         return frozenset(fact.name for fact in self.facts if "hidden" in fact.extra)
+
+    @cached_property
+    def exact_names(self) -> bool:
+        """True if names that differ in case only are two names."""
+        return any(fact.name == self.names and "exact" in fact.extra for fact in self.facts)
+
+    @cached_property
+    def counts(self) -> Mapping[str, str]:
+        """Families whose resources below it are counted, each with the field that says how many there are."""
+        return {fact.extra["counts"]: fact.name for fact in self.additions if "counts" in fact.extra}
 
     @cached_property
     def flags(self) -> Mapping[str, str]:
@@ -246,7 +200,7 @@ class Family:
     @cached_property
     def view(self) -> type[Struct]:
         """What the API answers: the base fields, then what was sent, then what the server adds."""
-        own = {field.name: _declaration(field) for field in fields(self.shown)}
+        own = {fact.info.name: _declaration(fact.info) for fact in self.additions if "once" not in fact.extra}
         sent = {
             fact.name: own.pop(fact.name, _declaration(fact.info))
             for fact in self.facts
@@ -262,9 +216,10 @@ class Family:
     @cached_property
     def fresh(self) -> type[Struct]:
         """What a creation answers: the view, and what is shown once."""
-        if self.once is None:
+        once = [fact.info for fact in self.additions if "once" in fact.extra]
+        if not once:
             return self.view
-        declared = [_declaration(field) for field in (*fields(self.view), *fields(self.once))]
+        declared = [_declaration(field) for field in (*fields(self.view), *once)]
         return _struct(f"{self.title}Created", declared, Shown)
 
     @cached_property
@@ -295,6 +250,10 @@ class Family:
             return None
         name = str(document[self.names])
         return name if self.exact_names else name.casefold()
+
+
+def _facts(struct: type[Struct]) -> tuple[Facts, ...]:
+    return tuple(Facts(info, extra_of(info.type)) for info in fields(struct))
 
 
 @cache
@@ -385,17 +344,6 @@ def _struct_in(info: msgspec.inspect.Type, in_lists: bool) -> type[Struct] | Non
 
 def _is_owner(annotation: Any) -> bool:
     return annotation is Owner
-
-
-def spaced(title: str) -> str:
-    """`EnvironmentVariable` → `environment variable`, `APIToken` → `API token`"""
-    out = ""
-    for place, letter in enumerate(title):
-        following = title[place + 1 : place + 2]
-        if letter.isupper() and out and (not title[place - 1].isupper() or following.islower()):
-            out += " "
-        out += letter
-    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in out.split())
 
 
 def clash(field: str, reason: str) -> Invalid:

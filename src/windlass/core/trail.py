@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from windlass.core.access import Scope
+from windlass.core.actions import get
 from windlass.core.audit import ORIGINS, SUB_TARGETS, TARGETS, TYPES, WORDS
 from windlass.core.fields import Id, Line, Maybe, Timestamp, absent, shaped
-from windlass.core.resource import Action, Shown, Spec
+from windlass.core.resource import Shown, Spec
 
 T = TypeVar("T")
 Given: TypeAlias = T | UnsetType
@@ -148,28 +148,19 @@ class EventTargets(Shown):
     targets: list[EventTarget]
 
 
-events = Action(
-    name="events",
-    id="getOrganizationEvents",
-    method="GET",
-    suffix="/events",
-    need=Scope.READ,
-    summary="Query the audit",
-    query=EventsWanted,
-    answer=OrganizationEvents,
-    description=(
-        "Newest first. `links.next` leads to the older ones, `links.previous` to the newer ones. A token "
-        "that is limited to parts of the organization sees what happened there."
-    ),
+_EVENTS: Final = (
+    "Newest first. `links.next` leads to the older ones, `links.previous` to the newer ones. A token "
+    "that is limited to parts of the organization sees what happened there."
 )
-targets = Action(
-    name="targets",
+
+events = get(
+    "events", OrganizationEvents, "Query the audit", _EVENTS, id="getOrganizationEvents", query=EventsWanted
+)
+targets = get(
+    "targets",
+    EventTargets,
+    "List what the audit speaks of",
+    "By name; out of the newest 50,000 events that fit.",
     id="getOrganizationEventTargets",
-    method="GET",
-    suffix="/targets",
-    need=Scope.READ,
-    summary="List what the audit speaks of",
     query=TargetsWanted,
-    answer=EventTargets,
-    description="By name; out of the newest 50,000 events that fit.",
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Final
 
 from msgspec import Meta
 
 from windlass.core.access import Scope
+from windlass.core.actions import Trait, get, post
 from windlass.core.fields import Id, Maybe, Timestamp, absent, shaped
-from windlass.core.resource import Action, Shown, Spec, Trait
+from windlass.core.resource import Shown, Spec
 
 
 class StatusDetails(Shown):
@@ -178,25 +180,7 @@ class Onward(Spec):
     follow: Annotated[bool, Meta(description="Go on with what comes; without, end with what is there")] = True
 
 
-def _deed(
-    name: str,
-    summary: str,
-    description: str,
-    body: type[Spec] | None = None,
-    also: tuple[int, ...] = (),
-) -> Action:
-    return Action(
-        name=name,
-        method="POST",
-        suffix=f"/{name}",
-        need=Scope.DEPLOY,
-        summary=summary,
-        body=body,
-        answer=Deployment,
-        status=202,
-        also=also,
-        description=description,
-    )
+_start = partial(post, need=Scope.DEPLOY)
 
 
 def deployable(body: type[Spec] | None = None) -> Trait:
@@ -204,121 +188,73 @@ def deployable(body: type[Spec] | None = None) -> Trait:
     return Trait(
         name="deployable",
         actions=(
-            _deed(
-                "deploy",
-                "Deploy",
-                "Durable when answered. It replaces one that still waits, and follows one under way.",
-                body,
+            _start("deploy", Deployment, "Deploy", _DEPLOY, body=body),
+            _start(
+                "redeploy", Deployment, "Deploy the same version again", "With the settings as they are now."
             ),
-            _deed("redeploy", "Deploy the same version again", "With the settings as they are now."),
-            _deed(
-                "restart-service",
-                "Restart without building",
-                "What runs is replaced by new instances of itself, with the settings that it runs with.",
+            _start("restart-service", Deployment, "Restart without building", _RESTART),
+            _start(
+                "stop", Deployment, "Stop", "Nothing of it runs afterwards; data, settings and history stay."
             ),
-            _deed("stop", "Stop", "Nothing of it runs afterwards; data, settings and history stay."),
-            _deed(
-                "uninstall",
-                "Remove what runs and its data, keep the settings",
-                "204 if there was nothing.",
-                Nothing,
-                also=(204,),
+            _start(
+                "uninstall", Deployment, _UNINSTALL, "204 if there was nothing.", body=Nothing, also=(204,)
             ),
-            _deed(
-                "rollback",
-                "Go back to an earlier deployment",
-                "What was built then is started again, with the settings as they are now; nothing is built.",
-                Rollback,
-            ),
-            _deed(
+            _start("rollback", Deployment, "Go back to an earlier deployment", _ROLLBACK, body=Rollback),
+            _start(
                 "cancelDeployment",
+                Deployment,
                 "Cancel what waits or is under way",
                 "What served before goes on serving. 409 if there is nothing to cancel.",
-                CancelRequest,
+                body=CancelRequest,
             ),
-            Action(
-                name="status",
-                method="GET",
-                suffix="/status",
-                need=Scope.READ,
-                summary="Read the status",
-                answer=Status,
-            ),
-            Action(
-                name="deploymentHistory",
-                method="GET",
-                suffix="/deploymentHistory",
-                need=Scope.READ,
-                summary="List past deployments",
-                answer=HistoryEntry,
-                listing=True,
-                description="Newest first; what waits or is under way is not among them.",
-            ),
+            get("status", Status, "Read the status"),
+            get("deploymentHistory", list[HistoryEntry], "List past deployments", _HISTORY),
         ),
     )
 
 
+_DEPLOY: Final = "Durable when answered. It replaces one that still waits, and follows one under way."
+_RESTART: Final = "What runs is replaced by new instances of itself, with the settings that it runs with."
+_UNINSTALL: Final = "Remove what runs and its data, keep the settings"
+_ROLLBACK: Final = (
+    "What was built then is started again, with the settings as they are now; nothing is built."
+)
+_HISTORY: Final = "Newest first; what waits or is under way is not among them."
+_COMMITS: Final = (
+    "Asks the repository: 409 with the reason if it cannot be read, or not within 20 "
+    "seconds. An answer is kept for some seconds. 503 while many other repositories are being read."
+)
+_LOG: Final = (
+    "Exactly the last `tail` lines among those wanted, oldest first. With `follow=true` the "
+    "answer is a stream (text/event-stream): these lines, and then what comes, each as an event "
+    "with the line as `data` and its id as `id`. Who comes back with the header `Last-Event-ID` "
+    "goes on after that line; an event `gone` says that lines which should come are no longer "
+    "kept, and `end` that nothing more comes."
+)
+
 has_deployments = Trait(name="has_deployments")
 """Keeps its past deployments."""
 
-has_links = Trait(
-    name="has_links",
-    actions=(
-        Action(
-            name="link",
-            method="GET",
-            suffix="/link",
-            need=Scope.READ,
-            summary="List the addresses",
-            answer=Link,
-            listing=True,
-            paged=False,
-        ),
-    ),
-)
+has_links = Trait(name="has_links", actions=(get("link", list[Link], "List the addresses", paged=False),))
 
 has_commits = Trait(
     name="has_commits",
     actions=(
-        Action(
-            name="commit",
-            method="GET",
-            suffix="/commit",
-            need=Scope.READ,
-            summary="List the newest commits of the branch",
-            answer=Commit,
-            listing=True,
+        get(
+            "commit",
+            list[Commit],
+            "List the newest commits of the branch",
+            _COMMITS,
             paged=False,
             also=(409,),
             outside=True,
-            description="Asks the repository: 409 with the reason if it cannot be read, or not within 20 "
-            "seconds. An answer is kept for some seconds. 503 while many other repositories are being read.",
         ),
     ),
 )
 
 has_logs = Trait(
     name="has_logs",
-    actions=(
-        Action(
-            name="log",
-            method="GET",
-            suffix="/log",
-            need=Scope.READ,
-            summary="Read the last log lines",
-            query=Tail,
-            answer=LogLine,
-            listing=True,
-            paged=False,
-            description=(
-                "Exactly the last `tail` lines among those wanted, oldest first. With `follow=true` the "
-                "answer is a stream (text/event-stream): these lines, and then what comes, each as an event "
-                "with the line as `data` and its id as `id`. Who comes back with the header `Last-Event-ID` "
-                "goes on after that line; an event `gone` says that lines which should come are no longer "
-                "kept, and `end` that nothing more comes."
-            ),
-        ),
-    ),
+    actions=(get("log", list[LogLine], "Read the last log lines", _LOG, query=Tail, paged=False),),
 )
 
 has_variables = Trait(name="has_variables")

@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Iterator
 from functools import cache
 
-from windlass.core.registry import Endpoint, Registry
+from windlass.core.registry import Actions, AnyOf, Declared, Endpoint, Registry
 from windlass.core.resource import Family
 
 
@@ -16,13 +16,19 @@ def registry() -> Registry:
     return registry_of(*declared())
 
 
-def registry_of(*things: Family | Endpoint) -> Registry:
-    families = dict.fromkeys(thing for thing in things if isinstance(thing, Family))
-    return Registry(families, [thing for thing in things if isinstance(thing, Endpoint)])
+def registry_of(*things: Declared) -> Registry:
+    """The registry of these. A thing that several files name, because they import it, counts once."""
+    once = list({id(thing): thing for thing in things}.values())
+    return Registry(
+        [thing for thing in once if isinstance(thing, Family)],
+        [thing for thing in once if isinstance(thing, Endpoint)],
+        [thing for thing in once if isinstance(thing, AnyOf)],
+        [thing for thing in once if isinstance(thing, Actions)],
+    )
 
 
-def declared() -> Iterator[Family | Endpoint]:
+def declared() -> Iterator[Declared]:
     for module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
         for thing in vars(importlib.import_module(f"{__name__}.{module}")).values():
-            if isinstance(thing, Family | Endpoint):
+            if isinstance(thing, Family | Endpoint | AnyOf | Actions):
                 yield thing

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import MEANINGS, ROLE_IDS, WORDS, Scope, scopes_of, words_of
+from windlass.core.audit import AuditWords
 from windlass.core.fields import (
     Description,
     Id,
@@ -74,9 +75,6 @@ class ApiTokenShown(Shown):
     limited_to: list[Id] | None = None
     last_used_at: Timestamp | None = None
     creator_name: str = ""
-
-
-class Value(Shown):
     token: Annotated[str, Meta(description="Shown this once"), shown_once()]
 
 
@@ -97,11 +95,10 @@ api_token = Family(
     ApiToken,
     parent=organization,
     shown=ApiTokenShown,
-    once=Value,
     title="OrganizationApiToken",
     group="API Tokens",
-    param="api_token_id",
     nested=True,
+    audit=AuditWords(sub_target="API_TOKEN", is_part=True),
     write_need=Scope.ADMIN,
     settle=settle,
     about="`token` is in this answer and in no other. Scopes, expiry and limits are for good.",

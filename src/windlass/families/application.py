@@ -101,8 +101,6 @@ application = Family(
     Application,
     parent=environment,
     shown=ApplicationShown,
-    title="Application",
-    group="Applications",
     param="app_id",
     settle=settle,
     traits=(deployable(DeployRequest), has_deployments, has_commits, has_links, has_logs, has_variables),

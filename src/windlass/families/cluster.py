@@ -50,9 +50,6 @@ cluster = Family(
     Cluster,
     parent=organization,
     shown=ClusterShown,
-    title="Cluster",
-    group="Clusters",
-    param="cluster_id",
     nested=True,
     write_need=Scope.ADMIN,
 )

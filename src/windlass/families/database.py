@@ -87,8 +87,6 @@ database = Family(
     Database,
     parent=environment,
     shown=DatabaseShown,
-    title="Database",
-    group="Databases",
     param="db_id",
     settle=settle,
     traits=(deployable(), has_deployments, has_links, has_logs),

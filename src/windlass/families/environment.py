@@ -1,12 +1,14 @@
 """An environment: a set of services that run together on one cluster."""
 
-from typing import Annotated, Literal
+from functools import partial
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
 from windlass.core.access import Scope
+from windlass.core.actions import get, post
 from windlass.core.fields import Id, Maybe, Name, Timestamp, absent, fixed, refers
-from windlass.core.resource import Action, Family, Owner, Shown, Spec, clash
+from windlass.core.resource import Family, Owner, Shown, Spec, clash
 from windlass.core.traits import CancelRequest, CommitId, Link, Onward, Status, StatusDetails, has_variables
 from windlass.families.project import project
 
@@ -89,94 +91,84 @@ class ChosenServices(Spec):
     database_ids: list[Id] = []
 
 
-def _all(name: str, summary: str, description: str, body: type[Spec] | None = None) -> Action:
-    return Action(
-        name=name,
-        method="POST",
-        suffix=f"/{name}",
-        need=Scope.DEPLOY,
-        summary=summary,
-        body=body,
-        answer=EnvironmentStatus,
-        status=202,
-        description=description,
-    )
-
-
-def _some(name: str, body: type[Spec], summary: str, need: Scope = Scope.DEPLOY) -> Action:
-    """With chosen services of the environment."""
-    return Action(
-        name=f"service/{name}",
-        id=f"{name.split('-')[0]}ChosenServices",
-        method="POST",
-        suffix=f"/service/{name}",
-        need=need,
-        summary=summary,
-        body=body,
-        answer=EnvironmentStatus if name in {"deploy", "restart-service"} else None,
-        status=202 if name in {"deploy", "restart-service"} else 200,
-        description="Nothing is done unless all of them are services of this environment.",
-    )
-
+_FOLLOW: Final = (
+    "A stream of server-sent events: first all statuses as they are now, then on each change the "
+    "environment and the services that have changed. It always begins with all, also with a "
+    "`Last-Event-ID`: nobody has to know what he missed. `end` says that the environment was deleted."
+)
+_CHOSEN: Final = "Nothing is done unless all of them are services of this environment."
+_start = partial(post, need=Scope.DEPLOY)
 
 ACTIONS = (
-    _all("deploy", "Deploy all services", "Databases first: the others wait for them."),
-    _all("redeploy", "Deploy all services again, the same versions", "With the settings as they are now."),
-    _all("stop", "Stop all services", "Data, settings and history stay."),
-    _all("uninstall", "Remove what runs and its data, keep the settings", "For all services."),
-    _all(
+    _start("deploy", EnvironmentStatus, "Deploy all services", "Databases first: the others wait for them."),
+    _start(
+        "redeploy",
+        EnvironmentStatus,
+        "Deploy all services again, the same versions",
+        "With the settings as they are now.",
+    ),
+    _start("stop", EnvironmentStatus, "Stop all services", "Data, settings and history stay."),
+    _start(
+        "uninstall",
+        EnvironmentStatus,
+        "Remove what runs and its data, keep the settings",
+        "For all services.",
+    ),
+    _start(
         "cancelDeployment",
+        EnvironmentStatus,
         "Cancel what waits or is under way",
         "409 if there is nothing to cancel.",
-        CancelRequest,
+        body=CancelRequest,
     ),
-    Action(
-        name="status",
-        method="GET",
-        suffix="/status",
-        need=Scope.READ,
-        summary="Read the status of all services together",
-        answer=EnvironmentStatus,
-    ),
-    Action(
-        name="statuses",
-        method="GET",
-        suffix="/statuses",
-        need=Scope.READ,
-        summary="Read the status of each service",
-        answer=EnvironmentStatuses,
-    ),
-    Action(
-        name="status/stream",
+    get("status", EnvironmentStatus, "Read the status of all services together"),
+    get("statuses", EnvironmentStatuses, "Read the status of each service"),
+    get(
+        "status/stream",
+        EnvironmentChanges,
+        "Follow the status of each service",
+        _FOLLOW,
         id="followEnvironmentStatus",
-        method="GET",
-        suffix="/status/stream",
-        need=Scope.READ,
-        summary="Follow the status of each service",
         query=Onward,
-        answer=EnvironmentChanges,
         streams=True,
-        description=(
-            "A stream of server-sent events: first all statuses as they are now, then on each change the "
-            "environment and the services that have changed. It always begins with all, also with a "
-            "`Last-Event-ID`: nobody has to know what he missed. `end` says that the environment was deleted."
-        ),
     ),
-    Action(
-        name="link",
-        method="GET",
-        suffix="/link",
-        need=Scope.READ,
-        summary="List the addresses of all services",
-        answer=Link,
-        listing=True,
-        paged=False,
+    get("link", list[Link], "List the addresses of all services", paged=False),
+    _start(
+        "service/deploy",
+        EnvironmentStatus,
+        "Deploy chosen services",
+        _CHOSEN,
+        id="deployChosenServices",
+        body=ChosenToDeploy,
     ),
-    _some("deploy", ChosenToDeploy, "Deploy chosen services"),
-    _some("restart-service", ChosenServices, "Restart chosen services"),
-    _some("stop", ChosenServices, "Stop chosen services"),
-    _some("uninstall", ChosenServices, "Uninstall chosen services"),
-    _some("delete", ChosenServices, "Delete chosen services", Scope.ADMIN),
+    _start(
+        "service/restart-service",
+        EnvironmentStatus,
+        "Restart chosen services",
+        _CHOSEN,
+        id="restartChosenServices",
+        body=ChosenServices,
+    ),
+    _start(
+        "service/stop", None, "Stop chosen services", _CHOSEN, id="stopChosenServices", body=ChosenServices
+    ),
+    _start(
+        "service/uninstall",
+        None,
+        "Uninstall chosen services",
+        _CHOSEN,
+        id="uninstallChosenServices",
+        body=ChosenServices,
+    ),
+    post(
+        "service/delete",
+        None,
+        "Delete chosen services",
+        _CHOSEN,
+        id="deleteChosenServices",
+        body=ChosenServices,
+        need=Scope.ADMIN,
+    ),
 )
 
 
@@ -193,10 +185,7 @@ environment = Family(
     Environment,
     parent=project,
     shown=EnvironmentShown,
-    title="Environment",
-    group="Environments",
     param="env_id",
-    counted_as="associated_environments_count",
     settle=settle,
     traits=(has_variables,),
     actions=ACTIONS,

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
+from windlass.core.audit import AuditWords
 from windlass.core.fields import Description, Line, Maybe, Name, Timestamp, absent, follows, hidden, shaped
 from windlass.core.resource import Family, Shown, Spec, clash
 from windlass.families.organization import organization
@@ -56,10 +57,9 @@ git_token = Family(
     GitToken,
     parent=organization,
     shown=GitTokenShown,
-    title="GitToken",
     group="Git repositories",
-    param="git_token_id",
     nested=True,
+    audit=AuditWords(sub_target="GIT_TOKEN", is_part=True),
     write_need=Scope.ADMIN,
     settle=settle,
     about="The value is never in an answer. Applications name it as `git_repository.git_token_id`.",

@@ -1,8 +1,9 @@
 """What can be asked about databases: how to enter one, and in which versions they come."""
 
 from windlass.core.access import Scope
+from windlass.core.actions import get
 from windlass.core.databases import Mode, Type
-from windlass.core.resource import Action, Shown
+from windlass.core.resource import Shown
 
 
 class Credentials(Shown):
@@ -27,40 +28,31 @@ class Version(Shown):
     name: str
 
 
-master_credentials = Action(
-    name="masterCredentials",
+master_credentials = get(
+    "masterCredentials",
+    Credentials,
+    "Read host, port, login and password",
     id="getDatabaseMasterCredentials",
-    method="GET",
-    suffix="/masterCredentials",
     # The only answer with a secret in it: reading what is running is not reading what is in it.
     need=Scope.ADMIN,
-    summary="Read host, port, login and password",
-    answer=Credentials,
 )
 
-configuration = Action(
-    name="databaseConfiguration",
+configuration = get(
+    "databaseConfiguration",
+    list[Configuration],
+    "List the types, versions and modes",
     id="listEnvironmentDatabaseConfiguration",
-    method="GET",
     # Follows the path of the collection: /environment/{env_id}/databaseConfiguration
     suffix="Configuration",
     on_collection=True,
-    need=Scope.READ,
-    summary="List the types, versions and modes",
-    answer=Configuration,
-    listing=True,
     paged=False,
 )
 
-version = Action(
-    name="version",
+version = get(
+    "version",
+    list[Version],
+    "List the versions that can go on with the data",
     id="listDatabaseVersion",
-    method="GET",
-    suffix="/version",
-    need=Scope.READ,
-    summary="List the versions that can go on with the data",
-    answer=Version,
-    listing=True,
     paged=False,
 )
 

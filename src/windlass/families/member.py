@@ -5,8 +5,10 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import ROLE_IDS, Scope
+from windlass.core.actions import delete, put
+from windlass.core.audit import AuditWords
 from windlass.core.fields import BLANKS, CONTROLS, Id, Maybe, Timestamp, absent, shaped
-from windlass.core.resource import Action, Family, Shown, Spec, Verb
+from windlass.core.resource import Family, Shown, Spec, Verb
 from windlass.families.api_token import RoleId
 from windlass.families.organization import organization
 
@@ -78,28 +80,20 @@ def old_role(scope: Scope) -> str:
     return {Scope.ADMIN: "ADMIN", Scope.READ: "VIEWER"}.get(scope, "DEVELOPER")
 
 
-_change = Action(
-    name="changeRole",
+_change = put(
+    "changeRole",
+    None,
+    "Change the role of a member",
     id="editOrganizationMemberRole",
-    method="PUT",
     suffix="",
+    on_collection=True,
     need=Scope.ADMIN,
-    summary="Change the role of a member",
     body=MemberRoleUpdate,
-    status=200,
-    on_collection=True,
 )
-_remove = Action(
-    name="remove",
-    id="deleteMember",
-    method="DELETE",
-    suffix="",
-    need=Scope.ADMIN,
-    summary="Remove a member",
-    body=MemberRemoval,
-    status=204,
-    on_collection=True,
+_remove = delete(
+    "remove", "Remove a member", id="deleteMember", suffix="", on_collection=True, body=MemberRemoval
 )
+_PEOPLE = "MEMBERS_AND_ROLES"
 
 member = Family(
     "member",
@@ -108,9 +102,9 @@ member = Family(
     shown=MemberShown,
     title="OrganizationMember",
     group="Members",
-    param="member_id",
     nested=True,
     names="email",
+    audit=AuditWords(target=_PEOPLE),
     verbs=frozenset({Verb.LIST}),
     actions=(_change, _remove),
 )
@@ -120,10 +114,10 @@ invitation = Family(
     Invitation,
     parent=organization,
     shown=InvitationShown,
-    title="InviteMember",
     group="Members",
     param="invite_id",
     nested=True,
+    audit=AuditWords(target=_PEOPLE, sub_target="INVITATION"),
     names="email",
     write_need=Scope.ADMIN,
     verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.READ, Verb.DELETE}),

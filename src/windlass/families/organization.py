@@ -1,13 +1,14 @@
 """An organization: the tenant. Everything else belongs to exactly one."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
 from windlass.core.access import Scope
+from windlass.core.actions import get
 from windlass.core.fields import Description, Id, Line, Maybe, Name, Timestamp, absent, kept, shown_once
 from windlass.core.registry import Paging
-from windlass.core.resource import Action, Family, Shown, Spec
+from windlass.core.resource import Family, Shown, Spec
 from windlass.core.trail import OrganizationEvent, events, targets
 from windlass.core.traits import Onward
 
@@ -33,9 +34,6 @@ class OrganizationShown(Shown):
     owner: Maybe[Id] = absent
     billing_deployment_restriction: None = None
     organization_plan: dict[str, Any] = {}
-
-
-class FirstToken(Shown):
     admin_token: Annotated[
         str,
         Meta(
@@ -51,33 +49,25 @@ class Role(Shown):
     description: str = ""
 
 
-available_role = Action(
-    name="availableRole",
-    id="listOrganizationAvailableRole",
-    method="GET",
-    suffix="/availableRole",
-    need=Scope.READ,
-    summary="List the roles that can be given",
-    answer=Role,
-    listing=True,
+_FOLLOW: Final = (
+    "A stream of server-sent events that begins with now: each entry of the audit as `data`, with its "
+    "`number` as `id`. With the header `Last-Event-ID` it goes on after that one; 0 begins with the "
+    "oldest. An event `gone` says that some that should come may no longer be kept; the oldest that are "
+    "follow. A token that is limited to parts of the organization sees what happens there."
 )
 
-events_stream = Action(
-    name="events/stream",
+available_role = get(
+    "availableRole", list[Role], "List the roles that can be given", id="listOrganizationAvailableRole"
+)
+
+events_stream = get(
+    "events/stream",
+    OrganizationEvent,
+    "Follow what happens",
+    _FOLLOW,
     id="followOrganizationEvents",
-    method="GET",
-    suffix="/events/stream",
-    need=Scope.READ,
-    summary="Follow what happens",
     query=Onward,
-    answer=OrganizationEvent,
     streams=True,
-    description=(
-        "A stream of server-sent events that begins with now: each entry of the audit as `data`, with its "
-        "`number` as `id`. With the header `Last-Event-ID` it goes on after that one; 0 begins with the "
-        "oldest. An event `gone` says that some that should come may no longer be kept; the oldest that are "
-        "follow. A token that is limited to parts of the organization sees what happens there."
-    ),
 )
 
 
@@ -106,16 +96,12 @@ class ServiceInBrief(Shown):
     cluster_id: Id
 
 
-services = Action(
-    name="services",
+services = get(
+    "services",
+    list[ServiceInBrief],
+    "List all services, with state and address",
     id="listOrganizationServices",
-    method="GET",
-    suffix="/services",
-    need=Scope.READ,
-    summary="List all services, with state and address",
     query=OfServices,
-    answer=ServiceInBrief,
-    listing=True,
 )
 
 organization = Family(
@@ -123,9 +109,6 @@ organization = Family(
     Organization,
     parent=None,
     shown=OrganizationShown,
-    once=FirstToken,
-    title="Organization",
-    group="Organizations",
     param="org_id",
     write_need=Scope.ADMIN,
     actions=(available_role, services, events, targets, events_stream),

@@ -1,6 +1,8 @@
 """A project: what belongs together, in one or more environments."""
 
-from windlass.core.fields import Description, Name
+from typing import Annotated
+
+from windlass.core.fields import Description, Name, counts
 from windlass.core.resource import Family, Owner, Shown, Spec
 from windlass.core.traits import has_variables
 from windlass.families.organization import organization
@@ -12,7 +14,7 @@ class Project(Spec):
 
 
 class ProjectShown(Shown):
-    associated_environments_count: int = 0
+    associated_environments_count: Annotated[int, counts("environment")] = 0
     organization: Owner
 
 
@@ -21,9 +23,6 @@ project = Family(
     Project,
     parent=organization,
     shown=ProjectShown,
-    title="Project",
-    group="Projects",
-    param="project_id",
     created=200,
     traits=(has_variables,),
 )

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from windlass.core.access import Scope
+from windlass.core.actions import get
 from windlass.core.registry import Endpoint
-from windlass.core.resource import Action, Shown
+from windlass.core.resource import Shown
 
 
 class Region(Shown):
@@ -19,20 +19,8 @@ class Region(Shown):
 
 
 def _regions(provider: str, title: str) -> Endpoint:
-    return Endpoint(
-        path=f"/{provider}/region",
-        group="Cloud Provider",
-        action=Action(
-            name=f"list{title}Regions",
-            method="GET",
-            suffix="",
-            need=Scope.READ,
-            summary=f"List {title} regions",
-            answer=Region,
-            listing=True,
-            paged=False,
-        ),
-    )
+    action = get(f"list{title}Regions", list[Region], f"List {title} regions", paged=False)
+    return Endpoint(path=f"/{provider}/region", group="Cloud Provider", action=action)
 
 
 aws = _regions("aws", "AWS")

@@ -1,13 +1,13 @@
 """Names of resources: from a path of names to ids."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
-from windlass.core.access import Scope
+from windlass.core.actions import get
 from windlass.core.fields import Id
 from windlass.core.registry import Endpoint, Paging
-from windlass.core.resource import Action, Shown
+from windlass.core.resource import Shown
 
 
 class Naming(Paging):
@@ -41,22 +41,14 @@ class ResourceName(Shown):
     organization_id: Id
 
 
+_FIND: Final = (
+    "All that have this name, in the token's own organization unless the path begins with another. "
+    "404 names the part of the path that does not exist. Names are compared as they are when "
+    "something is created. A token that is limited finds what it may see, by names it may see."
+)
+
 find = Endpoint(
     path="/resource",
     group="Names",
-    action=Action(
-        name="findResources",
-        method="GET",
-        suffix="",
-        need=Scope.READ,
-        summary="Find resources by name",
-        query=Naming,
-        answer=ResourceName,
-        listing=True,
-        description=(
-            "All that have this name, in the token's own organization unless the path begins with another. "
-            "404 names the part of the path that does not exist. Names are compared as they are when "
-            "something is created. A token that is limited finds what it may see, by names it may see."
-        ),
-    ),
+    action=get("findResources", list[ResourceName], "Find resources by name", _FIND, query=Naming),
 )

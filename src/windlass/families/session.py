@@ -3,9 +3,10 @@
 from typing import Annotated
 
 from windlass.core.access import Scope
+from windlass.core.actions import post
 from windlass.core.fields import Timestamp, shown_once
 from windlass.core.registry import Endpoint
-from windlass.core.resource import Action, Shown
+from windlass.core.resource import Shown
 
 
 class Session(Shown):
@@ -17,14 +18,12 @@ class Session(Shown):
 session = Endpoint(
     path="/account/session",
     group="Account",
-    action=Action(
-        name="createSession",
-        method="POST",
-        suffix="",
+    action=post(
+        "createSession",
+        Session,
+        "Exchange an API token for a short-lived JWT",
+        "The JWT may do what the token may, and ends with it.",
         need=Scope.READ,
-        summary="Exchange an API token for a short-lived JWT",
-        answer=Session,
         status=201,
-        description="The JWT may do what the token may, and ends with it.",
     ),
 )

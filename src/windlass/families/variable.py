@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from windlass.core.access import Scope
+from windlass.core.actions import Itself, post
+from windlass.core.audit import AuditWords
 from windlass.core.built_ins import placeholder
 from windlass.core.fields import Id, Key, Maybe, Note, Text, absent, hidden, kept, shaped
-from windlass.core.resource import Action, Family, Shown, Spec
+from windlass.core.resource import Family, Shown, Spec
 from windlass.core.shapes import ABSOLUTE
 from windlass.core.traits import has_variables
 
@@ -126,33 +127,20 @@ def in_full(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _derived(name: str, body: type[Spec]) -> Action:
-    return Action(
-        name=name,
-        method="POST",
-        suffix=f"/{name}",
-        need=Scope.WRITE,
-        summary=f"{name.capitalize()} at this level",
-        body=body,
-        answers_itself=True,
-        status=201,
-    )
-
-
 # Another value under the same key, or the same value under another key.
-derived = (_derived("override", VariableValue), _derived("alias", VariableAlias))
+derived = (
+    post("override", Itself, "Override at this level", body=VariableValue, status=201),
+    post("alias", Itself, "Alias at this level", body=VariableAlias, status=201),
+)
 
-import_all = Action(
-    name="import",
-    method="POST",
-    suffix="/import",
+import_all = post(
+    "import",
+    VariableImport,
+    "Create many at once",
+    "All or nothing. Variables and secrets, at this level and those above.",
     on_collection=True,
-    need=Scope.WRITE,
-    summary="Create many at once",
     body=Import,
-    answer=VariableImport,
     status=201,
-    description="All or nothing. Variables and secrets, at this level and those above.",
 )
 
 variable = Family(
@@ -160,12 +148,11 @@ variable = Family(
     Variable,
     parent=has_variables,
     shown=VariableShown,
-    title="EnvironmentVariable",
     group="Environment Variables",
     param="variable_id",
     nested=True,
     names="key",
-    exact_names=True,
+    audit=AuditWords(sub_target="VARIABLE", is_part=True),
     settle=settle,
     in_full=in_full,
     actions=(*derived, import_all),
@@ -176,12 +163,9 @@ secret = Family(
     Secret,
     parent=has_variables,
     shown=SecretShown,
-    title="Secret",
-    group="Secrets",
-    param="secret_id",
     nested=True,
     names="key",
-    exact_names=True,
+    audit=AuditWords(sub_target="SECRET", is_part=True),
     settle=settle,
     actions=derived,
     about="The value can be replaced, never read.",

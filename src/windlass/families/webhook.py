@@ -1,10 +1,10 @@
 """A webhook: who is told of deployments, and of which."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from windlass.core.access import Scope
+from windlass.core.actions import get, post
 from windlass.core.events import SUBSCRIBABLE, full, is_full, plain
 from windlass.core.fields import (
     Description,
@@ -19,7 +19,7 @@ from windlass.core.fields import (
     veiled,
 )
 from windlass.core.fields import Url as Address
-from windlass.core.resource import Action, Family, Shown, Spec, clash
+from windlass.core.resource import Family, Shown, Spec, clash
 from windlass.core.traits import Moment
 from windlass.families.organization import organization
 
@@ -132,6 +132,16 @@ def check_sendable(secret: str) -> None:
         raise clash("target_secret", "must be printable ASCII, because send_secret puts it into a header")
 
 
+_TEST: Final = (
+    "Of the first event that it is subscribed to, with `test: true` in its payload. What became "
+    "of it is in the list of deliveries. 409 while the webhook is disabled."
+)
+_REPLAY: Final = (
+    "One delivery, or all since a time, each with the `webhook-id` that it had. "
+    "An empty object is all that failed."
+)
+_ROTATE: Final = "Until the overlap ends, every delivery carries a signature with each of the two."
+
 webhook = Family(
     "webhook",
     Webhook,
@@ -139,7 +149,6 @@ webhook = Family(
     shown=WebhookShown,
     title="OrganizationWebhook",
     group="Webhooks",
-    param="webhook_id",
     nested=True,
     names=None,
     settle=settle,
@@ -149,55 +158,9 @@ webhook = Family(
         "What waits for a receiver that is away is delivered in order when it is back."
     ),
     actions=(
-        Action(
-            name="event",
-            id="listWebhookEvent",
-            method="GET",
-            suffix="/event",
-            need=Scope.READ,
-            summary="List deliveries",
-            answer=Delivery,
-            listing=True,
-            description="Newest first.",
-        ),
-        Action(
-            name="test",
-            method="POST",
-            suffix="/test",
-            need=Scope.WRITE,
-            summary="Deliver an example",
-            answer=Delivery,
-            status=202,
-            also=(409,),
-            description=(
-                "Of the first event that it is subscribed to, with `test: true` in its payload. What became "
-                "of it is in the list of deliveries. 409 while the webhook is disabled."
-            ),
-        ),
-        Action(
-            name="replay",
-            method="POST",
-            suffix="/replay",
-            need=Scope.WRITE,
-            summary="Deliver again",
-            body=Replay,
-            answer=Replayed,
-            status=202,
-            also=(404, 409),
-            description=(
-                "One delivery, or all since a time, each with the `webhook-id` that it had. "
-                "An empty object is all that failed."
-            ),
-        ),
-        Action(
-            name="rotateSecret",
-            method="POST",
-            suffix="/rotateSecret",
-            need=Scope.WRITE,
-            summary="Change the secret without a gap",
-            body=Rotation,
-            answer=Rotated,
-            description="Until the overlap ends, every delivery carries a signature with each of the two.",
-        ),
+        get("event", list[Delivery], "List deliveries", "Newest first.", id="listWebhookEvent"),
+        post("test", Delivery, "Deliver an example", _TEST, status=202, also=(409,)),
+        post("replay", Replayed, "Deliver again", _REPLAY, body=Replay, status=202, also=(404, 409)),
+        post("rotateSecret", Rotated, "Change the secret without a gap", _ROTATE, body=Rotation),
     ),
 )

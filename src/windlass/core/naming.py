@@ -1,0 +1,32 @@
+"""Names in other forms: what people read, and what stands in paths and parameters."""
+
+from __future__ import annotations
+
+import re
+
+
+def snake(name: str) -> str:
+    """`apiToken` → `api_token`"""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def spaced(title: str) -> str:
+    """`EnvironmentVariable` → `environment variable`, `APIToken` → `API token`"""
+    out = ""
+    for place, letter in enumerate(title):
+        following = title[place + 1 : place + 2]
+        if letter.isupper() and out and (not title[place - 1].isupper() or following.islower()):
+            out += " "
+        out += letter
+    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in out.split())
+
+
+def plural(title: str) -> str:
+    """`Project` → `Projects`, `HelmRepository` → `HelmRepositories`, `AwsCredentials` as it is"""
+    if title.endswith("s"):
+        return title
+    return re.sub(r"(?<=[^aeiou])y$", "ie", title) + "s"
+
+
+def with_article(noun: str) -> str:
+    return f"an {noun}" if noun[0].lower() in "aeiou" else f"a {noun}"

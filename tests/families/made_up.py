@@ -1,0 +1,146 @@
+"""Families that use everything that a declaration can say, with handlers for their actions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
+from windlass.control.resources import changed, other_resource, place, target
+from windlass.core.access import Scope
+from windlass.core.actions import WORD, Itself, delete, get, post, put
+from windlass.core.audit import AuditWords
+from windlass.core.fields import Id, Name, Text
+from windlass.core.registry import Actions
+from windlass.core.resource import Family, Shown, Spec, Verb
+from windlass.families import declared, registry_of
+from windlass.families.cluster import cluster
+from windlass.families.environment import environment
+from windlass.families.organization import organization
+from windlass.families.project import project
+from windlass.families.service import service
+from windlass.store.store import Tx
+
+
+class ProjectRule(Spec):
+    name: Name
+    priority: Annotated[int, Meta(ge=0, le=9)] = 0
+
+
+class EnvironmentRule(Spec):
+    name: Name
+    wildcard: Text = ""
+
+
+class Order(Spec):
+    first: Id
+
+
+class AwsCredentials(Spec):
+    name: Name
+
+
+class Stage(Spec):
+    name: Name
+    note: Text = ""
+
+
+class Note(Shown):
+    """What a handler found out, to be looked at by a test."""
+
+    id: Id
+    family: str
+    word: str = ""
+
+
+project_rule = Family(
+    "projectRule",
+    ProjectRule,
+    parent=project,
+    segment="rule",
+    param="rule_id",
+    nested=True,
+    actions=(put("order", None, "Choose the first", on_collection=True, body=Order),),
+)
+environment_rule = Family(
+    "environmentRule", EnvironmentRule, parent=environment, segment="rule", param="rule_id", nested=True
+)
+aws_credentials = Family(
+    "awsCredentials",
+    AwsCredentials,
+    parent=organization,
+    segment="aws/credentials",
+    param="credentials_id",
+    nested=True,
+    verbs=frozenset({Verb.CREATE, Verb.LIST, Verb.READ, Verb.DELETE}),
+    audit=AuditWords(sub_target="CLOUD_PROVIDER_CREDENTIALS", is_part=True),
+)
+stage = Family(
+    "stage",
+    Stage,
+    parent=environment,
+    created=200,
+    actions=(
+        put(
+            "addService",
+            Itself,
+            "Add a service",
+            suffix="/service/{service_id}",
+            ids={"service_id": "service"},
+        ),
+        put(
+            "moveBefore",
+            list[Itself],
+            "Move it before another",
+            suffix="/moveBefore/{other_id}",
+            ids={"other_id": "stage"},
+            paged=False,
+        ),
+        get("region", Note, "Read a region", suffix="/region/{region}", ids={"region": WORD}),
+        post("run", Note, "Run it", need=Scope.DEPLOY),
+        delete("lock", "Take the lock away"),
+    ),
+)
+of_services = Actions(service, "Stages", (get("stage", Note, "Read its stage"),))
+of_clusters = Actions(cluster, "Locks", (get("lock", Note, "Read its lock", unnested=True),))
+
+EVERYTHING = registry_of(
+    *declared(), project_rule, environment_rule, aws_credentials, stage, of_services, of_clusters
+)
+
+
+@writes("projectRule.order")
+async def order(ctx: Context, tx: Tx, call: Call) -> Reply:
+    await place(tx, call)
+    return Reply()
+
+
+@writes("stage.addService")
+async def add_service(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row, added = await target(tx, call), await other_resource(tx, call, "service_id")
+    return await changed(ctx, tx, call, row, {"note": f"{added.family} {added.id}"})
+
+
+@writes("stage.moveBefore")
+async def move_before(ctx: Context, tx: Tx, call: Call) -> Reply:
+    moved, other = await target(tx, call), await other_resource(tx, call, "other_id")
+    return Reply(results([moved.body, other.body]))
+
+
+@writes("stage.run", "stage.lock")
+async def do_nothing(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    return Reply(encode({"id": row.id, "family": row.family}) if call.operation.answer else b"")
+
+
+@reads("stage.region")
+async def region(ctx: Context, call: Call) -> Reply:
+    row = await target(ctx.store.reads, call)
+    return Reply(encode({"id": row.id, "family": row.family, "word": call.ids[1]}))
+
+
+@reads("service.stage", "cluster.lock")
+async def found(ctx: Context, call: Call) -> Reply:
+    row = await target(ctx.store.reads, call)
+    return Reply(encode({"id": row.id, "family": row.family}))

@@ -1,0 +1,264 @@
+"""What families, actions and unions say about paths is served as they say it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import click
+import pytest
+from openapi_spec_validator import OpenAPIV30SpecValidator
+
+from tests.families.made_up import EVERYTHING
+from tests.world import make_world
+from windlass.api.openapi import served
+from windlass.cli.deeds import deeds
+from windlass.cli.options import options_of
+
+
+@pytest.fixture
+async def world(database_url):
+    async with make_world(database_url, families=EVERYTHING) as made:
+        yield made
+
+
+# Segments
+
+
+async def test_two_families_have_one_segment_below_different_parents(world):
+    project = await world.project()
+    environment = await world.environment(project)
+    first = await world.made(f"/project/{project}/rule", {"name": "night", "priority": 3})
+    second = await world.made(f"/environment/{environment}/rule", {"name": "night", "wildcard": "feat/*"})
+    [of_project] = (await world.get(f"/project/{project}/rule"))["results"]
+    [of_environment] = (await world.get(f"/environment/{environment}/rule"))["results"]
+    assert (of_project["id"], of_project["priority"]) == (first, 3)
+    assert (of_environment["id"], of_environment["wildcard"]) == (second, "feat/*")
+
+
+async def test_the_id_of_another_family_of_the_same_segment_names_nothing(world):
+    project = await world.project()
+    environment = await world.environment(project)
+    rule = await world.made(f"/project/{project}/rule", {"name": "night"})
+    assert (await world.get(f"/project/{project}/rule/{rule}")).status == 200
+    assert (await world.get(f"/environment/{environment}/rule/{rule}")).status == 404
+
+
+async def test_a_segment_may_have_several_words(world):
+    path = f"/organization/{world.org}/aws/credentials"
+    id = await world.made(path, {"name": "acme"})
+    assert (await world.get(f"{path}/{id}"))["name"] == "acme"
+    assert (await world.delete(f"{path}/{id}")).status == 204
+
+
+async def test_a_fixed_word_stands_where_other_paths_have_an_id(world):
+    project = await world.project()
+    rule = await world.made(f"/project/{project}/rule", {"name": "night"})
+    path = f"/project/{project}/rule"
+    assert (await world.put(f"{path}/order", {"first": rule})).status == 200
+    assert (await world.put(f"{path}/{rule}", {"name": "day"}))["name"] == "day"
+
+
+# Ids of actions
+
+
+@pytest.mark.parametrize("kind", ["application", "database"])
+async def test_an_action_finds_its_resource_and_the_other_one_that_its_path_names(world, kind):
+    environment = await world.environment()
+    service = await getattr(world, kind)(environment)
+    stage = await world.made(f"/environment/{environment}/stage", {"name": "first"})
+    answer = await world.put(f"/stage/{stage}/service/{service}")
+    assert (answer["id"], answer["note"]) == (stage, f"{kind} {service}")
+    assert answer.headers["etag"]
+
+
+async def test_an_action_answers_a_list_of_its_own_family(world):
+    environment = await world.environment()
+    one, other = [
+        await world.made(f"/environment/{environment}/stage", {"name": name}) for name in ("one", "other")
+    ]
+    answer = await world.put(f"/stage/{one}/moveBefore/{other}")
+    assert [stage["id"] for stage in answer["results"]] == [one, other]
+
+
+async def test_the_other_resource_of_an_action_is_of_the_declared_family(world):
+    environment = await world.environment()
+    stage = await world.made(f"/environment/{environment}/stage", {"name": "first"})
+    for id in (environment, stage, str(uuid.uuid4())):
+        answer = await world.put(f"/stage/{stage}/service/{id}")
+        assert (answer.status, answer.message) == (404, "No service with this id was found")
+    assert (await world.put(f"/stage/{stage}/moveBefore/{environment}")).status == 404
+
+
+async def test_the_other_resource_of_an_action_belongs_to_the_caller(world):
+    environment = await world.environment()
+    stage = await world.made(f"/environment/{environment}/stage", {"name": "first"})
+    org, stranger = await world.organization()
+    project = await world.made(f"/organization/{org}/project", {"name": "theirs"}, token=stranger)
+    theirs = await world.made(f"/project/{project}/environment", {"name": "theirs"}, token=stranger)
+    body = {"name": "theirs", "type": "REDIS", "version": "7", "mode": "CONTAINER"}
+    database = await world.made(f"/environment/{theirs}/database", body, token=stranger)
+    assert (await world.put(f"/stage/{stage}/service/{database}")).status == 404
+    assert (await world.put(f"/stage/{stage}/service/{database}", token=stranger)).status == 404
+
+
+async def test_a_limited_token_uses_no_other_resource_that_it_does_not_see(world):
+    environment, elsewhere = await world.environment(), await world.environment()
+    stage = await world.made(f"/environment/{environment}/stage", {"name": "first"})
+    inside, outside = await world.application(environment), await world.application(elsewhere)
+    token = await world.new_token("Write", limited_to=[environment])
+    assert (await world.put(f"/stage/{stage}/service/{inside}", token=token)).status == 200
+    assert (await world.put(f"/stage/{stage}/service/{outside}", token=token)).status == 404
+
+
+async def test_a_parameter_may_be_a_word(world):
+    stage = await world.made(f"/environment/{await world.environment()}/stage", {"name": "first"})
+    assert (await world.get(f"/stage/{stage}/region/eu-west-3"))["word"] == "eu-west-3"
+    assert (await world.get(f"/stage/{stage}/region/{'x' * 256}")).status == 404
+    assert (await world.get(f"/stage/{stage}/region/")).status == 404
+
+
+async def test_a_word_in_the_place_of_an_id_is_not_found(world):
+    assert (await world.get("/stage/eu-west-3/region/eu-west-3")).status == 404
+
+
+# Any service
+
+
+@pytest.mark.parametrize("kind", ["application", "database"])
+async def test_an_operation_on_any_service_finds_services_of_every_family(world, kind):
+    service = await getattr(world, kind)()
+    answer = await world.get(f"/service/{service}/stage")
+    assert (answer["id"], answer["family"]) == (service, kind)
+
+
+async def test_an_operation_on_any_service_finds_nothing_else(world):
+    project = await world.project()
+    for id in (project, world.org, str(uuid.uuid4())):
+        answer = await world.get(f"/service/{id}/stage")
+        assert (answer.status, answer.message) == (404, "No service with this id was found")
+
+
+async def test_an_operation_on_any_service_hides_services_from_strangers(world):
+    service = await world.application()
+    _, stranger = await world.organization()
+    limited = await world.new_token("Admin", limited_to=[await world.project()])
+    assert (await world.get(f"/service/{service}/stage", token=stranger)).status == 404
+    assert (await world.get(f"/service/{service}/stage", token=limited)).status == 404
+    assert (await world.get(f"/service/{service}/stage", token=None)).status == 401
+
+
+async def test_an_action_of_another_file_may_leave_out_the_parent(world):
+    [cluster] = (await world.get(f"/organization/{world.org}/cluster"))["results"]
+    assert (await world.get(f"/cluster/{cluster['id']}/lock"))["id"] == cluster["id"]
+    _, stranger = await world.organization()
+    assert (await world.get(f"/cluster/{cluster['id']}/lock", token=stranger)).status == 404
+
+
+# Permission
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "scope", "status"),
+    [
+        ("PUT", "service/{app}", "Read", 403),
+        ("PUT", "service/{app}", "Deploy", 403),
+        ("PUT", "service/{app}", "Write", 200),
+        ("POST", "run", "Write", 403),
+        ("POST", "run", "Deploy", 202),
+        ("DELETE", "lock", "Deploy", 403),
+        ("DELETE", "lock", "Admin", 204),
+        ("GET", "region/eu", "Read", 200),
+    ],
+)
+async def test_each_method_needs_the_scope_of_its_kind(world, method, path, scope, status):
+    environment = await world.environment()
+    app = await world.application(environment)
+    stage = await world.made(f"/environment/{environment}/stage", {"name": "first"})
+    token = await world.new_token(scope)
+    answer = await world.call(method, f"/stage/{stage}/{path.format(app=app)}", token=token)
+    assert answer.status == status
+
+
+# The audit
+
+
+async def test_the_audit_calls_a_family_as_its_declaration_says(world):
+    created = await world.made(f"/organization/{world.org}/aws/credentials", {"name": "acme"})
+    path = f"/organization/{world.org}/events?subTargetType=CLOUD_PROVIDER_CREDENTIALS"
+    [event] = (await world.get(path))["events"]
+    assert (event["target_type"], event["target_id"]) == ("ORGANIZATION", world.org)
+    assert event["sub_target_type"] == "CLOUD_PROVIDER_CREDENTIALS"
+    assert created in event["change"]
+
+
+async def test_the_audit_derives_a_word_from_the_name_of_a_family(world):
+    stage = await world.made(f"/environment/{await world.environment()}/stage", {"name": "first"})
+    events = (await world.get(f"/organization/{world.org}/events"))["events"]
+    assert [event["target_type"] for event in events if event["target_id"] == stage] == ["STAGE"]
+
+
+# The document
+
+
+def test_the_document_describes_every_parameter_of_every_path():
+    document = json.loads(served(EVERYTHING))
+    OpenAPIV30SpecValidator(document).validate()
+    moving = document["paths"]["/stage/{stage_id}/service/{service_id}"]["put"]
+    said = {parameter["name"]: parameter for parameter in moving["parameters"]}
+    assert {name: said[name]["description"] for name in said} == {
+        "stage_id": "Id of the stage",
+        "service_id": "Id of the service",
+    }
+    word = document["paths"]["/stage/{stage_id}/region/{region}"]["get"]["parameters"][1]
+    assert (word["description"], word["schema"]["type"]) == ("The region", "string")
+    assert "format" not in word["schema"]
+
+
+def test_families_of_one_segment_have_operations_of_their_own():
+    document = json.loads(served(EVERYTHING))
+    ids = {
+        path: document["paths"][path]["post"]["operationId"]
+        for path in ("/project/{project_id}/rule", "/environment/{env_id}/rule")
+    }
+    assert list(ids.values()) == ["createProjectRule", "createEnvironmentRule"]
+
+
+def test_a_family_is_listed_in_pages_and_whole():
+    document = json.loads(served(EVERYTHING))
+    whole = document["paths"]["/stage/{stage_id}/moveBefore/{other_id}"]["put"]["responses"]["200"]
+    paged = document["paths"]["/environment/{env_id}/stage"]["get"]["responses"]["200"]
+    names = [
+        said["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2] for said in (whole, paged)
+    ]
+    assert names == ["StageResults", "StageList"]
+    assert "pagination" not in document["components"]["schemas"]["StageResults"]["properties"]
+
+
+# The command line
+
+
+@pytest.mark.parametrize(
+    ("group", "word", "above", "subject"),
+    [
+        ("project-rule", "list", [("project", "project_id")], []),
+        ("environment-rule", "get", [("environment", "env_id")], ["rule_id"]),
+        ("aws-credentials", "create", [("organization", "org_id")], []),
+        ("project-rule", "order", [("project", "project_id")], []),
+        ("stage", "add-service", [], ["stage_id", "service_id"]),
+        ("stage", "move-before", [], ["stage_id", "other_id"]),
+        ("stage", "region", [], ["stage_id", "region"]),
+        ("service", "stage", [], ["service_id"]),
+        ("cluster", "lock", [], ["cluster_id"]),
+    ],
+)
+def test_each_operation_is_a_command_with_the_ids_of_its_path(group, word, above, subject):
+    [way] = deeds(EVERYTHING)[group][word].ways
+    assert (list(way.above), [id.param for id in way.subject]) == (above, subject)
+
+
+def test_a_command_takes_the_further_ids_of_its_path_as_arguments():
+    options = options_of(EVERYTHING, deeds(EVERYTHING)["stage"]["add-service"])
+    arguments = [param for param in options.params if isinstance(param, click.Argument)]
+    assert [argument.metavar for argument in arguments] == ["STAGE", "SERVICE_ID"]
+    assert "environment" in options.above
