@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import tempfile
 
 import pytest
@@ -10,6 +11,10 @@ from tests.postgres import running_postgres
 from tests.world import make_world
 
 pytest_plugins = ["pytester", "tests.skips", "tests.patience"]
+
+# A shell without job control starts background programs with SIGINT ignored. Commands that tests start, and
+# end with Ctrl-C, would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Most of the time would go into waiting for the disk; what is promised of it is tried by killing processes.
 if os.access("/dev/shm", os.W_OK):

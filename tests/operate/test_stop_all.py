@@ -268,11 +268,26 @@ async def test_the_services_that_go_on_are_counted_not_their_instances(tmp_path)
     assert world.installation.left_running == 2
 
 
-def test_a_server_that_leaves_nothing_running_says_nothing(tmp_path):
-    command = [sys.executable, "-m", "windlass", "serve", "--port", "0", "--gateway-port", "0"]
-    with subprocess.Popen(
-        [*command, "--engine", "process", "--data-dir", str(tmp_path)], stderr=subprocess.PIPE, text=True
-    ) as server:
+SERVE = [
+    sys.executable,
+    "-m",
+    "windlass",
+    "serve",
+    "--port",
+    "0",
+    "--gateway-port",
+    "0",
+    "--engine",
+    "process",
+]
+IN_THE_BACKGROUND = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
+"""As a shell without job control starts what is followed by `&`."""
+
+
+@pytest.mark.parametrize("before", [[], IN_THE_BACKGROUND], ids=["foreground", "background"])
+def test_a_server_ends_with_sigint_and_says_nothing_if_it_leaves_nothing_running(tmp_path, before):
+    command = [*before, *SERVE, "--data-dir", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         while "stop: Ctrl-C" not in server.stderr.readline():
             pass
