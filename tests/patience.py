@@ -7,6 +7,7 @@ So a coroutine gets a limit of its own, somewhat below, which also lets its fixt
 import asyncio
 import functools
 import inspect
+import signal
 
 import pytest
 
@@ -17,6 +18,18 @@ def pytest_pyfunc_call(pyfuncitem):
     if limit and inspect.iscoroutinefunction(pyfuncitem.obj):
         pyfuncitem.obj = limited(pyfuncitem.obj, limit * 0.8)
     return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport():
+    """The alarm of pytest-timeout waits while a report is made: there it would end the whole process, and
+    on a loaded machine it did: xdist then tells of a crashed worker, without a failing test."""
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        return (yield)
+    finally:
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left, 1))
 
 
 def pytest_collection_modifyitems(items):

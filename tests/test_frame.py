@@ -106,6 +106,26 @@ def test_a_test_that_waits_for_ever_fails_and_the_next_one_runs(pytester):
     ran.stdout.fnmatch_lines(["*await asyncio.sleep(0.01)", "*cleaned up*"])
 
 
+def test_a_report_that_takes_longer_than_its_test_may_does_not_end_the_run(pytester):
+    pytester.makeconftest((ROOT / "tests/patience.py").read_text())
+    pytester.makepyfile("""
+        import time, pytest
+
+        class Slow(Exception):
+            def __str__(self):
+                time.sleep(1.5)
+                return "slow"
+
+        @pytest.mark.timeout(1)
+        def test_failing(): raise Slow
+
+        def test_other(): pass
+    """)
+    ran = pytester.runpytest_subprocess(*BARE, timeout=30)
+    ran.stdout.no_fnmatch_line("INTERNALERROR*")
+    ran.stdout.fnmatch_lines(["*1 failed, 1 passed*"])
+
+
 @pytest.fixture
 def fake_pip(tmp_path):
     """An interpreter's folder with a pip that says what pip says, and ends as it is told to."""
