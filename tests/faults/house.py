@@ -146,6 +146,7 @@ class House:
 
     def strike(self) -> None:
         """It is dead, and has yet to be buried."""
+        assert self.pid, "0 would be every process of this test's group"
         os.kill(self.pid, signal.SIGKILL)
 
     async def kill(self) -> None:
