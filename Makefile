@@ -19,7 +19,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-hostile check format bench pictures lock clean
+.PHONY: help setup dev run test test-long test-all check format bench pictures lock clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -35,8 +35,12 @@ run: setup  ## start the server; options in ARGS="--port 8080"
 test: dev  ## run the tests; choose with TESTS="tests/test_x.py -k name", WORKERS=0 for one process
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
 
-test-hostile: dev  ## run every attack in full size, which takes many minutes
-	WINDLASS_TEST_HOSTILE=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -m hostile $(TESTS) $(ARGS)
+test-long: dev  ## run the long form of the tests that have one: more examples, attacks of full size
+	WINDLASS_TEST_FORM=long $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 900 $(TESTS) $(ARGS)
+
+test-all:  ## test, then test-long
+	$(MAKE) test
+	$(MAKE) test-long
 
 check: dev  ## formatting, lint, types and layering
 	$(BIN)/ruff format --check .

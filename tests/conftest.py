@@ -10,7 +10,7 @@ import pytest
 from tests.postgres import running_postgres
 from tests.world import make_world
 
-pytest_plugins = ["pytester", "tests.skips", "tests.patience"]
+pytest_plugins = ["pytester", "tests.forms", "tests.skips", "tests.patience", "tests.tables"]
 
 # A shell without job control starts background programs with SIGINT ignored. Commands that tests start, and
 # end with Ctrl-C, would inherit that.
@@ -19,15 +19,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Most of the time would go into waiting for the disk; what is promised of it is tried by killing processes.
 if os.access("/dev/shm", os.W_OK):
     tempfile.tempdir = "/dev/shm"
-
-
-def pytest_collection_modifyitems(config, items):
-    """Attacks of full size run in `make test-hostile` only; they are left out, not skipped."""
-    if os.environ.get("WINDLASS_TEST_HOSTILE"):
-        return
-    large = [item for item in items if item.get_closest_marker("hostile")]
-    config.hook.pytest_deselected(items=large)
-    items[:] = [item for item in items if item not in large]
 
 
 @pytest.fixture(scope="session")

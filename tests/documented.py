@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
 from openapi_schema_validator import oas30_format_checker
 
+from tests.tables import table
 from windlass.api.openapi import served
 from windlass.core.registry import Operation
 from windlass.families import registry
@@ -18,10 +18,9 @@ Document = dict[str, Any]
 DOCUMENT: Document = json.loads(served(registry()))
 
 
-def operations(wanted: Callable[[Operation], object] = lambda operation: True) -> Any:
-    """Parametrizes a test by the operations for which it makes sense."""
-    found = [pytest.param(one, id=one.id) for one in registry().operations if wanted(one)]
-    return pytest.mark.parametrize("operation", found)
+def operations(wanted: Callable[[Operation], object] = lambda operation: True) -> Callable[[Any], Any]:
+    """A table with a row for each operation for which the test makes sense."""
+    return table("operation", filter(wanted, registry().operations), lambda operation: operation.id)
 
 
 def said(operation: Operation) -> Document:

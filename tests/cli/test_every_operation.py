@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -27,11 +30,19 @@ def server():
         yield listener
 
 
+@cache
+def every_way() -> Mapping[str, list[tuple[Deed, Way]]]:
+    """Returns the commands of each operation, by its id."""
+    found: dict[str, list[tuple[Deed, Way]]] = defaultdict(list)
+    for words in deeds(registry()).values():
+        for deed in words.values():
+            for way in deed.ways:
+                found[way.operation.id].append((deed, way))
+    return found
+
+
 def ways(operation: Operation) -> list[tuple[Deed, Way]]:
-    found = [
-        (deed, way) for words in deeds(registry()).values() for deed in words.values() for way in deed.ways
-    ]
-    return [(deed, way) for deed, way in found if way.operation is operation]
+    return every_way()[operation.id]
 
 
 def words(deed: Deed, way: Way) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.derived import matrix
 from tests.derived.bodies import MISSING
-from tests.derived.stage import BASES, OPERATIONS, Plot, Stage, operation_of, parametrized
+from tests.derived.stage import BASES, OPERATIONS, Plot, Stage, for_operations, operation_of
 from tests.world import Answer
 from windlass.base.tokens import new_token
 from windlass.control.tokens import LIMITABLE
@@ -45,8 +45,8 @@ def about_the_organization(operation: Operation) -> bool:
     return families_on_the_way(operation) == {"organization"}
 
 
-every_operation = parametrized(lambda operation: True)
-with_an_id = parametrized(lambda operation: bool(operation.params))
+every_operation = for_operations()
+with_an_id = for_operations(lambda operation: bool(operation.params))
 
 CREDENTIALS = {
     "none": None,
@@ -225,7 +225,7 @@ async def test_what_belongs_to_another_organization_is_answered_as_what_never_ex
         assert same(answer, missing), f"{answer} tells more than {missing}"
 
 
-@parametrized(lambda operation: len(operation.params) > 1)
+@for_operations(lambda operation: len(operation.params) > 1)
 async def test_a_path_that_mixes_organizations_leads_nowhere(stage: Stage, operation: Operation):
     """Through a thing of one's own to a thing of somebody else, and the other way round."""
     own, other = await stage.plot.untouched(operation), await stage.foreign.untouched(operation)
@@ -248,7 +248,7 @@ async def test_what_is_no_id_at_all_is_not_there_either(stage: Stage, operation:
             assert answer.status == 404, (strange, answer)
 
 
-@parametrized(refers_to_something)
+@for_operations(refers_to_something)
 async def test_a_reference_to_what_belongs_to_another_organization_is_one_to_nothing(
     stage: Stage, operation: Operation
 ):
@@ -284,7 +284,7 @@ async def limited(stage: Stage) -> str:
     return await stage.token(tenant.org, tenant.admin, limited_to=[project.id])
 
 
-@parametrized(below_a_limit)
+@for_operations(below_a_limit)
 async def test_a_limited_token_does_everything_inside_its_limits(
     stage: Stage, operation: Operation, limited: str
 ):
@@ -296,7 +296,7 @@ async def test_a_limited_token_does_everything_inside_its_limits(
     assert answer.status == subject.status
 
 
-@parametrized(refers_to_something)
+@for_operations(refers_to_something)
 async def test_a_limited_token_names_nothing_that_it_does_not_see(
     stage: Stage, operation: Operation, limited: str, outside: Plot
 ):
@@ -317,7 +317,7 @@ async def test_a_limited_token_names_nothing_that_it_does_not_see(
         assert seen.status == subject.status or seen.message == f"{path}: cannot be changed after creation"
 
 
-@parametrized(lambda operation: bool(operation.params) and not about_the_organization(operation))
+@for_operations(lambda operation: bool(operation.params) and not about_the_organization(operation))
 async def test_what_is_outside_its_limits_does_not_exist_for_a_limited_token(
     stage: Stage, operation: Operation, limited: str, outside: Plot
 ):
@@ -328,7 +328,7 @@ async def test_what_is_outside_its_limits_does_not_exist_for_a_limited_token(
     assert (await stage.ask(subject, outside.tenant.admin)).status == subject.status
 
 
-@parametrized(lambda operation: not operation.params or about_the_organization(operation))
+@for_operations(lambda operation: not operation.params or about_the_organization(operation))
 async def test_a_limited_token_reads_its_organization_and_changes_nothing_of_it(
     stage: Stage, operation: Operation, limited: str, outside: Plot
 ):
@@ -342,7 +342,7 @@ async def test_a_limited_token_reads_its_organization_and_changes_nothing_of_it(
         assert answer.status == subject.status
 
 
-@parametrized(lambda operation: operation.handler.endswith(".list") and about_the_organization(operation))
+@for_operations(lambda operation: operation.handler.endswith(".list") and about_the_organization(operation))
 async def test_a_limited_token_lists_nothing_that_is_outside_its_limits(
     stage: Stage, operation: Operation, limited: str, outside: Plot
 ):

@@ -10,23 +10,24 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
 
 from tests.derived.bodies import Path, Wrong, placed, spelled, unwrapped, wrongs
-from tests.derived.stage import OPERATIONS, Stage, Subject, parametrized, path_of
+from tests.derived.stage import OPERATIONS, Stage, Subject, for_operations, path_of
+from tests.forms import examples
 from tests.world import Answer
 from windlass.core.registry import Operation, Paging
 from windlass.core.resource import Spec
 from windlass.core.traits import Tail
 
-with_a_body = parametrized(lambda operation: operation.body is not None)
-without_a_body = parametrized(
+with_a_body = for_operations(lambda operation: operation.body is not None)
+without_a_body = for_operations(
     lambda operation: operation.body is None and operation.method in {"POST", "PUT"}
 )
-with_a_field = parametrized(lambda operation: bool(operation.body and operation.body.__struct_fields__))
-with_a_query = parametrized(lambda operation: operation.query is not None)
+with_a_field = for_operations(lambda operation: bool(operation.body and operation.body.__struct_fields__))
+with_a_query = for_operations(lambda operation: operation.query is not None)
 
 
 # Bodies
@@ -138,13 +139,17 @@ JSON = st.recursive(
 )
 
 
-@with_a_field
-@settings(max_examples=20, derandomize=True, database=None, deadline=None)
+@examples(8, long=80)
 @given(place=st.integers(0, 1000), value=JSON)
 async def test_whatever_is_sent_as_a_field_is_taken_or_refused_by_its_name(
-    stage: Stage, operation: Operation, place: int, value: Any
+    stage: Stage, place: int, value: Any
 ):
     """Never an error of the server, whatever a generator comes up with."""
+    await sent_as_a_field(stage=stage, place=place, value=value)
+
+
+@with_a_field
+async def sent_as_a_field(stage: Stage, operation: Operation, place: int, value: Any) -> None:
     assert operation.body is not None
     subject = await stage.plot.untouched(operation)
     paths = sorted(places(operation.body), key=spelled)
@@ -236,7 +241,7 @@ async def test_the_bounds_of_every_parameter_are_allowed(stage: Stage, operation
     assert (await asked(stage, subject, "color=red&color=blue&page_token=")).status in {200, 400}
 
 
-@parametrized(lambda operation: operation.body is not None)
+@for_operations(lambda operation: operation.body is not None)
 async def test_no_refusal_shows_a_pattern(stage: Stage, operation: Operation):
     subject = await stage.plot.untouched(operation)
     assert operation.body is not None

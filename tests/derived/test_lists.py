@@ -10,10 +10,11 @@ from typing import Any
 
 import asyncpg
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.derived.stage import Stage, Subject, operation_of, parametrized, path_of
+from tests.derived.stage import Stage, Subject, for_operations, operation_of, path_of
+from tests.forms import examples
 from tests.world import Answer
 from windlass.core.registry import MOST_PER_PAGE, PAGE, Operation
 from windlass.core.resource import Verb
@@ -23,10 +24,10 @@ from windlass.families.organization import ServiceInBrief
 from windlass.store.sqlite import SqliteStore
 from windlass.store.store import Reads, Row, Tx
 
-a_few = settings(max_examples=20, derandomize=True, database=None, deadline=None)
-many = settings(max_examples=150, derandomize=True, database=None, deadline=None)
-every_paged_list = parametrized(lambda operation: operation.paged)
-every_list_that_changes = parametrized(
+a_few = examples(10, long=60)
+many = examples(80)
+every_paged_list = for_operations(lambda operation: operation.paged)
+every_list_that_changes = for_operations(
     lambda operation: (
         operation.paged
         and operation.handler.endswith(".list")

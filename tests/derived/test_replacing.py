@@ -9,15 +9,14 @@ import pytest
 from msgspec import Struct
 
 from tests.derived.bodies import full
-from tests.derived.stage import BASES, Plot, Stage, Thing, operation_of
+from tests.derived.stage import BASES, Plot, Stage, Thing, for_families, operation_of
 from tests.schemathesis.rules import RULES
 from tests.world import Answer
 from windlass.core.document import narrowed
 from windlass.core.resource import Family, Verb
 from windlass.families import registry
 
-CHANGEABLE = [family for family in registry().families.values() if Verb.UPDATE in family.verbs]
-every_family = pytest.mark.parametrize("family", CHANGEABLE, ids=lambda family: family.name)
+every_family = for_families(lambda family: Verb.UPDATE in family.verbs)
 _IGNORED = {"id": "x", "created_at": 1, "some_new_field": {"a": 1}}
 
 
@@ -35,8 +34,8 @@ class Rich(Struct, frozen=True):
         return await self.stage.call(operation, self.thing.ids, body, self.plot.tenant.admin, base=base)
 
 
-@pytest.fixture
-async def rich(stage: Stage, family: Family) -> Rich:
+async def rich_thing(stage: Stage, family: Family) -> Rich:
+    """Makes a thing of this family and says every field of it."""
     if family.parent is None:
         plot = await stage.new_plot()
         thing = await plot.standing(family)
@@ -81,7 +80,10 @@ def asks_for_a_secret(family: Family, answer: Answer) -> bool:
 
 
 @every_family
-async def test_a_document_read_under_compat_can_be_sent_back_and_changes_nothing(rich: Rich):
+async def test_a_document_read_under_compat_can_be_sent_back_and_changes_nothing(
+    stage: Stage, family: Family
+):
+    rich = await rich_thing(stage, family)
     before = await rich.ask(Verb.READ, base="/compat")
     again = await rich.ask(Verb.UPDATE, before.json, "/compat")
     assert again.status == 200, again
@@ -89,8 +91,9 @@ async def test_a_document_read_under_compat_can_be_sent_back_and_changes_nothing
 
 
 @every_family
-async def test_at_the_root_a_field_that_is_only_answered_is_refused(rich: Rich):
+async def test_at_the_root_a_field_that_is_only_answered_is_refused(stage: Stage, family: Family):
     """The control: what is ignored under /compat is not ignored everywhere."""
+    rich = await rich_thing(stage, family)
     refused = await rich.ask(Verb.UPDATE, (await rich.ask(Verb.READ)).json)
     assert refused.status == 400
     assert refused.message.endswith(": is not a field here")
@@ -98,8 +101,11 @@ async def test_at_the_root_a_field_that_is_only_answered_is_refused(rich: Rich):
 
 @pytest.mark.parametrize("base", BASES)
 @every_family
-async def test_a_put_resets_left_out_fields_and_keeps_those_without_a_default(rich: Rich, base: str):
-    family, before = rich.thing.family, (await rich.ask(Verb.READ)).json
+async def test_a_put_resets_left_out_fields_and_keeps_those_without_a_default(
+    stage: Stage, family: Family, base: str
+):
+    rich = await rich_thing(stage, family)
+    before = (await rich.ask(Verb.READ)).json
     answer = await rich.ask(Verb.UPDATE, {}, base)
     if asks_for_a_secret(family, answer):  # because the default is another address than the one it was for
         answer = await rich.ask(Verb.UPDATE, {name: rich.body[name] for name in family.hidden}, base)
@@ -123,18 +129,21 @@ async def test_a_put_resets_left_out_fields_and_keeps_those_without_a_default(ri
 
 
 @every_family
-async def test_null_in_a_patch_sets_one_field_to_its_default_and_leaves_all_others(rich: Rich):
-    for name in sorted(resettable(rich.thing.family)):
+async def test_null_in_a_patch_sets_one_field_to_its_default_and_leaves_all_others(
+    stage: Stage, family: Family
+):
+    rich = await rich_thing(stage, family)
+    for name in sorted(resettable(family)):
         before = (await rich.ask(Verb.READ)).json
         answer = await rich.ask(Verb.PATCH, {name: None})
-        if asks_for_a_secret(rich.thing.family, answer):
+        if asks_for_a_secret(family, answer):
             continue
         if answer.status == 400:  # it cannot be without, as things are
             assert answer.message.startswith(f"{name}: "), answer
             continue
         after = answer.json
         moved = {field for field in before.keys() | after.keys() if before.get(field) != after.get(field)}
-        assert moved <= {name, "updated_at", *computed_from(rich.thing.family, before)}, name
+        assert moved <= {name, "updated_at", *computed_from(family, before)}, name
 
 
 def computed_from(family: Family, document: dict[str, Any]) -> set[str]:
@@ -143,7 +152,8 @@ def computed_from(family: Family, document: dict[str, Any]) -> set[str]:
 
 
 @every_family
-async def test_a_patch_of_what_is_ignored_under_compat_changes_nothing(rich: Rich):
+async def test_a_patch_of_what_is_ignored_under_compat_changes_nothing(stage: Stage, family: Family):
+    rich = await rich_thing(stage, family)
     before = await rich.ask(Verb.READ, base="/compat")
     answer = await rich.ask(Verb.PATCH, _IGNORED, "/compat")
     assert (answer.status, answer.body) == (200, before.body)

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.derived.stage import OPERATIONS, Plot, Stage, Subject, Thing, operation_of, parametrized, together
+from tests.derived.stage import (
+    OPERATIONS,
+    Plot,
+    Stage,
+    Subject,
+    Thing,
+    for_families,
+    for_operations,
+    operation_of,
+    together,
+)
 from tests.world import Answer, World, make_world
 from windlass.core.registry import Operation
 from windlass.core.resource import Family, Verb
@@ -26,12 +36,12 @@ def named(operation: Operation) -> bool:
     return operation.family is not None and operation.family.names is not None
 
 
-every_post = parametrized(lambda operation: operation.method == "POST")
-every_naming = parametrized(lambda operation: does(operation, Verb.CREATE) and named(operation))
-every_renaming = parametrized(
+every_post = for_operations(lambda operation: operation.method == "POST")
+every_naming = for_operations(lambda operation: does(operation, Verb.CREATE) and named(operation))
+every_renaming = for_operations(
     lambda operation: (does(operation, Verb.UPDATE) or does(operation, Verb.PATCH)) and named(operation)
 )
-every_conditional = parametrized(lambda operation: operation.conditional)
+every_conditional = for_operations(lambda operation: operation.conditional)
 
 
 # Idempotency-Key
@@ -178,7 +188,7 @@ async def test_what_is_still_the_same_is_changed(stage: Stage, operation: Operat
     assert answer.status == subject.status
 
 
-@parametrized(lambda operation: operation.tagged)
+@for_operations(lambda operation: operation.tagged)
 async def test_the_tag_of_an_answer_is_the_tag_of_what_it_shows(stage: Stage, operation: Operation):
     subject = await stage.plot.subject(operation)
     answer = await stage.ask(subject, subject.tenant.admin)
@@ -291,19 +301,13 @@ def in_other_letters(name: str, number: int) -> str:
 # What is above and below
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        family
-        for family in registry().families.values()
-        if Verb.DELETE in family.verbs and registry().children(family)
-    ],
-    ids=lambda family: family.name,
-)
+@for_families(lambda family: Verb.DELETE in family.verbs and registry().children(family))
 async def test_what_is_deleted_takes_everything_below_it_along(stage: Stage, family: Family):
     plot = await stage.new_plot()
     top = await plot.standing(family)
     things = [top, *await everything_below(plot, family)]
+    for service in {thing.family.name: thing.family for thing in things}.values():
+        await stage.postpone_work(service)
     await deploy_all(stage, plot, things)
     await stage.world.settle()
     await deploy_all(stage, plot, things)  # and this work is still to be done
@@ -362,11 +366,7 @@ def counter_of(family: Family) -> str:
     return next((parent.counts[family.name] for parent in parents if family.name in parent.counts), "")
 
 
-@pytest.mark.parametrize(
-    "family",
-    [family for family in registry().families.values() if counter_of(family)],
-    ids=lambda family: family.name,
-)
+@for_families(counter_of)
 async def test_a_parent_knows_how_many_it_has_after_many_came_and_went_at_once(stage: Stage, family: Family):
     plot = stage.another_plot()
     old = [await plot.fresh(family) for _ in range(10)]

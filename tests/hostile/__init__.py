@@ -1,1 +1,1 @@
-"""What an attacker tries. Attempts marked `hostile` run in `make test-hostile` only."""
+"""Attacks. Those of full size are marked `long` and run in `make test-long` only."""

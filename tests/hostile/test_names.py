@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.forms import examples
 from tests.hostile import streets
 from tests.hostile.streets import Organization, Street, make_street
 from windlass.control import names, routes
@@ -317,19 +318,16 @@ async def played(steps: Sequence[Any]) -> None:
             await History(street).play(steps)
 
 
-RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
 @given(HISTORIES)
-@RELAXED
+@examples(15, long=60, suppress_health_check=[HealthCheck.too_slow])
 async def test_no_host_and_no_path_is_answered_by_another_than_its_holder(steps: list[Any]):
     await played(steps)
 
 
-@pytest.mark.hostile
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @given(st.builds(lambda two, more: [*two, *more], TWO, st.lists(STEPS, min_size=10, max_size=40)))
-@settings(RELAXED, max_examples=150)
+@examples(1, long=150, suppress_health_check=[HealthCheck.too_slow])
 async def test_no_long_history_gives_a_name_to_another_than_its_holder(steps: list[Any]):
     await played(steps)
 

@@ -24,7 +24,7 @@ from tests.cli.conftest import say
 from tests.hostile.ports import PORTS
 from tests.world import ADMIN
 
-pytestmark = pytest.mark.hostile
+pytestmark = pytest.mark.long
 
 MEGABYTE = 1024 * 1024
 _SIZE = 48 * MEGABYTE
