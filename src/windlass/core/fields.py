@@ -175,6 +175,11 @@ def shown_once() -> Meta:
     return Meta(extra={"once": True})
 
 
+def example(value: Any) -> Meta:
+    """A plausible value, for the document: where a field's name and type do not tell."""
+    return Meta(examples=[value])
+
+
 def counts(family: str) -> Meta:
     """How many resources of a family are directly below this one; kept by the server."""
     return Meta(extra={"counts": family})

@@ -31,6 +31,7 @@ from windlass.core.access import Scope
 from windlass.core.actions import Action as Action
 from windlass.core.actions import Trait as Trait
 from windlass.core.audit import AUDIT_WORDS, AuditWords
+from windlass.core.fields import example
 from windlass.core.naming import plural, snake, spaced
 from windlass.core.spec import Base as Base
 from windlass.core.spec import Owner as Owner
@@ -206,12 +207,17 @@ class Family:
             for fact in self.facts
             if fact.name not in self.hidden
         }
-        flags = {flag: (flag, bool, False) for flag in self.flags.values()}
+        flags = {flag: (flag, self._flag(field), False) for field, flag in self.flags.items()}
         base = {field.name: _declaration(field) for field in fields(Base)}
         if own.keys() >= base.keys() and not sent:
             return self.shown  # It says it all itself.
         declared = [*(base | sent | own | flags).values()]
         return _struct(self.title, declared, Shown)
+
+    def _flag(self, field: str) -> Any:
+        """The type of the flag of a hidden field: one that is required is always set."""
+        is_required = any(fact.info.required for fact in self.facts if fact.name == field)
+        return Annotated[bool, example(True)] if is_required else bool
 
     @cached_property
     def fresh(self) -> type[Struct]:

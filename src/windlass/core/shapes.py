@@ -22,6 +22,7 @@ from windlass.core.fields import (
     Positive,
     Timestamp,
     absent,
+    example,
     follows,
     refers,
     shaped,
@@ -93,10 +94,10 @@ class ServicePort(Shown):
     id: Id
     internal_port: Port
     external_port: Maybe[Port] = absent
-    protocol: Protocol
+    protocol: Annotated[Protocol, example("HTTP")]
     publicly_accessible: bool
-    name: Name
-    is_default: bool
+    name: Annotated[Name, example("p8080")]
+    is_default: Annotated[bool, example(True)]
     public_path: Maybe[Line] = absent
     public_path_rewrite: Maybe[Line] = absent
 
@@ -151,26 +152,26 @@ RelativePath = Annotated[
 
 
 class GitRepositoryRequest(Spec):
-    url: GitUrl
+    url: Annotated[GitUrl, example("https://github.com/acme/shop.git")]
     branch: Maybe[Branch] = absent
     root_path: RelativePath = "/"
     git_token_id: Maybe[Annotated[Id, refers("gitToken", opens="url")]] = absent
     provider: Maybe[Annotated[GitProvider, follows("url")]] = absent
-    owner: Maybe[Annotated[Line, follows("url")]] = absent
-    name: Maybe[Annotated[Line, follows("url")]] = absent
+    owner: Maybe[Annotated[Line, follows("url"), example("acme")]] = absent
+    name: Maybe[Annotated[Line, follows("url"), example("shop")]] = absent
 
 
 class GitRepository(Shown):
     has_access: bool = True
     provider: GitProvider
-    owner: str
-    url: str
-    name: str
+    owner: Annotated[str, example("acme")]
+    url: Annotated[str, example("https://github.com/acme/shop.git")]
+    name: Annotated[str, example("shop")]
     branch: Maybe[str] = absent
     root_path: str = "/"
-    deployed_commit_id: str = ""
+    deployed_commit_id: Annotated[str, example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07")] = ""
     deployed_commit_date: Maybe[Timestamp] = absent
-    deployed_commit_contributor: str = ""
+    deployed_commit_contributor: Annotated[str, example("Ada Lovelace")] = ""
     deployed_commit_tag: str = ""
     git_token_id: Maybe[Id] = absent
     git_token_name: Maybe[str] = absent

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from windlass.core.actions import get
 from windlass.core.audit import ORIGINS, SUB_TARGETS, TARGETS, TYPES, WORDS
-from windlass.core.fields import Id, Line, Maybe, Timestamp, absent, shaped
+from windlass.core.fields import Id, Line, Maybe, Timestamp, absent, example, shaped
 from windlass.core.resource import Shown, Spec
 
 T = TypeVar("T")
@@ -100,35 +100,57 @@ class TargetsWanted(_Wanted):
 class OrganizationEvent(Shown):
     timestamp: Timestamp
     event_type: Annotated[
-        str, Meta(description=f"One of {', '.join(TYPES)}; or, of what these do not name, a word of our own")
+        str,
+        Meta(description=f"One of {', '.join(TYPES)}; or, of what these do not name, a word of our own"),
+        example("UPDATE"),
     ]
-    target_type: Annotated[str, Meta(description=f"One of {', '.join(TARGETS)}")]
-    target_name: Annotated[str, Meta(description="As it was called then")]
-    triggered_by: Annotated[str, Meta(description="Name of the token, or address of the person")]
-    address: Annotated[str, Meta(description="From where; empty for what Windlass did by itself")] = ""
-    origin: Annotated[str, Meta(description=f"One of {', '.join(ORIGINS)}")]
-    project_name: str = ""
-    environment_name: str = ""
-    sub_target_type: Maybe[Annotated[str, Meta(description=f"One of {', '.join(SUB_TARGETS)}")]] = absent
-    number: Annotated[int, Meta(description="Its place in the chain of all events of the installation")]
+    target_type: Annotated[str, Meta(description=f"One of {', '.join(TARGETS)}"), example("APPLICATION")]
+    target_name: Annotated[str, Meta(description="As it was called then"), example("COLOUR")]
+    triggered_by: Annotated[
+        str, Meta(description="Name of the token, or address of the person"), example("deployments from CI")
+    ]
+    address: Annotated[
+        str, Meta(description="From where; empty for what Windlass did by itself"), example("203.0.113.7")
+    ] = ""
+    origin: Annotated[str, Meta(description=f"One of {', '.join(ORIGINS)}"), example("CLI")]
+    project_name: Annotated[str, example("shop")] = ""
+    environment_name: Annotated[str, example("production")] = ""
+    sub_target_type: Maybe[
+        Annotated[str, Meta(description=f"One of {', '.join(SUB_TARGETS)}"), example("VARIABLE")]
+    ] = absent
+    number: Annotated[
+        int, Meta(description="Its place in the chain of all events of the installation"), example(1482)
+    ]
     hash: Annotated[
-        str, Meta(description="Over the event and the hash before it; empty from before the chain began")
+        str,
+        Meta(description="Over the event and the hash before it; empty from before the chain began"),
+        example("9b1fca6ba5d0a0b1b7b0f3a2a1d4f0c6cf3f0a4e5e3b9d7a6c8e2f1d0b4a3c29"),
     ]
     id: Id
     target_id: Annotated[Id, Meta(description="What people look for: of a variable, where it is set")] | None
     project_id: Id | None = None
     environment_id: Id | None = None
-    user_agent: str | None = None
-    request_id: str = ""
+    user_agent: Annotated[str | None, example("CLI 1.0.4")] = None
+    request_id: Annotated[str, example("5f0c2a9be41d7783")] = ""
     change: Annotated[
-        str, Meta(description="JSON: the resource after the change, or what is told of what happened")
+        str,
+        Meta(description="JSON: the resource after the change, or what is told of what happened"),
+        example('{"key":"COLOUR","value":"red"}'),
     ]
-    original_change: Annotated[str | None, Meta(description="JSON: the resource before the change")] = None
+    original_change: Annotated[
+        str | None,
+        Meta(description="JSON: the resource before the change"),
+        example('{"key":"COLOUR","value":"blue"}'),
+    ] = None
 
 
 class EventLinks(Shown):
-    previous: Maybe[str] = absent
-    next: Maybe[str] = absent
+    previous: Annotated[
+        Maybe[str], example("https://windlass.example.com/organization/…/events?stepBackToken=1482")
+    ] = absent
+    next: Annotated[
+        Maybe[str], example("https://windlass.example.com/organization/…/events?continueToken=1473")
+    ] = absent
 
 
 class OrganizationEvents(Shown):
@@ -140,7 +162,7 @@ class OrganizationEvents(Shown):
 
 
 class EventTarget(Shown):
-    name: str
+    name: Annotated[str, example("web")]
     id: Id
 
 

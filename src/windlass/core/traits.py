@@ -9,13 +9,13 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.actions import Trait, get, post
-from windlass.core.fields import Id, Maybe, Timestamp, absent, shaped
+from windlass.core.fields import Id, Maybe, Timestamp, absent, example, shaped
 from windlass.core.resource import Shown, Spec
 
 
 class StatusDetails(Shown):
     action: str
-    status: str
+    status: Annotated[str, example("SUCCESS")]
     sub_action: str = "NONE"
 
 
@@ -32,7 +32,7 @@ class Status(Shown):
     status_details: StatusDetails
     execution_id: str = ""
     deployment_request_id: Id | None = None
-    deployment_requests_count: int = 0
+    deployment_requests_count: Annotated[int, example(1)] = 0
     instances: Annotated[int, Meta(description="How many instances are meant to run")] = 0
 
 
@@ -42,7 +42,7 @@ class Commit(Shown):
     git_commit_id: str
     created_at: Timestamp
     tag: str = ""
-    message: str = ""
+    message: Annotated[str, example("Rope comes in every colour")] = ""
     author_name: str = ""
     author_avatar_url: str = ""
     commit_page_url: str = ""
@@ -58,7 +58,7 @@ class Deployment(Shown):
     ]
     created_at: Timestamp
     updated_at: Timestamp
-    number: Annotated[int, Meta(description="Counts the deployments of the service, from 1")] = 0
+    number: Annotated[int, Meta(description="Counts the deployments of the service, from 1"), example(12)] = 0
     application_id: Maybe[Id] = absent
     service_id: Id
     git_commit_id: (
@@ -68,14 +68,14 @@ class Deployment(Shown):
     message: Annotated[str, Meta(description="Why it ended as it did, where there is something to say")] = ""
     triggered_by: str = ""
     origin: str = "API"
-    started_at: Timestamp | None = None
-    finished_at: Timestamp | None = None
+    started_at: Annotated[Timestamp | None, example(None)] = None
+    finished_at: Annotated[Timestamp | None, example(None)] = None
     repeats: Annotated[
         Id | None, Meta(description="The earlier deployment that it goes back to, or does again")
     ] = None
-    state: str
-    deployment_state: str
-    service_deployment_status: str
+    state: Annotated[str, example("QUEUED")]
+    deployment_state: Annotated[str, example("QUEUED")]
+    service_deployment_status: Annotated[str, example("OUT_OF_DATE")]
     last_deployment_date: Maybe[Timestamp] = absent
     is_part_last_deployment: bool = True
     status_details: StatusDetails
@@ -89,10 +89,10 @@ class Link(Shown):
     """Where a port of a service is reached."""
 
     service_id: Id
-    service_type: str
-    url: str
+    service_type: Annotated[str, example("APPLICATION")]
+    url: Annotated[str, example("http://web-production.localhost:8081")]
     internal_port: int
-    external_port: int
+    external_port: Annotated[int, example(8081)]
     is_qovery_domain: bool = False
     is_default: bool
 
@@ -103,8 +103,8 @@ class HistoryEntry(Shown):
     id: Id
     created_at: Timestamp
     updated_at: Timestamp
-    name: str
-    status: Annotated[str, Meta(description="SUCCESS or FAILED")]
+    name: Annotated[str, example("web")]
+    status: Annotated[str, Meta(description="SUCCESS or FAILED"), example("SUCCESS")]
     commit: Commit | None = None
 
 
@@ -139,7 +139,7 @@ class DeployRequest(Spec):
 class LogLine(Shown):
     id: Id
     created_at: Timestamp
-    message: str
+    message: Annotated[str, example("listening on port 8080")]
     pod_name: str = ""
     version: str = ""
 

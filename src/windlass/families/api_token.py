@@ -14,6 +14,7 @@ from windlass.core.fields import (
     Positive,
     Timestamp,
     absent,
+    example,
     fixed,
     shaped,
     shown_once,
@@ -45,12 +46,12 @@ RoleId = Annotated[
 
 
 class ApiToken(Spec):
-    name: Name
-    description: Description | None = ""
+    name: Annotated[Name, example("deployments from CI")]
+    description: Annotated[Description | None, example("Used by the pipeline of the shop")] = ""
     scopes: Maybe[Annotated[list[ScopeWord], Meta(min_length=1, max_length=16), fixed()]] = absent
     role_id: Maybe[Annotated[RoleId, fixed()]] = absent
     scope: Maybe[Annotated[Literal["ADMIN"], fixed(), Meta(description="Deprecated: use scopes")]] = absent
-    expires_at: Annotated[Timestamp, fixed()] | None = None
+    expires_at: Annotated[Annotated[Timestamp, fixed()] | None, example("2027-01-31T00:00:00.000Z")] = None
     limited_to: Maybe[
         Annotated[
             list[Id],
@@ -68,7 +69,7 @@ class ApiToken(Spec):
 
 
 class ApiTokenShown(Shown):
-    description: Description = ""
+    description: Annotated[Description, example("Used by the pipeline of the shop")] = ""
     scopes: list[str]
     role_id: Id
     role_name: str

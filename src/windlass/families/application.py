@@ -1,10 +1,10 @@
 """An application: built from a git repository, deployed, watched, scaled."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import field
 
-from windlass.core.fields import Count, Description, Line, Maybe, Mebibytes, Millicores, Name, absent
+from windlass.core.fields import Count, Description, Line, Maybe, Mebibytes, Millicores, Name, absent, example
 from windlass.core.resource import Family, Owner, Shown, Spec
 from windlass.core.shapes import (
     VOLUME_DIGITS,
@@ -43,7 +43,7 @@ from windlass.families.environment import environment
 
 
 class Application(Spec):
-    name: Name
+    name: Annotated[Name, example("web")]
     description: Description | None = ""
     git_repository: GitRepositoryRequest
     build_mode: Literal["DOCKER"] = "DOCKER"

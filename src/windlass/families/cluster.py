@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.fields import Count, Description, Line, Maybe, Name, Positive, absent
+from windlass.core.fields import Count, Description, Line, Maybe, Name, Positive, absent, example
 from windlass.core.resource import Family, Owner, Shown, Spec
 from windlass.families.organization import organization
 
@@ -13,8 +13,8 @@ Vendor = Literal["AWS", "SCW", "GCP", "DO", "AZURE", "OVH", "CIVO", "HETZNER", "
 
 
 class Cluster(Spec):
-    name: Name
-    description: Description = ""
+    name: Annotated[Name, example("workshop")]
+    description: Annotated[Description, example("The machine under the desk")] = ""
     region: Line = "local"
     cloud_provider: Vendor = "ON_PREMISE"
     cloud_provider_credentials: Maybe[dict[str, Any]] = absent

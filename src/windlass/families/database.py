@@ -13,6 +13,7 @@ from windlass.core.fields import (
     Millicores,
     Name,
     absent,
+    example,
     fixed,
     shaped,
 )
@@ -30,9 +31,9 @@ INSTANCE_TYPE = "standard"
 
 
 class Database(Spec):
-    name: Name
-    description: Description = ""
-    type: Annotated[Kind, fixed()]
+    name: Annotated[Name, example("orders")]
+    description: Annotated[Description, example("What people have ordered")] = ""
+    type: Annotated[Kind, fixed(), example("POSTGRESQL")]
     version: Annotated[
         str,
         Meta(
@@ -41,10 +42,10 @@ class Database(Spec):
             examples=["16"],
         ),
     ]
-    mode: Annotated[Literal["CONTAINER", "MANAGED"], fixed()]
+    mode: Annotated[Literal["CONTAINER", "MANAGED"], fixed(), example("CONTAINER")]
     accessibility: Literal["PRIVATE", "PUBLIC"] = "PRIVATE"
     cpu: Millicores = 250
-    memory: Maybe[Mebibytes] = absent
+    memory: Annotated[Maybe[Mebibytes], example(512)] = absent
     storage: Gibibytes = 10
     instance_type: Maybe[Line] = absent
     disk_type: Maybe[Literal["gp2", "gp3"]] = absent
@@ -54,7 +55,7 @@ class Database(Spec):
 
 
 class DatabaseShown(Shown):
-    memory: int
+    memory: Annotated[int, example(512)]
     annotations_groups: list[Group] = []
     labels_groups: list[Group] = []
     environment: Owner

@@ -7,26 +7,26 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.actions import get, post
-from windlass.core.fields import Id, Maybe, Name, Timestamp, absent, fixed, refers
+from windlass.core.fields import Id, Maybe, Name, Timestamp, absent, example, fixed, refers
 from windlass.core.resource import Family, Owner, Shown, Spec, clash
 from windlass.core.traits import CancelRequest, CommitId, Link, Onward, Status, StatusDetails, has_variables
 from windlass.families.project import project
 
 
 class Environment(Spec):
-    name: Name
-    mode: Literal["DEVELOPMENT", "STAGING", "PRODUCTION"] = "DEVELOPMENT"
+    name: Annotated[Name, example("production")]
+    mode: Annotated[Literal["DEVELOPMENT", "STAGING", "PRODUCTION"], example("PRODUCTION")] = "DEVELOPMENT"
     cluster_id: Maybe[Annotated[Id, refers("cluster"), fixed()]] = absent
     cluster: Maybe[Annotated[Id, refers("cluster"), fixed()]] = absent
 
 
 class CloudProvider(Shown):
-    provider: str
+    provider: Annotated[str, example("ON_PREMISE")]
     cluster: Id
 
 
 class EnvironmentShown(Shown):
-    mode: Literal["DEVELOPMENT", "STAGING", "PRODUCTION", "PREVIEW"]
+    mode: Annotated[Literal["DEVELOPMENT", "STAGING", "PRODUCTION", "PREVIEW"], example("PRODUCTION")]
     organization: Owner
     project: Owner
     cluster_id: Id
@@ -34,7 +34,7 @@ class EnvironmentShown(Shown):
     cluster_name: str
     cloud_provider: CloudProvider
     last_updated_by: Maybe[Id] = absent
-    expires_at: Timestamp | None = None
+    expires_at: Annotated[Timestamp | None, example(None)] = None
 
 
 class EnvironmentStatus(Shown):
@@ -43,9 +43,9 @@ class EnvironmentStatus(Shown):
     id: Id
     state: Annotated[str, Meta(description="What its services are, the loudest word first")]
     deployment_state: Annotated[str, Meta(description="The exact state, in the full interface's words")]
-    last_deployment_state: str
+    last_deployment_state: Annotated[str, example("DEPLOYED")]
     last_deployment_date: Timestamp | None = None
-    last_deployment_id: str | None = None
+    last_deployment_id: Annotated[str | None, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = None
     deployment_request_id: Id | None = None
     total_deployment_duration_in_seconds: int | None = None
     origin: str = "API"
@@ -87,7 +87,7 @@ class ChosenToDeploy(Spec):
 
 
 class ChosenServices(Spec):
-    application_ids: list[Id] = []
+    application_ids: Annotated[list[Id], example(["de91e45f-0247-51fc-b13b-c226b8a6d12c"])] = []
     database_ids: list[Id] = []
 
 

@@ -6,7 +6,18 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.audit import AuditWords
-from windlass.core.fields import Description, Line, Maybe, Name, Timestamp, absent, follows, hidden, shaped
+from windlass.core.fields import (
+    Description,
+    Line,
+    Maybe,
+    Name,
+    Timestamp,
+    absent,
+    example,
+    follows,
+    hidden,
+    shaped,
+)
 from windlass.core.resource import Family, Shown, Spec, clash
 from windlass.families.organization import organization
 
@@ -32,16 +43,16 @@ ADDRESSES = {
 
 
 class GitToken(Spec):
-    name: Name
-    description: Description = ""
+    name: Annotated[Name, example("shop on GitHub")]
+    description: Annotated[Description, example("Reads the private repositories of the shop")] = ""
     type: Annotated[Literal["GITHUB", "GITLAB", "BITBUCKET"], Meta(examples=["GITHUB"])]
-    token: Secret
+    token: Annotated[Secret, example("ghp_EXAMPLE")]
     workspace: Maybe[Line] = absent
-    git_api_url: Maybe[Annotated[Address, follows("type")]] = absent
+    git_api_url: Maybe[Annotated[Address, follows("type"), example("https://api.github.com")]] = absent
 
 
 class GitTokenShown(Shown):
-    git_api_url: str
+    git_api_url: Annotated[str, example("https://api.github.com")]
     expired_at: Maybe[Timestamp] = absent
     associated_services_count: int = 0
 

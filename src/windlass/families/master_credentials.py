@@ -1,17 +1,20 @@
 """What can be asked about databases: how to enter one, and in which versions they come."""
 
+from typing import Annotated
+
 from windlass.core.access import Scope
 from windlass.core.actions import get
 from windlass.core.databases import Mode, Type
+from windlass.core.fields import example
 from windlass.core.resource import Shown
 
 
 class Credentials(Shown):
-    host: str
-    port: int
-    login: str
-    password: str
-    access_mode: str
+    host: Annotated[str, example("127.0.0.1")]
+    port: Annotated[int, example(5432)]
+    login: Annotated[str, example("postgres")]
+    password: Annotated[str, example("EXAMPLE-of-a-password")]
+    access_mode: Annotated[str, example("PRIVATE")]
 
 
 class VersionMode(Shown):

@@ -7,7 +7,7 @@ from msgspec import Meta
 from windlass.core.access import ROLE_IDS, Scope
 from windlass.core.actions import delete, put
 from windlass.core.audit import AuditWords
-from windlass.core.fields import BLANKS, CONTROLS, Id, Maybe, Timestamp, absent, shaped
+from windlass.core.fields import BLANKS, CONTROLS, Id, Maybe, Timestamp, absent, example, shaped
 from windlass.core.resource import Family, Shown, Spec, Verb
 from windlass.families.api_token import RoleId
 from windlass.families.organization import organization
@@ -27,7 +27,7 @@ _OLD_ROLES = {"OWNER": Scope.ADMIN, "ADMIN": Scope.ADMIN, "DEVELOPER": Scope.WRI
 class Member(Spec):
     email: str
     role_id: RoleId
-    name: str = ""
+    name: Annotated[str, example("Ada Lovelace")] = ""
 
 
 class MemberShown(Shown):
@@ -50,7 +50,7 @@ class MemberRemoval(Spec):
 
 
 class Invitation(Spec):
-    email: Email
+    email: Annotated[Email, example("grace@example.com")]
     role_id: Maybe[RoleId] = absent
     role: Maybe[
         Annotated[

@@ -4,9 +4,20 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from windlass.core.access import Scope
+from windlass.core.access import MEANINGS, ROLE_IDS, Scope
 from windlass.core.actions import get
-from windlass.core.fields import Description, Id, Line, Maybe, Name, Timestamp, absent, kept, shown_once
+from windlass.core.fields import (
+    Description,
+    Id,
+    Line,
+    Maybe,
+    Name,
+    Timestamp,
+    absent,
+    example,
+    kept,
+    shown_once,
+)
 from windlass.core.registry import Paging
 from windlass.core.resource import Family, Shown, Spec
 from windlass.core.trail import OrganizationEvent, events, targets
@@ -19,8 +30,8 @@ Plan = Literal[
 
 
 class Organization(Spec):
-    name: Name
-    description: Maybe[Description] = absent
+    name: Annotated[Name, example("Acme")]
+    description: Annotated[Maybe[Description], example("Makers of rope")] = absent
     # Existing clients cannot say it when they replace an organization.
     plan: Annotated[Plan, kept()] = "FREE"
     website_url: Maybe[Line] = absent
@@ -44,9 +55,9 @@ class OrganizationShown(Shown):
 
 
 class Role(Shown):
-    id: Id
-    name: str
-    description: str = ""
+    id: Annotated[Id, example(ROLE_IDS[Scope.DEPLOY])]
+    name: Annotated[str, example(Scope.DEPLOY.word)]
+    description: Annotated[str, example(MEANINGS[Scope.DEPLOY])] = ""
 
 
 _FOLLOW: Final = (

@@ -5,16 +5,19 @@ from typing import Annotated
 from msgspec import Meta
 
 from windlass.core.actions import get
+from windlass.core.fields import example
 from windlass.core.registry import Endpoint
 from windlass.core.resource import Shown
 
 
 class Region(Shown):
-    name: str
+    name: Annotated[str, example("eu-west-3")]
     country_code: str
     country: str
     city: str
-    arm_supported: Annotated[bool, Meta(description="Whether ARM instance types exist in the region")] = False
+    arm_supported: Annotated[
+        bool, Meta(description="Whether ARM instance types exist in the region"), example(True)
+    ] = False
     zones: Annotated[list[str], Meta(description="Availability zones of the region")] = []
 
 

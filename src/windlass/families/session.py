@@ -4,15 +4,15 @@ from typing import Annotated
 
 from windlass.core.access import Scope
 from windlass.core.actions import post
-from windlass.core.fields import Timestamp, shown_once
+from windlass.core.fields import Timestamp, example, shown_once
 from windlass.core.registry import Endpoint
 from windlass.core.resource import Shown
 
 
 class Session(Shown):
-    token: Annotated[str, shown_once()]
+    token: Annotated[str, shown_once(), example("eyJhbGciOiJFZERTQSJ9.EXAMPLE.signature")]
     token_type: str = "Bearer"  # noqa: S105
-    expires_at: Timestamp
+    expires_at: Annotated[Timestamp, example("2026-01-31T10:05:00.007Z")]
 
 
 session = Endpoint(

@@ -7,7 +7,7 @@ from msgspec import Meta
 from windlass.core.actions import Itself, post
 from windlass.core.audit import AuditWords
 from windlass.core.built_ins import placeholder
-from windlass.core.fields import Id, Key, Maybe, Note, Text, absent, hidden, kept, shaped
+from windlass.core.fields import Id, Key, Maybe, Note, Text, absent, example, hidden, kept, shaped
 from windlass.core.resource import Family, Shown, Spec
 from windlass.core.shapes import ABSOLUTE
 from windlass.core.traits import has_variables
@@ -16,31 +16,31 @@ MountPath = Annotated[str, Meta(max_length=1024, pattern=ABSOLUTE, description="
 
 
 class VariableValue(Spec):
-    value: Text = ""
-    description: Note | None = ""
+    value: Annotated[Text, example("postgresql://orders-copy:5432/orders")] = ""
+    description: Annotated[Note | None, example("Another one for this level")] = ""
     enable_interpolation_in_file: bool | None = None
 
 
 class VariableAlias(Spec):
-    key: Key
-    description: Note | None = ""
+    key: Annotated[Key, example("PRIMARY_DATABASE_URL")]
+    description: Annotated[Note | None, example("The name that the framework expects")] = ""
     enable_interpolation_in_file: bool | None = None
 
 
 class Variable(Spec):
     key: Key
-    value: Text = ""
+    value: Annotated[Text, example("postgresql://orders:5432/orders")] = ""
     mount_path: Maybe[MountPath] = absent
-    description: Note | None = ""
+    description: Annotated[Note | None, example("Where the orders are kept")] = ""
     enable_interpolation_in_file: bool | None = None
 
 
 class Secret(Spec):
-    key: Key
-    value: Annotated[Text, hidden(sent_to=())] = ""
+    key: Annotated[Key, example("PAYMENT_KEY")]
+    value: Annotated[Text, hidden(sent_to=()), example("correct horse battery staple")] = ""
     # Existing clients cannot say it when they replace a secret.
     mount_path: Maybe[Annotated[MountPath, kept()]] = absent
-    description: Note | None = ""
+    description: Annotated[Note | None, example("Key of the payment provider")] = ""
     enable_interpolation_in_file: bool | None = None
 
 
@@ -105,11 +105,13 @@ class Levelled(Shown):
 
 
 class VariableShown(Levelled):
+    description: Annotated[str, example("Where the orders are kept")] = ""
     overridden_variable: Maybe[OriginalVariable] = absent
     aliased_variable: Maybe[OriginalVariable] = absent
 
 
 class SecretShown(Levelled):
+    description: Annotated[str, example("Key of the payment provider")] = ""
     overridden_secret: Maybe[OriginalVariable] = absent
     aliased_secret: Maybe[OriginalVariable] = absent
 

@@ -14,6 +14,7 @@ from windlass.core.fields import (
     Password,
     Timestamp,
     absent,
+    example,
     hidden,
     shown_once,
     veiled,
@@ -31,12 +32,16 @@ Pattern = Annotated[
 
 class Webhook(Spec):
     target_url: Annotated[Address, veiled()]
-    events: Annotated[list[EventWord], Meta(min_length=1, max_length=100)]
+    events: Annotated[
+        list[EventWord],
+        Meta(min_length=1, max_length=100),
+        example(["DEPLOYMENT_SUCCEEDED", "DEPLOYMENT_FAILED"]),
+    ]
     enabled: bool = True
     kind: Annotated[
         Literal["STANDARD", "SLACK"], Meta(description="SLACK: a message as Slack shows it, unsigned")
     ] = "STANDARD"
-    description: Description = ""
+    description: Annotated[Description, example("Tells the team channel")] = ""
     target_secret: Annotated[
         Password,
         Meta(description="Key of the signatures: any text, or whsec_ with the key in Base64"),
@@ -58,7 +63,7 @@ class Webhook(Spec):
 
 
 class WebhookShown(Shown):
-    events: list[str]
+    events: Annotated[list[str], example(["DEPLOYMENT_SUCCEEDED", "DEPLOYMENT_FAILED"])]
     vocabulary: str
     failing_since: Annotated[
         Timestamp | None, Meta(description="Since when the receiver has taken nothing, if it takes nothing")
