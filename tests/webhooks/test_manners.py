@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.inside import until
 from tests.webhooks.receivers import Receivers, Sent
 from tests.world import HandClock, World, make_world
 from windlass.base.clock import SECOND
@@ -159,6 +160,15 @@ def numbers(sent: list[Sent], app: str) -> list[int]:
     return [each.payload["deployment_number"] for each in sent if each.payload["service_id"] == app]
 
 
+async def only_delivers(world: World) -> None:
+    """Waits until the deployment is over: turning the clock would take its lease as well."""
+
+    async def deployed() -> bool:
+        return world.installation.worker.running == 1
+
+    await until(deployed)
+
+
 async def test_who_was_paused_past_its_lease_writes_nothing_of_what_another_has_delivered(postgres_url: str):
     slow, quick, clock = Slow(), Receivers(), HandClock()
     async with (
@@ -170,6 +180,7 @@ async def test_who_was_paused_past_its_lease_writes_nothing_of_what_another_has_
         await one.post(f"/application/{app}/deploy")
         settling = asyncio.create_task(one.settle())
         await slow.asked.wait()
+        await only_delivers(one)
         clock.turn(LEASE / SECOND + 1)
         await other.settle()
         assert len(quick.got[URL]) == 1
