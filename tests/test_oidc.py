@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from joserfc import jwt as second
 from joserfc.errors import SecurityWarning
@@ -644,13 +644,11 @@ def refused_at_once(verifier: Verifier, token: str) -> None:
         verifier.verify(token).send(None)
 
 
-@settings(deadline=None)
 @given(st.text() | st.from_regex(r"[\w-]*\.[\w-]*\.[\w-]*=?"))
 def test_no_text_does_more_than_be_refused(text):
     refused_at_once(Verifier([trusted()], never, Clock()), text)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["rsa", "ec", "ed"]), st.integers(0, 300), st.characters())
 def test_no_change_of_one_character_leaves_a_token_good(mint, key, at, other):
     token = mint.token(key)
@@ -665,7 +663,6 @@ VALUES: st.SearchStrategy[Any] = (
 )
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["rsa", "ec", "ed"]), st.dictionaries(st.sampled_from(MEMBERS), VALUES))
 def test_no_key_does_more_than_not_fit(mint, kind, changes):
     good = next(key for key in mint.jwks()["keys"] if key["kid"] == kind)

@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.forms import either
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.segments import EVERYTHING, Gone, Segments, Sieve, files, instant, sieve
@@ -161,13 +162,10 @@ class ListOfLines(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-TestListOfLines = ListOfLines.TestCase
+TestListOfLines = pytest.mark.sized(ListOfLines.TestCase)
 TestListOfLines.settings = settings(
-    max_examples=40,
+    max_examples=either(20, 400),
     stateful_step_count=20,
-    deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
 

@@ -6,9 +6,10 @@ import asyncio
 from itertools import pairwise
 
 import uvloop
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.forms import examples
 from tests.routers.town import SHOP, make_town
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.chunks import Chunks
@@ -46,7 +47,7 @@ def cut(data: bytes, cuts: list[float]) -> list[bytes]:
     return [data[begin:end] for begin, end in pairwise(places)]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(30, suppress_health_check=list(HealthCheck))
 @given(st.lists(requests(), min_size=1, max_size=5), _CUTS, _CUTS)
 def test_requests_and_answers_arrive_the_same_however_they_are_cut(sent, cuts, answer_cuts):
     async def echo(heard):

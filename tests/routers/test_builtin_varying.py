@@ -1,9 +1,10 @@
 """Requests that are like the one before but for a value: only that is judged, and to the same verdict."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.forms import examples
 from tests.routers.town import SHOP, parsed, request, route
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.wire import Bad
@@ -61,7 +62,7 @@ def verdict(fields: Fields) -> dict[str, object]:
     return {name: getattr(fields, name) for name in Fields.__slots__ if not name.startswith("_")}
 
 
-@settings(max_examples=600, deadline=None)
+@examples(300, long=6000)
 @given(heads())
 def test_what_is_taken_over_from_the_request_before_is_what_a_full_judgement_would_say(made):
     try:

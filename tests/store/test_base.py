@@ -9,15 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.forms import examples
 from windlass.base import ids, tokens
 from windlass.base.clock import SystemClock, instant, stamp
 from windlass.base.seal import KEY_BYTES, Broken, Seal, new_key
 
-settings.register_profile("alike", derandomize=True, deadline=None, max_examples=100)
-ALIKE = settings.get_profile("alike")
 KEYS = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
 OWNERS = st.lists(st.text(), min_size=1, max_size=4)
 SEAL = Seal(bytes(range(KEY_BYTES)))
@@ -26,13 +25,11 @@ SEAL = Seal(bytes(range(KEY_BYTES)))
 # Seals
 
 
-@ALIKE
 @given(KEYS, st.binary(max_size=2_000), OWNERS)
 def test_what_was_sealed_opens_again_for_its_owner(key: bytes, value: bytes, owner: list[str]):
     assert Seal(key).open(Seal(key).close(value, *owner), *owner) == value
 
 
-@ALIKE
 @given(st.binary(min_size=8, max_size=200))
 def test_a_sealed_value_shows_nothing_of_the_value_and_never_looks_the_same(value: bytes):
     one, other = SEAL.close(value, "a"), SEAL.close(value, "a")
@@ -41,7 +38,6 @@ def test_a_sealed_value_shows_nothing_of_the_value_and_never_looks_the_same(valu
     assert len(one) == len(other)
 
 
-@ALIKE
 @given(st.binary(max_size=50), st.integers(min_value=0), st.integers(0, 7))
 def test_one_flipped_bit_and_it_does_not_open(value: bytes, place: int, bit: int):
     sealed = bytearray(SEAL.close(value, "a"))
@@ -60,7 +56,6 @@ def test_no_bit_can_be_flipped_anywhere():
     assert SEAL.open(sealed, "a") == b"value"
 
 
-@ALIKE
 @given(st.binary(max_size=50), st.data())
 def test_a_part_of_it_does_not_open(value: bytes, data: st.DataObject):
     sealed = SEAL.close(value, "a")
@@ -70,14 +65,12 @@ def test_a_part_of_it_does_not_open(value: bytes, data: st.DataObject):
         SEAL.open(sealed[start:end], "a")
 
 
-@ALIKE
 @given(st.binary(max_size=300))
 def test_what_was_never_sealed_does_not_open(value: bytes):
     with pytest.raises(Broken):
         SEAL.open(value, "a")
 
 
-@ALIKE
 @given(OWNERS, OWNERS)
 @example(["a|b", "c"], ["a", "b|c"])
 @example(["a\\", "b"], ["a\\|b"])
@@ -92,7 +85,6 @@ def test_it_opens_for_its_owner_only(owner: list[str], other: list[str]):
         SEAL.open(sealed, *other)
 
 
-@ALIKE
 @given(KEYS)
 def test_another_key_does_not_open_it(key: bytes):
     with pytest.raises(Broken):
@@ -111,7 +103,6 @@ def test_a_fingerprint_tells_keys_apart_and_is_no_part_of_the_key():
     assert bytes.fromhex(Seal(key).fingerprint) not in key
 
 
-@ALIKE
 @given(st.binary(), st.binary())
 def test_a_mark_tells_values_apart_and_depends_on_the_key(one: bytes, other: bytes):
     assert (SEAL.mark(one) == SEAL.mark(other)) is (one == other)
@@ -147,13 +138,12 @@ def test_a_token_has_210_random_bits_and_more():
     assert all({body[place] for body in made} == set(ALPHABET) for place in range(43))
 
 
-@settings(ALIKE, max_examples=500)
+@examples(500)
 @given(changed_tokens())
 def test_one_changed_character_is_noticed_without_a_look_up(token: str):
     assert not tokens.well_formed(token)
 
 
-@ALIKE
 @given(st.text())
 @example(tokens.PREFIX)
 @example("wdl_" + "0" * 49)
@@ -215,7 +205,6 @@ def _made_by_a_fork() -> list[str]:
     return made
 
 
-@ALIKE
 @given(st.uuids(), st.text(max_size=1))
 def test_any_uuid_is_an_id_and_nothing_with_more_to_it(uuid, more: str):
     assert ids.is_id(str(uuid))
@@ -228,7 +217,6 @@ def test_any_uuid_is_an_id_and_nothing_with_more_to_it(uuid, more: str):
 # Time
 
 
-@ALIKE
 @given(st.integers(0, 253_402_300_799_999))
 @example(0)
 @example(999)
@@ -240,13 +228,11 @@ def test_a_stamp_says_the_millisecond_and_can_be_read_back(ms: int):
     assert instant(datetime.fromisoformat(text)) == ms
 
 
-@ALIKE
 @given(st.integers(0, 253_402_300_799_998), st.integers(0, 253_402_300_799_999))
 def test_stamps_are_in_order_as_their_times_are(one: int, other: int):
     assert (stamp(one) < stamp(other)) is (one < other)
 
 
-@ALIKE
 @given(st.datetimes(min_value=datetime(1970, 1, 1), timezones=st.timezones()))  # noqa: DTZ001
 def test_an_instant_does_not_depend_on_the_zone_it_is_said_in(moment: datetime):
     try:

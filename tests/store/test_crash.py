@@ -24,6 +24,7 @@ import aiohttp
 import pytest
 
 from tests.forks import Brood, breeding
+from tests.forms import either
 from tests.store.processes import ALONE, LISTENS, PROGRAM, Server
 from tests.store.stores import Place, execute
 from tests.world import ADMIN
@@ -219,7 +220,8 @@ async def whole(place: Place) -> None:
         assert await place.sql("PRAGMA integrity_check") == [("ok",)]
 
 
-async def test_killed_a_hundred_times_the_embedded_database_has_all_and_nothing_by_half(
+@pytest.mark.sized
+async def test_killed_again_and_again_the_embedded_database_has_all_and_nothing_by_half(
     brood: Brood, tmp_path: Path
 ):
     """Two at a time; every fifth is killed while it starts. (The first starts are killed below.)"""
@@ -229,32 +231,36 @@ async def test_killed_a_hundred_times_the_embedded_database_has_all_and_nothing_
     ledgers = [Ledger() for _ in places]
     await asyncio.gather(
         *(
-            lives(brood, place, ledger, kills=40, seed=number)
+            lives(brood, place, ledger, kills=either(10, 50), seed=number)
             for number, (place, ledger) in enumerate(zip(places, ledgers, strict=True))
         )
     )
     for place, ledger in zip(places, ledgers, strict=True):
         await at_last(brood, place, ledger)
-        assert len(ledger.projects) > 100
+        assert len(ledger.projects) > either(20, 100)
         assert ledger.deleted
 
 
+@pytest.mark.sized
 async def test_killed_during_its_first_start_it_starts_the_next_time(brood: Brood, tmp_path: Path):
-    for number in range(20):
+    for number in range(either(8, 20)):
         place = Place("", tmp_path / str(number))
         place.folder.mkdir()
         server = Server(brood, place)
-        await asyncio.sleep(0.008 * number)
+        await asyncio.sleep(either(0.02, 0.008) * number)
         server.end()
         if number % 4 == 3:  # each of them would take its time
             await at_last(brood, place, Ledger())
 
 
-async def test_killed_twenty_times_on_postgresql_it_has_all_and_nothing_by_half(brood: Brood, served: Place):
+@pytest.mark.sized
+async def test_killed_again_and_again_on_postgresql_it_has_all_and_nothing_by_half(
+    brood: Brood, served: Place
+):
     ledger = Ledger()
-    await lives(brood, served, ledger, kills=20, seed=7)
+    await lives(brood, served, ledger, kills=either(8, 30), seed=7)
     await at_last(brood, served, ledger)
-    assert len(ledger.projects) > 50
+    assert len(ledger.projects) > either(15, 50)
 
 
 async def test_what_the_checks_look_for_they_find(brood: Brood, tmp_path: Path):

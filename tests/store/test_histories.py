@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.forms import examples
 from tests.store.stores import ORG, Place, add
 from windlass.store.store import Row, Store, Taken, Tx
 
@@ -132,13 +133,14 @@ async def agree(store: Store, parent: str, model: Model) -> None:
         assert len(await store.reads.of_parent(id, "environment")) == 1
 
 
+@pytest.mark.sized
 def test_any_history_of_changes_leaves_what_a_dictionary_would(place: Place):
     parents = (f"parent-{number}" for number in itertools.count())
     with asyncio.Runner() as runner:
         opened = place.opened()
         store = runner.run(opened.__aenter__())
 
-        @settings(derandomize=True, deadline=None, max_examples=50)
+        @examples(50)
         @given(GROUPS)
         def holds(groups: list[list[Step]]) -> None:
             runner.run(play(store, next(parents), groups))

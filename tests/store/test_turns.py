@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.forms import examples
 from tests.store.stores import Place
 from tests.store.test_statements import placeholders
 from tests.world import NOON, HandClock
@@ -94,6 +95,7 @@ def small_front(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "_FRONT", 4)
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("front", [1, 3, 64])
 def test_any_work_is_taken_in_the_order_that_counting_gives(
     embedded: Place, monkeypatch: pytest.MonkeyPatch, front: int
@@ -105,7 +107,7 @@ def test_any_work_is_taken_in_the_order_that_counting_gives(
             await agree(store, pieces, most)
 
     @given(PIECES, st.integers(1, 20))
-    @settings(max_examples=60, deadline=None)
+    @examples(30)
     def check(pieces: list[Piece], most: int) -> None:
         asyncio.run(run(pieces, most))
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.forms import examples
 from windlass.core.databases import (
     MODES,
     TYPES,
@@ -33,7 +34,7 @@ from windlass.core.variables import Entry, resolve
 ID = "0c0b1dd2-3f0e-4a52-9d3b-5f8a9c1e7b60"
 KNOWN = Credentials("admin", "s3cret", "shop")
 every_type = pytest.mark.parametrize("type", TYPES)
-many = settings(max_examples=150, derandomize=True, database=None, deadline=None)
+many = examples(100)
 
 
 # How to reach one

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.forms import examples
 from windlass.core.variables import (
     DEEPEST,
     MOST_OF_A_FILE,
@@ -22,7 +23,7 @@ from windlass.core.variables import (
     resolve,
 )
 
-many = settings(max_examples=150, derandomize=True, database=None, deadline=None)
+many = examples(100)
 
 
 def said(key: str, value: str = "", **more: Any) -> Entry:
