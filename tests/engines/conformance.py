@@ -11,27 +11,20 @@ import asyncio
 import json
 import multiprocessing
 import random
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from tests.engines import programs
 from tests.engines.crashes import live_until_killed
-from tests.engines.stations import CAPABILITIES, Rig, Station, ask, free_port, until, wanted
+from tests.engines.once import RunsOnce, needs
+from tests.engines.stations import Rig, Station, ask, free_port, until, wanted
 from tests.forms import either
 from windlass.core.runtime import Phase, Volume, Wanted
 from windlass.engines.engine import EngineError
 
 SECRET = "a-secret-that-nobody-writes-down"
 PORT = 8080
-
-
-def needs(rig: Rig, *capabilities: str) -> None:
-    for each in capabilities:
-        assert each in CAPABILITIES
-        if each in rig.cannot:
-            pytest.xfail(f"it is not able to do this here ({CAPABILITIES[each]}): {rig.cannot[each]}")
 
 
 async def two_with_volumes(rig: Rig, station: Station) -> tuple[Wanted, Wanted]:
@@ -46,13 +39,7 @@ async def two_with_volumes(rig: Rig, station: Station) -> tuple[Wanted, Wanted]:
     return first, second
 
 
-class Conformance:
-    @pytest.fixture
-    async def station(self, rig: Rig) -> AsyncIterator[Station]:
-        async with Station(rig) as made:
-            yield made
-            await made.engine.sweep(await made.engine.services())
-
+class Conformance(RunsOnce):
     # It begins.
 
     async def test_what_is_run_runs(self, rig, station):

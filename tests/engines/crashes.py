@@ -32,6 +32,18 @@ async def _live(opener: Opener, it: Wanted, generation: int, dice: random.Random
         await asyncio.sleep(dice.random() * 0.02)
 
 
+def run_once_until_killed(opener: Opener, it: Wanted, ready: Any) -> None:
+    asyncio.run(_run_once(opener, it, ready))
+
+
+async def _run_once(opener: Opener, it: Wanted, ready: Any) -> None:
+    engine = opener()
+    await engine.start(lambda service: None, lambda service, lines: None)
+    ready.release()
+    await engine.once(it)
+    await asyncio.Event().wait()
+
+
 async def _run(engine: Engine, it: Wanted, index: int) -> None:
     with contextlib.suppress(EngineError):  # the other one has removed this generation already
         await engine.run(it, index)

@@ -53,7 +53,7 @@ class ProcessRig:
         found = []
         for folder, home in self._processes(service):
             said = _read(folder / "cmdline")
-            if b"main.py" in said.split(b"\0")[1:5] and _leads(int(folder.name)):
+            if b"main.py" in said.split(b"\0")[1:] and _leads(int(folder.name)):
                 generation, _, index = home.name.partition("-")
                 found.append((int(generation), int(index)))
         return found

@@ -110,6 +110,20 @@ while True:
     time.sleep(0.005)
 """
 
+ENDS_ONCE = """
+import os, pathlib, sys, time
+print("begun", flush=True)
+if "VOLUME" in os.environ:
+    runs = pathlib.Path(os.environ["VOLUME"]) / "runs"
+    with runs.open("a") as file:
+        file.write(os.environ["RUN"] + "\\n")
+    if os.environ["RUN"] == "last":
+        print("runs", *runs.read_text().split(), flush=True)
+time.sleep(float(os.environ.get("AFTER", "0")))
+print("the last line", flush=True)
+sys.exit(int(os.environ.get("CODE", "0")))
+"""
+
 WORKS = """
 while True:
     pass

@@ -54,6 +54,7 @@ CAPABILITIES = {
     "fixed ports": "finds out when a program listens on the port of its own choice",
     "memory": "ends a program that uses more memory than was asked for",
     "exit codes": "says how a program ended that an earlier Windlass has started",
+    "programs": "runs real programs",
     "absolute": "shows volumes and files to the program at any path",
 }
 

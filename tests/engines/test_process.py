@@ -26,7 +26,7 @@ from tests.engines.processes import ProcessRig, open_engine
 from tests.engines.stations import CAPABILITIES, Station, ask, free_port, until, wanted
 from windlass.core.runtime import Artifact, Phase, Volume
 from windlass.engines.engine import Engine, EngineAway, EngineError
-from windlass.engines.process import Pauses, cgroups, files, kernel
+from windlass.engines.process import Pauses, cgroups, files, kernel, recorder
 from windlass.engines.process.birth import Birth, Nursery
 from windlass.engines.process.census import Census, Member, count
 from windlass.engines.process.kernel import Process
@@ -35,6 +35,7 @@ from windlass.engines.process.shelf import Key, Record, Shelf
 
 SERVICE = wanted(Artifact(kind="native", ref="")).service
 KEY = Key(SERVICE, 1, 0)
+RECORD = Record(service=SERVICE, pod="web-1-0", deployment="a deployment", workdir="", memory=128)
 
 ABOUT_ITSELF = """
 import json, os, resource, time
@@ -130,6 +131,33 @@ def test_a_program_that_could_not_be_recorded_has_never_run(tmp_path, names):
     assert os.waitstatus_to_exitcode(os.waitpid(born[1].pid, 0)[1]) == 0
     assert last_words(tmp_path).strip(b"\0") == b"it ran\n"
     nursery.close()
+
+
+async def test_a_run_whose_windlass_was_killed_at_its_birth_runs(rig, station):
+    it = wanted(rig.made("print('it ran')"))
+    dead = Process(pid=1 << 22, start=1, boot=kernel.boot())
+    Shelf(rig.folder).home(KEY).mkdir(parents=True)
+    Shelf(rig.folder).write(KEY, structs.replace(RECORD, once=True, process=dead, started_at=1))
+    assert (await station.engine.once(it)).exit_code == 0
+    assert station.said == ["it ran"]
+
+
+def test_a_recorder_that_is_started_twice_runs_the_program_once(tmp_path):
+    command = recorder.recorded([sys.executable, "-c", "print('it ran'); raise SystemExit(7)"], tmp_path)
+    first, second = (subprocess.run(command, capture_output=True, check=False) for _ in range(2))
+    assert (first.returncode, first.stdout) == (7, b"it ran\n")
+    assert (second.returncode, second.stdout) == (125, b"")
+    ended = recorder.result(tmp_path)
+    assert ended is not None
+    assert ended.status == 7
+
+
+@pytest.mark.parametrize("code", ["import os; os.kill(os.getpid(), 11)", "raise SystemExit(0)"])
+def test_a_recorder_knows_the_signal_that_ended_a_program(tmp_path, code):
+    subprocess.run(recorder.recorded([sys.executable, "-c", code], tmp_path), check=False)
+    ended = recorder.result(tmp_path)
+    assert ended is not None
+    assert ended.status == (-11 if "kill" in code else 0)
 
 
 def be_killed_at_a_birth(what: Birth, answer: Any) -> None:

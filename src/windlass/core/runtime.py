@@ -156,6 +156,17 @@ class Instance(Struct, frozen=True, kw_only=True):
     started_at: int = 0
 
 
+class Ended(Struct, frozen=True, kw_only=True):
+    """How a workload that runs once ended."""
+
+    exit_code: int | None
+    """As a shell counts: a signal is 128 and its number. None: it was lost with its machine."""
+    reason: str
+    """For people: `exited with code 1`, `was killed: out of memory`."""
+    started_at: int
+    ended_at: int
+
+
 class Kept(Struct, frozen=True, kw_only=True):
     """The data of one service on an engine, whether or not the database knows the service."""
 

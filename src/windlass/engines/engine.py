@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from windlass.core.runtime import Instance, Kept, Said, Usage, Wanted
+from windlass.core.runtime import Ended, Instance, Kept, Said, Usage, Wanted
 
 
 class EngineError(Exception):
@@ -45,6 +45,14 @@ class Engine(Protocol):
     async def run(self, wanted: Wanted, index: int) -> Instance:
         """There is this instance afterwards, running; one that is there already is left as it is.
         It is started anew, with growing pauses, whenever it ends, until it is removed."""
+        ...
+
+    async def once(self, wanted: Wanted, index: int = 0) -> Ended:
+        """Runs a workload to its end, exactly once for each (service, generation, index), and returns how it
+        ended, after all that it wrote was handed on. A further call, also by another Windlass or after one
+        was killed, waits for the same run or answers with its result. Nothing starts it again because it
+        ended. The result stays until it is removed; a call that waits then raises an EngineError. A caller
+        that no longer waits does not end it: `remove` does."""
         ...
 
     async def observe(self, service: str) -> list[Instance]:

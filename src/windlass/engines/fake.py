@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from msgspec.structs import replace
 
-from windlass.core.runtime import Instance, Kept, Phase, Said, Usage, Wanted
+from windlass.core.runtime import Ended, Instance, Kept, Phase, Said, Usage, Wanted
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
 
 Key = tuple[str, int, int]
@@ -28,6 +28,12 @@ class FakeEngine:
         self.begun = 0
         """How often something was to be started that did not run yet."""
         self.discarded: list[str] = []
+        self.ended: dict[Key, asyncio.Future[Ended]] = {}
+        """Workloads that run once: under way, or with their result."""
+        self.work: Callable[[Wanted], Awaitable[int]] | None = None
+        """The work of a workload that runs once; returns its exit code. If None, it ends well at once."""
+        self.removed: dict[str, set[int]] = {}
+        """Generations that were removed as a whole, by service."""
         self.aside: dict[str, dict[Key, Instance]] = {}
         """By service: what was set aside."""
         self.load: dict[str, Usage] = {}
@@ -52,6 +58,23 @@ class FakeEngine:
 
     async def run(self, wanted: Wanted, index: int) -> Instance:
         self._answer()
+        return await self._begun(wanted, index)
+
+    async def once(self, wanted: Wanted, index: int = 0) -> Ended:
+        self._answer()
+        key = (wanted.service, wanted.generation, index)
+        if wanted.generation in self.removed.get(wanted.service, ()):
+            raise EngineError(f"Deployment {wanted.generation} of {wanted.name} was removed")
+        await self._begun(wanted, index)
+        if key not in self.ended:
+            self.ended[key] = asyncio.ensure_future(self._run_to_its_end(wanted, key))
+        run = self.ended[key]
+        await asyncio.wait([run])
+        if key not in self.instances:
+            raise EngineError(f"{wanted.name} was removed while it ran")
+        return run.result()
+
+    async def _begun(self, wanted: Wanted, index: int) -> Instance:
         key = (wanted.service, wanted.generation, index)
         if known := self.instances.get(key):
             return known
@@ -77,6 +100,14 @@ class FakeEngine:
         self.running[wanted.service] = wanted
         return instance
 
+    async def _run_to_its_end(self, wanted: Wanted, key: Key) -> Ended:
+        instance = self.instances[key]
+        exit_code = 0 if self.work is None else await self.work(wanted)
+        reason = self.exits or f"exited with code {exit_code}"
+        self.instances[key] = replace(instance, phase=Phase.EXITED, exit_code=exit_code, reason=reason)
+        self._notice(wanted.service)
+        return Ended(exit_code=exit_code, reason=reason, started_at=1, ended_at=2)
+
     async def observe(self, service: str) -> list[Instance]:
         self._answer()
         return [one for one in self.instances.values() if one.service == service]
@@ -98,6 +129,10 @@ class FakeEngine:
             other = generation is not None and one.generation != generation
             if one.service == service and not other and (indexes is None or one.index in indexes):
                 del self.instances[key]
+                if indexes is None:
+                    self.removed.setdefault(service, set()).add(one.generation)
+                if run := self.ended.pop(key, None):
+                    run.cancel()
         left = [one for one in self.instances.values() if one.service == service]
         if not left:
             self.running.pop(service, None)

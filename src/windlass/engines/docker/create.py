@@ -37,6 +37,7 @@ def container(
     aliases: Sequence[str],
     publish: str,
     init: bool,
+    once: bool = False,
 ) -> dict[str, Any]:
     """`publish` is the address at which its ports are reached."""
     ports = published(wanted)
@@ -54,7 +55,7 @@ def container(
             # The first process of a container gets no signal that it has not asked for, and has the dead of
             # all others to bury. Programs know nothing of that.
             "Init": init,
-            "RestartPolicy": {"Name": "unless-stopped"},
+            "RestartPolicy": {"Name": "no" if once else "unless-stopped"},
             "LogConfig": LOGS,
             "Mounts": [
                 _mount(volume.mount, words.volume(installation, wanted.service, volume))

@@ -19,12 +19,12 @@ from windlass.base import group
 from windlass.base.docker import NO_ANSWER, Away, Docker, Refused
 from windlass.base.locks import Locks
 from windlass.base.log import log
-from windlass.core.runtime import Instance, Kept, Usage, Wanted
+from windlass.core.runtime import Ended, Instance, Kept, Usage, Wanted
 from windlass.engines.docker import create, words
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.files import packed
 from windlass.engines.docker.place import Place
-from windlass.engines.docker.seen import instance
+from windlass.engines.docker.seen import ended, instance
 from windlass.engines.docker.usage import used
 from windlass.engines.docker.watch import Watch
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
@@ -77,19 +77,19 @@ class DockerEngine:
         name = words.container(self._installation, wanted.service, wanted.generation, index)
         with _translated():
             async with self._locks[name]:
-                await self._take_leave_of_removal(wanted)
-                for attempt in range(1, TRIES + 1):
-                    self._refuse_removed(wanted)
-                    try:
-                        said = await self._running(wanted, index, name)
-                        break
-                    except Refused as refused:
-                        if attempt == TRIES or not _passes(refused):
-                            raise
-                if wanted.generation in self._removed.of(wanted.service):  # meanwhile, by another
-                    await self._gone(name)
-                self._refuse_removed(wanted)
+                said = await self._begun(wanted, index, name)
                 return self._instance(said or await self._inspect(name) or _vanished(wanted))
+
+    async def once(self, wanted: Wanted, index: int = 0) -> Ended:
+        name = words.container(self._installation, wanted.service, wanted.generation, index)
+        with _translated():
+            async with self._locks[name]:
+                await self._begun(wanted, index, name, once=True)
+                container = str((await self._inspect(name) or _vanished(wanted))["Id"])
+            said = await self._over(container)
+            self._refuse_removed(wanted)
+            await self._watch.silent(container)
+            return ended(said or _vanished(wanted))
 
     async def observe(self, service: str) -> list[Instance]:
         return await self._instances(service=service)
@@ -179,15 +179,49 @@ class DockerEngine:
             for service in sorted(instances | volumes)
         }
 
-    async def _running(self, wanted: Wanted, index: int, name: str) -> dict[str, Any] | None:
+    async def _begun(
+        self, wanted: Wanted, index: int, name: str, *, once: bool = False
+    ) -> dict[str, Any] | None:
+        """What the engine says of it, if it was running already."""
+        await self._take_leave_of_removal(wanted)
+        for attempt in range(1, TRIES + 1):
+            self._refuse_removed(wanted)
+            try:
+                said = await self._running(wanted, index, name, once)
+                break
+            except Refused as refused:
+                if attempt == TRIES or not _passes(refused):
+                    raise
+        if wanted.generation in self._removed.of(wanted.service):  # meanwhile, by another
+            await self._gone(name)
+        self._refuse_removed(wanted)
+        return said
+
+    async def _over(self, container: str) -> dict[str, Any] | None:
+        """What the engine says of a container once it has ended; None if it is gone."""
+        while said := await self._inspect(container):
+            if said["State"]["Status"] == "removing":
+                return None
+            if said["State"]["Status"] in ("exited", "dead"):
+                return said
+            try:
+                await self._docker.raw("POST", f"/containers/{container}/wait", patience=None)
+            except Refused as refused:
+                if refused.status != 404:
+                    raise
+        return None
+
+    async def _running(self, wanted: Wanted, index: int, name: str, once: bool) -> dict[str, Any] | None:
         """What the engine says of it, if it was running already."""
         said = await self._inspect(name)
         if said and said["State"]["Status"] in ("removing", "dead"):
             await self._gone(said["Id"])
             said = None
-        container = said["Id"] if said else await self._made(wanted, index, name)
+        container = said["Id"] if said else await self._made(wanted, index, name, once)
         match said["State"]["Status"] if said else "created":
             case "running" | "restarting":
+                pass
+            case "exited" if once:
                 pass
             case "paused":
                 await self._docker.raw("POST", f"/containers/{container}/unpause")
@@ -198,7 +232,7 @@ class DockerEngine:
         self._watch.listen(container, words.labels(self._installation, wanted, index))
         return said if said and said["State"]["Status"] == "running" else None
 
-    async def _made(self, wanted: Wanted, index: int, name: str) -> str:
+    async def _made(self, wanted: Wanted, index: int, name: str, once: bool) -> str:
         image = await self._place.image(wanted.artifact.ref)
         await self._place.volumes(wanted)
         async with self._place.network(wanted.environment) as network, self._place.names(wanted) as aliases:
@@ -210,6 +244,7 @@ class DockerEngine:
                 aliases=aliases,
                 publish=self._docker.address,
                 init=not create.begins_by_itself(wanted, image),
+                once=once,
             )
             made = await self._docker.json("POST", "/containers/create", params={"name": name}, body=body)
         for warning in made.get("Warnings") or ():

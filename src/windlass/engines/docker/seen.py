@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from windlass.base.clock import instant
-from windlass.core.runtime import Instance, Phase
+from windlass.core.runtime import Ended, Instance, Phase
 from windlass.engines.docker import words
 
 MEGABYTE: Final = 1024 * 1024
@@ -57,6 +57,18 @@ def instance(said: Mapping[str, Any], address: str, last: End | None) -> Instanc
         reason=_reason(end, said["HostConfig"]["Memory"]) if end else "",
         restarts=restarts,
         started_at=milliseconds(state["StartedAt"]) if phase is Phase.RUNNING else 0,
+    )
+
+
+def ended(said: Mapping[str, Any]) -> Ended:
+    """How a container ended that is never started again."""
+    state = said["State"]
+    end = _end(state) or End(int(state["ExitCode"]))
+    return Ended(
+        exit_code=end.exit_code,
+        reason=_reason(end, said["HostConfig"]["Memory"]),
+        started_at=milliseconds(state["StartedAt"]),
+        ended_at=milliseconds(state["FinishedAt"]),
     )
 
 

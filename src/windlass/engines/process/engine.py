@@ -11,13 +11,14 @@ import asyncio
 import os
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from windlass.base.clock import Clock
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log
-from windlass.core.runtime import Instance, Kept, Usage, Wanted
+from windlass.core.runtime import Ended, Instance, Kept, Usage, Wanted
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
 from windlass.engines.process import beside, cgroups, fate, files, kernel, ports, weight
 from windlass.engines.process.birth import Birth
@@ -29,7 +30,7 @@ from windlass.engines.process.kernel import Process
 from windlass.engines.process.lives import Lives
 from windlass.engines.process.output import BACKLOG
 from windlass.engines.process.set_aside import move_in, move_out
-from windlass.engines.process.shelf import Key, Shelf, names, safe
+from windlass.engines.process.shelf import Key, Record, Shelf, names, safe
 from windlass.engines.process.surroundings import Surroundings
 
 _log = log("engines.process")
@@ -99,6 +100,23 @@ class ProcessEngine:
     async def run(self, wanted: Wanted, index: int) -> Instance:
         self._prepare()
         return await self._whole(self._lives.run(Key(wanted.service, wanted.generation, index), wanted))
+
+    async def once(self, wanted: Wanted, index: int = 0) -> Ended:
+        self._prepare()
+        key = Key(wanted.service, wanted.generation, index)
+        await self._whole(self._lives.run(key, wanted, once=True))
+        while True:
+            change, record = self._lives.change(wanted.service), self._shelf.read(key)
+            if record is None or record.removing:
+                raise EngineError(f"{wanted.name} was removed while it ran")
+            if record.ended_at:
+                await self._keeper.flush(self._shelf.home(key))
+                return _ended(record)
+            if record.process is None:
+                await self._whole(self._lives.run(key, wanted, once=True))
+            with suppress(TimeoutError):  # another engine may see the end, and tells only its own
+                async with asyncio.timeout(_TOUR):
+                    await change.wait()
 
     async def observe(self, service: str) -> list[Instance]:
         return await self._seen(self._shelf.find(service))
@@ -320,6 +338,15 @@ class ProcessEngine:
             found = members(census, self._shelf.home(key), record.process)
             if weight.looks_heavy(record, found) and await asyncio.to_thread(weight.is_heavy, record, found):
                 self._lives.go(self._lives.end_for(key, record.process, fate.too_much(record.memory)))
+
+
+def _ended(record: Record) -> Ended:
+    return Ended(
+        exit_code=record.exit_code,
+        reason=record.reason,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+    )
 
 
 def _name(process: Process) -> str:

@@ -48,7 +48,8 @@ def ended(record: Record, status: int | None, reason: str, now: int, pauses: Pau
         reason=record.verdict or reason,
         verdict="",
         pause=pause,
-        resume_at=now + round(pause * 1000),
+        resume_at=0 if record.once else now + round(pause * 1000),
+        ended_at=now if record.once else 0,
     )
 
 

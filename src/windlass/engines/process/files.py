@@ -26,6 +26,8 @@ from windlass.engines.process.beneath import NEW_FILE, UNCHANGED, opened
 
 APP: Final = PurePosixPath("/app")
 """What the working copy is called in paths that people write."""
+ONCE: Final = "once"
+"""The folder of a program that runs once, for its recorder."""
 _CLONE: Final = (
     0x40049409  # FICLONE: the copy shares its blocks with the original until one of them is written
 )
@@ -66,9 +68,17 @@ def built(artifact: Path) -> list[Path]:
     return [artifact, *(folder for folder in shared if folder.is_relative_to(artifact.parent))]
 
 
-def writable(home: Path, wanted: Wanted, volumes: Path, cache: Path) -> list[Path]:
+def make_once(home: Path, owner: int | None) -> None:
+    """The folder in which the recorder writes. It is never replaced: it tells whether the program began."""
+    folder = home / ONCE
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if owner is not None:
+        give(folder, owner)
+
+
+def writable(home: Path, wanted: Wanted, volumes: Path, cache: Path, *, once: bool = False) -> list[Path]:
     """Returns the folders of the engine that the program may change."""
-    own = [home / name for name in ("app", "home", "tmp", "files", "output")]
+    own = [home / name for name in ("app", "home", "tmp", "files", "output", *((ONCE,) if once else ()))]
     return [*own, cache, *(volume_folder(volumes, wanted.service, each.name) for each in wanted.volumes)]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Collection, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,7 +22,7 @@ from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.log import log
 from windlass.core.runtime import Instance, Phase, Wanted
 from windlass.engines.engine import EngineError, Notice
-from windlass.engines.process import cgroups, fate, files, kernel, listening
+from windlass.engines.process import cgroups, fate, files, kernel, listening, recorder
 from windlass.engines.process.birth import Birth, Nursery
 from windlass.engines.process.census import Counting, members
 from windlass.engines.process.ending import Ending
@@ -76,15 +77,28 @@ class Lives:
         self.nursery = Nursery()
         self.notice: Notice = lambda service: None
         self._lives: dict[Key, Life] = {}
+        self._changes: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
         self.own = kernel.myself()
 
     def open(self, notice: Notice) -> None:
         """Also after it was closed: who only looks at what is here closes it, too."""
-        self.notice = notice
+        self.notice = self._telling(notice)
         if self._closing:
             self._closing, self.nursery = False, Nursery()
+
+    def _telling(self, notice: Notice) -> Notice:
+        def tell(service: str) -> None:
+            if change := self._changes.pop(service, None):
+                change.set()
+            notice(service)
+
+        return tell
+
+    def change(self, service: str) -> asyncio.Event:
+        """Set when an instance of the service changes next, as far as this engine hears of it."""
+        return self._changes.setdefault(service, asyncio.Event())
 
     def watched(self) -> list[Key]:
         return [key for key, life in self._lives.items() if life.handle is not None]
@@ -145,7 +159,7 @@ class Lives:
 
     # Begun.
 
-    async def run(self, key: Key, wanted: Wanted) -> Instance:
+    async def run(self, key: Key, wanted: Wanted, *, once: bool = False) -> Instance:
         command(wanted)
         while True:
             async with self._shelf.held(key, make=True) as home:
@@ -157,7 +171,10 @@ class Lives:
                 if record is not None and record.removing:
                     await self._take_away(key, record)  # what an interrupted removal has left
                     continue
-                record = await self._run(key, home, wanted, record)
+                if once or (record and record.once):
+                    record = await self._run_once(key, home, wanted, record)
+                else:
+                    record = await self._run(key, home, wanted, record)
             return await self.describe(key, record) or _instance(key, record, Phase.EXITED, record.ports)
 
     async def _run(self, key: Key, home: Path, wanted: Wanted, record: Record | None) -> Record:
@@ -171,6 +188,18 @@ class Lives:
             record = await self._note_end(key, home, record, self._bury(key, record.process))
         if not self._resume_later(key, record):
             record = await self._again(key, wanted, record)
+        return record
+
+    async def _run_once(self, key: Key, home: Path, wanted: Wanted, record: Record | None) -> Record:
+        """Nothing of `wanted` is kept in memory, so that nothing here can start it again."""
+        record = record or structs.replace(_fresh(key, wanted), once=True)
+        if record.process is not None and kernel.lives(record.process):
+            self._watch(key, record.process)
+        elif not record.ended_at:
+            status = self._bury(key, record.process) if record.process else None
+            record = await self._note_end(key, home, record, status)
+            if not record.ended_at:
+                record = await self._first(key, wanted, record)
         return record
 
     async def _first(self, key: Key, wanted: Wanted, record: Record) -> Record:
@@ -202,12 +231,17 @@ class Lives:
         self._shelf.write(key, record)
         if not record.made:
             await asyncio.to_thread(self._make, key, wanted)
+        if record.once:
+            files.make_once(home, self._isolation.owner(key.service))
         folder = files.working_directory(home, record.workdir)
         if not folder.is_dir():
             raise EngineError(f"the application has no folder {record.workdir} to work in")
         environment = self._surroundings.environment(key, wanted, record.ports)
-        cell = await asyncio.to_thread(self._cell, key, wanted)
-        what = Birth(command(wanted), folder, environment, home / "output", cell)
+        cell = await asyncio.to_thread(self._cell, key, wanted, record.once)
+        program = command(wanted)
+        if record.once:
+            program = tuple(recorder.recorded(program, home / files.ONCE))
+        what = Birth(program, folder, environment, home / "output", cell)
         record = await self._born(key, wanted, what, structs.replace(record, made=True))
         assert record.process is not None
         self._keeper.follow(key, record)
@@ -219,7 +253,7 @@ class Lives:
         home, cache = self._shelf.home(key), self._shelf.caches / key.service
         files.make(home, wanted, self._shelf.volumes, cache, self._isolation.owner(key.service))
 
-    def _cell(self, key: Key, wanted: Wanted) -> Cell | None:
+    def _cell(self, key: Key, wanted: Wanted, once: bool = False) -> Cell | None:
         """Returns the cell of a service. It may read what was built for it and the operator's programs, and
         nothing that its own command or variables name: that could be any folder of the machine."""
         path = programs(wanted.artifact.environment.get("PATH", ""), self._isolation.folders)
@@ -227,7 +261,7 @@ class Lives:
         return self._isolation.cell(
             key.service,
             readable=(*files.built(Path(wanted.artifact.ref)), *path),
-            writable=files.writable(home, wanted, self._shelf.volumes, cache),
+            writable=files.writable(home, wanted, self._shelf.volumes, cache, once=once),
             temporary=home / "tmp",
         )
 
@@ -318,10 +352,17 @@ class Lives:
             await asyncio.sleep(_PARENT_FIRST)
 
     async def _note_end(self, key: Key, home: Path, record: Record, status: int | None) -> Record:
+        if record.once and status is None and not recorder.has_begun(home / files.ONCE):
+            # Whoever started it was killed before the first instruction: it has yet to run.
+            return self._shelf.write(key, structs.replace(record, process=None, started_at=0))
+        result = recorder.result(home / files.ONCE) if record.once else None
+        if status is None and record.verdict:  # we killed it, and may have reaped it ourselves
+            status = -signal.SIGKILL
+        status, now = result or (status, self._clock.now())
         reason = self._why(key, home, record, status)
         await self._ending.end(home, record.process, record.cgroup)
         cgroups.remove(record.cgroup)
-        return self._shelf.write(key, fate.ended(record, status, reason, self._clock.now(), self._pauses))
+        return self._shelf.write(key, fate.ended(record, status, reason, now, self._pauses))
 
     def _why(self, key: Key, home: Path, record: Record, status: int | None) -> str:
         if cgroups.killed_for_memory(record.cgroup):

@@ -77,6 +77,10 @@ class Record(Struct, frozen=True, kw_only=True):
     """Why it is being killed: it will not know itself."""
     pause: float = 0.0
     resume_at: int = 0
+    once: bool = False
+    """It runs to its end and is never started again."""
+    ended_at: int = 0
+    """When it ended, if it runs once."""
     removing: bool = False
 
 

@@ -1,0 +1,104 @@
+"""Runs a program to its end and records that it began and how it ended.
+
+It runs where the program runs, as its parent, and goes on when Windlass is killed: so the result is known to
+the next one. It is a program of its own and imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+BEGAN: Final = "began"
+ENDED: Final = "ended"
+_ASKED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_NOT_FOUND, _REFUSED, _TWICE = 127, 126, 125
+
+
+class Result(NamedTuple):
+    status: int
+    """The exit code; negative: the signal that killed it."""
+    at: int
+    """Milliseconds since the epoch."""
+
+
+def recorded(command: Sequence[str], folder: Path) -> list[str]:
+    """The command that runs another one and records it in a folder."""
+    return [sys.executable, "-I", "-S", __file__, str(folder), *command]
+
+
+def has_begun(folder: Path) -> bool:
+    return (folder / BEGAN).exists()
+
+
+def result(folder: Path) -> Result | None:
+    """How the program ended; None if that was not recorded."""
+    with suppress(FileNotFoundError, ValueError):
+        status, at = (folder / ENDED).read_text().split()
+        return Result(int(status), int(at))
+    return None
+
+
+def main(folder: str, *command: str) -> NoReturn:
+    place = Path(folder)
+    try:
+        _write(place / BEGAN, "", os.O_EXCL)
+    except FileExistsError:
+        os._exit(_TWICE)
+    for number in _ASKED:  # they are for the program; this one waits for its end
+        signal.signal(number, lambda *_: None)
+    child = os.fork()
+    if not child:
+        _become(command)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _write(place / f"{ENDED}.new", f"{status} {time.time_ns() // 1_000_000}")
+    (place / f"{ENDED}.new").rename(place / ENDED)
+    _sync(place)
+    os._exit(status if status >= 0 else 128 - status)
+
+
+def _write(path: Path, text: str, how: int = os.O_TRUNC) -> None:
+    """Durable: a program that has begun is not started again after a power cut."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
+    try:
+        os.write(file, text.encode())
+        os.fsync(file)
+    finally:
+        os.close(file)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _become(command: Sequence[str]) -> NoReturn:
+    for number in (*_ASKED, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    error = _refused(lambda: os.execvp(command[0], list(command)))  # noqa: S606
+    if error.errno == errno.ENOEXEC:  # a script that does not say what runs it, as a shell has it
+        error = _refused(lambda: os.execv("/bin/sh", ["sh", *command]))  # noqa: S606
+    os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+    os._exit(_NOT_FOUND if error.errno == errno.ENOENT else _REFUSED)
+
+
+def _refused(execute: Callable[[], NoReturn]) -> OSError:
+    try:
+        execute()
+    except OSError as error:
+        return error
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,186 @@
+"""Every engine runs a workload that runs once exactly once, whatever happens to Windlass."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.engines import programs
+from tests.engines.crashes import run_once_until_killed
+from tests.engines.stations import CAPABILITIES, Rig, Station, until, wanted
+from windlass.core.runtime import Phase, Volume, Wanted
+from windlass.engines.engine import EngineError
+
+
+def needs(rig: Rig, *capabilities: str) -> None:
+    for each in capabilities:
+        assert each in CAPABILITIES
+        if each in rig.cannot:
+            pytest.xfail(f"it is not able to do this here ({CAPABILITIES[each]}): {rig.cannot[each]}")
+
+
+async def job(rig: Rig, **given: Any) -> Wanted:
+    return wanted(await rig.artifact(programs.ENDS_ONCE), **given)
+
+
+class RunsOnce:
+    @pytest.fixture
+    async def station(self, rig: Rig) -> AsyncIterator[Station]:
+        async with Station(rig) as made:
+            yield made
+            await made.engine.sweep(await made.engine.services())
+
+    @pytest.mark.parametrize("code", [0, 3])
+    async def test_a_run_to_the_end_tells_how_it_ended(self, rig, station, code):
+        it = await job(rig, variables={"CODE": str(code)})
+        ended = await station.engine.once(it)
+        assert ended.exit_code == code
+        assert ended.reason == f"exited with code {code}"
+        assert 0 < ended.started_at <= ended.ended_at
+        assert station.said[-1] == "the last line"
+        assert await rig.copies(it.service) == []
+
+    async def test_a_run_that_ended_is_answered_with_its_result_and_not_started_again(self, rig, station):
+        it = await job(rig, variables={"CODE": "4"})
+        first = await station.engine.once(it)
+        assert await station.engine.once(it) == first
+        assert station.said.count("begun") == 1
+        (seen,) = await station.engine.observe(it.service)
+        assert (seen.phase, seen.exit_code, seen.restarts) == (Phase.EXITED, 4, 0)
+
+    async def test_another_generation_and_another_index_are_runs_of_their_own(self, rig, station):
+        it = await job(rig)
+        await station.engine.once(it)
+        await station.engine.once(it, 1)
+        await station.engine.once(structs.replace(it, generation=2))
+        assert station.said.count("begun") == 3
+
+    async def test_many_calls_at_once_are_one_run(self, rig, station):
+        it = await job(rig, variables={"AFTER": "0.3"})
+        results = await asyncio.gather(*(station.engine.once(it) for _ in range(8)))
+        assert results == [results[0]] * 8
+        assert station.said.count("begun") == 1
+
+    async def test_calls_of_two_windlasses_are_one_run(self, rig, station):
+        needs(rig, "replicas")
+        it = await job(rig, variables={"AFTER": "0.3"})
+        async with Station(rig) as other:
+            results = await asyncio.gather(*(each.engine.once(it) for each in (station, other) * 3))
+            assert results == [results[0]] * 6
+            assert (station.said + other.said).count("begun") == 1
+
+    async def test_a_caller_that_no_longer_waits_does_not_end_the_run(self, rig, station):
+        it = await job(rig, variables={"AFTER": "0.5"})
+        waiting = asyncio.create_task(station.engine.once(it))
+        await station.hears("begun")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert (await station.engine.once(it)).exit_code == 0
+        assert station.said.count("begun") == 1
+
+    async def test_a_run_that_is_removed_ends_and_its_caller_is_told(self, rig, station):
+        it = await job(rig, variables={"AFTER": "1000"}, grace=1.0)
+        waiting = asyncio.create_task(station.engine.once(it))
+        await station.hears("begun")
+        await station.engine.remove(it.service, generation=1, grace=1.0)
+        with pytest.raises(EngineError, match="removed"):
+            await waiting
+        assert await rig.copies(it.service) == []
+        assert list(await rig.traces(it.service)) == []
+
+    async def test_a_removed_run_does_not_come_back_by_a_late_call(self, rig, station):
+        it = await job(rig)
+        await station.engine.once(it)
+        await station.engine.remove(it.service, generation=1)
+        with pytest.raises(EngineError):
+            await station.engine.once(it)
+        assert station.said.count("begun") == 1
+
+    async def test_a_run_that_uses_too_much_memory_is_ended_and_says_so(self, rig, station):
+        needs(rig, "memory")
+        it = wanted(await rig.artifact(programs.EATS), memory=64)
+        ended = await station.engine.once(it)
+        assert ended.exit_code == 137
+        assert "memory" in ended.reason
+
+    async def test_a_run_ends_with_its_program_and_leaves_no_children(self, rig, station):
+        needs(rig, "programs")
+        it = wanted(await rig.artifact(programs.LEAVES_CHILDREN), variables={"AFTER": "0.1"})
+        assert (await station.engine.once(it)).exit_code == 0
+        assert await rig.copies(it.service) == []
+
+    async def test_a_run_goes_on_without_windlass_and_the_next_one_tells_how_it_ended(self, rig):
+        needs(rig, "adopt")
+        it = await job(rig, variables={"AFTER": "1", "CODE": "5"})
+        async with Station(rig) as before:
+            waiting = asyncio.create_task(before.engine.once(it))
+            await before.hears("begun")
+            waiting.cancel()
+        async with Station(rig) as after:
+            ended = await after.engine.once(it)
+            assert (ended.exit_code, ended.reason) == (5, "exited with code 5")
+            assert (before.said + after.said).count("begun") == 1
+            await after.engine.sweep([it.service])
+
+    async def test_a_run_that_ended_without_windlass_is_not_started_again(self, rig):
+        needs(rig, "adopt")
+        it = await job(rig, variables={"AFTER": "0.3", "CODE": "5"})
+        async with Station(rig) as before:
+            waiting = asyncio.create_task(before.engine.once(it))
+            await before.hears("begun")
+            waiting.cancel()
+        await until(lambda: _over(rig, it.service))
+        async with Station(rig) as after:
+            assert (await after.engine.once(it)).exit_code == 5
+            assert (before.said + after.said).count("begun") == 1
+            await after.engine.sweep([it.service])
+
+    async def test_killed_at_any_moment_it_has_run_exactly_once(self, rig):
+        needs(rig, "adopt")
+        it = await job(rig, volumes=(Volume(name="data", mount="/app/data"),))
+        await killed_while_it_runs(rig, it)
+        async with Station(rig) as after:
+            for generation in range(1, RUNS + 1):
+                assert (await after.engine.once(_run(it, generation))).exit_code == 0
+            await after.engine.once(_run(it, RUNS + 1, "last"))
+            runs = next(line for line in after.said if line.startswith("runs")).split()[1:]
+            assert runs == [*map(str, range(1, RUNS + 1)), "last"]
+            await after.engine.sweep([it.service])
+
+
+RUNS = 12
+
+
+def _run(it: Wanted, generation: int, name: str = "") -> Wanted:
+    variables = {"VOLUME": "data", "RUN": name or str(generation)}
+    return structs.replace(it, generation=generation, variables=variables)
+
+
+async def killed_while_it_runs(rig: Rig, it: Wanted) -> None:
+    """Each run is asked for by a Windlass that is killed, and asked for again by the next."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.engines.crashes", type(rig).__module__])
+    dice = random.Random(1)
+    for generation in range(1, RUNS + 1):
+        ready = processes.Semaphore(0)
+        process = processes.Process(
+            target=run_once_until_killed, args=(rig.opener(), _run(it, generation), ready)
+        )
+        process.start()
+        assert await asyncio.to_thread(ready.acquire, timeout=30)
+        await asyncio.sleep(dice.random() * 0.15)
+        process.kill()
+        await asyncio.to_thread(process.join)
+        process.close()
+        async with Station(rig) as after:
+            await after.engine.once(_run(it, generation))
+
+
+async def _over(rig: Rig, service: str) -> bool:
+    return not await rig.copies(service)

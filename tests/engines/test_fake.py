@@ -1,0 +1,57 @@
+"""The engine for tests keeps the promises of one-off runs, which tests of the control plane rely on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+import pytest
+
+from tests.engines.once import RunsOnce
+from tests.engines.stations import Opener
+from windlass.core.runtime import Artifact, Phase, Said, Wanted
+from windlass.engines.fake import FakeEngine
+
+
+class FakeRig:
+    cannot = {
+        "adopt": "it lives in the process of the test",
+        "memory": "it runs nothing",
+        "programs": "it runs nothing",
+    }
+
+    def __init__(self) -> None:
+        self._engine = FakeEngine()
+        self._engine.work = self._work
+
+    def opener(self) -> Opener:
+        return lambda: self._engine
+
+    async def artifact(self, program: str) -> Artifact:
+        return Artifact(kind="native", ref=program)
+
+    async def copies(self, service: str) -> Sequence[tuple[int, int]]:
+        there = await self._engine.observe(service)
+        return [(each.generation, each.index) for each in there if each.phase is Phase.RUNNING]
+
+    async def traces(self, service: str) -> Collection[str]:
+        return [each.id for each in await self._engine.observe(service)]
+
+    async def remembered(self) -> bytes:
+        return b""
+
+    async def _work(self, wanted: Wanted) -> int:
+        """As `programs.ENDS_ONCE`."""
+        self._engine.says(wanted.service, Said(1, "begun"))
+        await asyncio.sleep(float(wanted.variables.get("AFTER", "0")))
+        self._engine.says(wanted.service, Said(1, "the last line"))
+        return int(wanted.variables.get("CODE", "0"))
+
+
+@pytest.fixture
+def rig() -> FakeRig:
+    return FakeRig()
+
+
+class TestOneOffRuns(RunsOnce):
+    """See there."""
