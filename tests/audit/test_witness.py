@@ -14,7 +14,7 @@ from windlass.base.clock import HOUR
 from windlass.base.errors import Unavailable
 from windlass.control.recording import Whence
 from windlass.control.witness import MOST_WAITING, Witness
-from windlass.core.access import Actor, Scope
+from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.store.store import Store, Write
 
 
@@ -125,7 +125,9 @@ class AwayOnce:
 
 
 def refuse(world: World, seen: Witness, times: int = 1) -> None:
-    actor = Actor(id=world.org, name="reader", subject="reader", grants={world.org: Scope.READ})
+    actor = Actor(
+        id=world.org, name="reader", subject="reader", permits=permits_throughout(world.org, Scope.READ)
+    )
     operation = world.installation.ctx.registry.operation("deleteOrganization")
     for _ in range(times):
         seen.refused(actor, operation, "/organization/x", (world.org,), "This needs Admin", Whence("API"))

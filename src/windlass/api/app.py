@@ -39,11 +39,11 @@ from windlass.base.log import log
 from windlass.control.context import Call, Context, Dialect, Reply, encode
 from windlass.control.dispatch import Dispatch
 from windlass.control.identity import Gate, Known, NoMember, refused
+from windlass.control.permissions import forbidden
 from windlass.control.reading_logs import followed
 from windlass.control.recording import Whence
 from windlass.control.repeats import Repeatable
-from windlass.control.resources import forbidden
-from windlass.core.access import Actor
+from windlass.core.access import Actor, may_somewhere
 from windlass.core.registry import Operation
 
 Scope = MutableMapping[str, Any]
@@ -241,7 +241,7 @@ class App:
     async def _served(
         self, request: Request, operation: Operation, ids: tuple[str, ...], actor: Actor, receive: Receive
     ) -> Answer:
-        if not actor.may(operation.need):
+        if not may_somewhere(actor, operation.need):
             raise forbidden(operation)
         query, asked = (
             queried(request.scope["query_string"], operation.query) if operation.query else (None, False)
@@ -353,7 +353,7 @@ class App:
             now = await self._admitted(header)
             if now is None or began is None:
                 return False
-            return (now.grants, now.within) == (began.grants, began.within)
+            return now.has_the_rights_of(began)
 
         return allowed
 

@@ -1,4 +1,4 @@
-"""Nobody locks an organization for good: the last way in as an Admin stays."""
+"""The rule that an organization keeps its last Admin token or Admin member."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import msgspec
 
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict
+from windlass.control.callers import actor_of_token, permits_of_member
 from windlass.control.context import Context
-from windlass.core.access import ROLE_IDS, Scope
+from windlass.core.access import Actor, Scope, Where, may_below
+from windlass.core.document import Document
 from windlass.families.api_token import api_token
 from windlass.families.member import member
 from windlass.store.store import Row, Tx
 
 
-async def keep_an_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
-    """Refuses to take away this token or member, or its role, if nobody else would be left to administer.
+async def keep_an_admin(ctx: Context, tx: Tx, leaving: Row, role_id: str = "") -> None:
+    """Refuses to delete a token or a member, or to give a member another role, if no Admin would be left.
 
-    Who asks is an Admin too, and counts: so this only ever stops somebody from locking themselves out.
+    The caller is an Admin too, and counts: so this only stops callers from locking themselves out.
     """
+    if role_id and _is_admin(_actor(leaving, {"role_id": role_id}), leaving.org):
+        return
     if not _administers(ctx, leaving, tx.now) or await _operated(ctx, tx, leaving.org):
         return
     ways_in = await tx.of_org(leaving.org, api_token.name) + await tx.of_org(leaving.org, member.name)
@@ -29,18 +33,26 @@ async def keep_an_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
 
 
 async def _operated(ctx: Context, tx: Tx, org: str) -> bool:
-    """Whether the token of the settings opens it."""
+    """True if the token of the settings is an Admin there."""
     first = await tx.first("", "organization") if ctx.settings.admin_token else None
     return first is not None and first.id == org
 
 
 def _administers(ctx: Context, row: Row, now: int) -> bool:
-    document = msgspec.json.decode(row.body)
+    document: Document = msgspec.json.decode(row.body)
+    if not _is_admin(_actor(row, document), row.org):
+        return False
     if row.family == member.name:
-        return bool(ctx.settings.oidc_issuer) and document["role_id"] == ROLE_IDS[Scope.ADMIN]
-    ends = document["expires_at"]
-    return (
-        Scope.ADMIN.word in document["scopes"]
-        and document["limited_to"] is None
-        and (ends is None or ends > stamp(now))
-    )
+        return bool(ctx.settings.oidc_issuer)
+    return document["expires_at"] is None or document["expires_at"] > stamp(now)
+
+
+def _is_admin(actor: Actor, org: str) -> bool:
+    return may_below(actor, Scope.ADMIN, Where(org))
+
+
+def _actor(row: Row, document: Document) -> Actor:
+    if row.family == api_token.name:
+        return actor_of_token(row.id, row.org, document)
+    permits = permits_of_member([(row.org, document)])
+    return Actor(id=row.id, name="", subject="", permits=permits)

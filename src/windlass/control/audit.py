@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlencode
@@ -15,6 +15,7 @@ from windlass.base.clock import HOUR, stamp
 from windlass.base.errors import Invalid
 from windlass.base.segments import instant
 from windlass.control.context import Call, Context, Reply, encode, reads
+from windlass.control.permissions import Sight
 from windlass.control.resources import target
 from windlass.core.audit import (
     AuditNames,
@@ -44,7 +45,7 @@ class Question(Struct, frozen=True):
     """Which events are wanted: what the database can tell, and what is looked at here."""
 
     sieve: Sieve
-    fits: Callable[[EventRow], bool] | None = None
+    fits: Callable[[EventRow], Awaitable[bool]] | None = None
 
 
 @reads("organization.events")
@@ -53,21 +54,21 @@ async def events(ctx: Context, call: Call) -> Reply:
     asked: EventsWanted = call.query
     if asked.continue_token and asked.step_back_token:
         raise Invalid("stepBackToken: cannot be given together with continueToken")
+    source = ctx.store.reads
     question = _question(
         ctx.registry.audit,
         call,
-        asked,
-        org.id,
+        Sight(source, call.actor, org.id),
         sub_target=asked.sub_target_type or "",
         subject=asked.target_id or "",
         project=asked.service_project_id or "",
         environment=asked.service_environment_id or "",
     )
-    page = await _page(ctx.store.reads, question, asked)
-    names = Names(ctx.store.reads, ctx.registry.audit)
+    page = await _page(source, question, asked)
+    names = Names(source, ctx.registry.audit)
     full = call.dialect.name == "full"
     entries = [await shown(row, names, full=full) for row in page.rows]
-    older_gone = page.next is None and await ctx.store.reads.audit_anchor() is not None
+    older_gone = page.next is None and await source.audit_anchor() is not None
     links = {
         name: _link(ctx, call, asked, **{token: str(number)})
         for name, token, number in (
@@ -83,11 +84,11 @@ async def events(ctx: Context, call: Call) -> Reply:
 async def targets(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
     asked: TargetsWanted = call.query
+    source = ctx.store.reads
     question = _question(
         ctx.registry.audit,
         call,
-        asked,
-        org.id,
+        Sight(source, call.actor, org.id),
         project=asked.project_id or "",
         environment=asked.environment_id or "",
     )
@@ -95,13 +96,13 @@ async def targets(ctx: Context, call: Call) -> Reply:
     found: dict[str, None] = {}
     looked_at = 0
     if question is not None:
-        async with aclosing(_older(ctx.store.reads, question.sieve, FAR, _BATCH)) as batches:
+        async with aclosing(_older(source, question.sieve, FAR, _BATCH)) as batches:
             async for batch in batches:
-                found |= dict.fromkeys(getattr(row, column) for row in _fitting(question, batch))
+                found |= dict.fromkeys(getattr(row, column) for row in await _fitting(question, batch))
                 looked_at += len(batch)
                 if looked_at >= _MOST_LOOKED_AT:
                     break
-    names = Names(ctx.store.reads, ctx.registry.audit)
+    names = Names(source, ctx.registry.audit)
     listed = [{"id": id, "name": await names.of(id)} for id in found if id]
     return Reply(encode({"targets": sorted(listed, key=lambda one: (one["name"].casefold(), one["id"]))}))
 
@@ -112,8 +113,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
 def _question(
     words: AuditNames,
     call: Call,
-    asked: EventsWanted | TargetsWanted,
-    org: str,
+    sight: Sight,
     *,
     sub_target: str = "",
     subject: str = "",
@@ -121,6 +121,7 @@ def _question(
     environment: str = "",
 ) -> Question | None:
     """None, if there cannot be any."""
+    asked: EventsWanted | TargetsWanted = call.query
     full, word = call.dialect.name == "full", asked.event_type or ""
     kinds = kinds_of(word, full=full) if word else ()
     family = words.family_of(sub_target) if sub_target else ""
@@ -129,7 +130,7 @@ def _question(
     if (word and not kinds) or family is None:
         return None
     sieve = Sieve(
-        org=org,
+        org=sight.org,
         since=since,
         until=until,
         kinds=kinds if len(kinds) <= _MOST_KINDS else (),
@@ -141,29 +142,24 @@ def _question(
         project=project,
         environment=environment,
     )
-    return Question(sieve, _look(word, call.actor.within, full=full))
+    return Question(sieve, _look(word, sight, full=full))
 
 
-def _look(word: str, within: frozenset[str] | None, *, full: bool) -> Callable[[EventRow], bool] | None:
-    """What the database cannot tell."""
-    if not word and within is None:
+def _look(word: str, sight: Sight, *, full: bool) -> Callable[[EventRow], Awaitable[bool]] | None:
+    """Returns the part of the question that the database cannot answer, if there is one."""
+    if not word and sight.is_whole:
         return None
 
-    def fits(row: EventRow) -> bool:
-        if not concerns(row, within):
+    async def fits(row: EventRow) -> bool:
+        if not await sight.includes_event(row):
             return False
         return not word or word in {row.kind, _type(row, msgspec.json.decode(row.body), full=full)}
 
     return fits
 
 
-def concerns(row: EventRow, within: frozenset[str] | None) -> bool:
-    """Whether it happened in the parts of the organization to which the reader is limited, if he is."""
-    return within is None or not within.isdisjoint((row.subject, row.target, row.environment, row.project))
-
-
-def _fitting(question: Question, rows: list[EventRow]) -> list[EventRow]:
-    return [row for row in rows if question.fits(row)] if question.fits else rows
+async def _fitting(question: Question, rows: list[EventRow]) -> list[EventRow]:
+    return [row for row in rows if await question.fits(row)] if question.fits else rows
 
 
 def _moment(text: str, otherwise: int) -> int:
@@ -212,7 +208,7 @@ async def _taken(question: Question, walk: AsyncGenerator[list[EventRow], None],
     found: list[EventRow] = []
     async with aclosing(walk) as batches:
         async for batch in batches:
-            found += _fitting(question, batch)
+            found += await _fitting(question, batch)
             if len(found) > size:
                 break
     return found[: size + 1]

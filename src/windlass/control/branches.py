@@ -17,7 +17,8 @@ from windlass.base.log import log
 from windlass.builders.git import GitError
 from windlass.control.context import Call, Context, prepares
 from windlass.control.git_tokens import source_at
-from windlass.control.resources import is_in_sight, place, target
+from windlass.control.permissions import is_visible
+from windlass.control.resources import place, target
 from windlass.core.document import Document, narrowed, patched
 from windlass.core.resource import Verb
 from windlass.core.shapes import Branch, GitRepositoryRequest
@@ -65,4 +66,4 @@ async def _may_read(source: Reads, call: Call, at: Row, wanted: Document) -> boo
     if not (id := wanted.get("git_token_id")):
         return True
     row = await source.find(git_token.name, id)
-    return row is not None and row.org == at.org and await is_in_sight(source, call.actor, row)
+    return row is not None and row.org == at.org and await is_visible(source, call.actor, row)

@@ -16,6 +16,7 @@ from windlass.control.context import Context, encode
 from windlass.control.credentials import credentials_of
 from windlass.control.held import newest
 from windlass.control.neighbours import Neighbour, main_port
+from windlass.control.permissions import Sight
 from windlass.core import databases, hosts
 from windlass.core.access import Actor
 from windlass.core.built_ins import (
@@ -107,14 +108,15 @@ async def _outside(ctx: Context, source: Reads, service: str, port: Document | N
     return f"{held.name}.{ctx.settings.gateway_domain}".lower() if held else None
 
 
-def within(actor: Actor, owned: Iterable[Owned], levels: Sequence[Row]) -> list[Owned]:
-    """Without those of neighbours that this caller may not see."""
-    if actor.within is None:
-        return list(owned)
+async def visible(source: Reads, actor: Actor, owned: Iterable[Owned], levels: Sequence[Row]) -> list[Owned]:
+    """Leaves out the variables of neighbours that this caller may not see. Those of a level are inherited."""
     here = {level.id for level in levels}
-    around = {level.id for level in levels if level.family in {"environment", "project"}}
-    wide = not around.isdisjoint(actor.within)
-    return [one for one in owned if wide or one.owner.id in here or one.owner.id in actor.within]
+    sight = Sight(source, actor, levels[0].org)
+    return [
+        one
+        for one in owned
+        if one.owner.id in here or await sight.includes(one.owner.family, one.owner.id, one.owner.parent)
+    ]
 
 
 def rows_of(owned: Iterable[Owned], family: Family) -> list[Row]:

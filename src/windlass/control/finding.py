@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from windlass.base.errors import Invalid, Missing
 from windlass.control.context import READING, Call, Context, Reply, encode, reads, results
-from windlass.control.resources import EVERYTHING, forbidden, paging
+from windlass.control.permissions import Sight, forbidden
+from windlass.control.resources import EVERYTHING, paging
+from windlass.core.access import Where, may
 from windlass.core.registry import Operation, Paging, Registry
 from windlass.core.resource import Family, Verb
 from windlass.families.organization import organization
@@ -48,7 +50,7 @@ async def find(ctx: Context, call: Call) -> Reply:
         await search.refuse_what_is_missing(parts)
     page, size = paging(call)
     wanted = matches[(page - 1) * size : page * size]
-    bodies = [await search.shown(parts[-1].family, match) for match in wanted]
+    bodies = [await search.shown(parts, match) for match in wanted]
     return Reply(results(bodies, page, size, len(matches)))
 
 
@@ -92,13 +94,14 @@ class Search:
         self._call = call
         self._source = ctx.store.reads
         self._names: dict[str, str] = {}
+        self._sights = {org: Sight(self._source, call.actor, org) for org in call.actor.organizations}
 
     async def matches(self, parts: Sequence[PathPart]) -> list[Match]:
         orgs = await self._organizations(parts[0])
         if len(parts) == 1:
             return [Match((org,)) for org in orgs]
         listing = self._listing(parts)
-        if any(not self._call.actor.grants[org].allows(listing.need) for org in orgs):
+        if any(not may(self._call.actor, listing.need, Where(org)) for org in orgs):
             raise forbidden(listing)
         if self._is_more_than_rows(listing):
             above = await self.matches(parts[:-1])
@@ -108,7 +111,7 @@ class Search:
             path = [part.key for part in reversed(parts[1:])]
             rows = await self._source.on_path(org, parts[-1].family.name, path)
             found += [Match(tuple(ids[: len(parts)])) for ids in rows]
-        return [match for match in found if self._may_see(match, parts)]
+        return [match for match in found if await self._may_see(match, parts)]
 
     async def refuse_what_is_missing(self, parts: Sequence[PathPart]) -> None:
         """Raises Missing for the first part of the path that does not exist."""
@@ -116,12 +119,13 @@ class Search:
             if part.text and not await self.matches(parts[:length]):
                 raise Missing(f"There is no {part.family.noun} {part.text!r} here")
 
-    async def shown(self, family: Family, match: Match) -> bytes:
+    async def shown(self, parts: Sequence[PathPart], match: Match) -> bytes:
         name = match.name or await self._name(match.ids[0])
-        above = [await self._name(id) for id in self._seen(match)[1:] if id != match.org]
+        visible = await self._visible(match, parts)
+        above = [await self._name(id) for id in visible[1:] if id != match.org]
         told = {
             "id": match.ids[0],
-            "family": family.name,
+            "family": parts[-1].family.name,
             "name": name,
             "path": "/".join([*reversed(above), name]),
             "organization_id": match.org,
@@ -132,7 +136,9 @@ class Search:
         actor = self._call.actor
         if not part.text:
             return [actor.home] if part.family is organization else []
-        named = [row for org in actor.grants if (row := await self._source.find(organization.name, org))]
+        named = [
+            row for org in actor.organizations if (row := await self._source.find(organization.name, org))
+        ]
         return [row.id for row in named if part.key in {row.id, row.name}]
 
     def _listing(self, parts: Sequence[PathPart]) -> Operation:
@@ -158,19 +164,19 @@ class Search:
             if not part.text or part.text == one["id"] or part.key == family.key_of(one)
         ]
 
-    def _may_see(self, match: Match, parts: Sequence[PathPart]) -> bool:
+    async def _may_see(self, match: Match, parts: Sequence[PathPart]) -> bool:
         """True if the caller may see the match and every resource that its path names."""
-        seen = len(self._seen(match))
+        visible = len(await self._visible(match, parts))
         named = max((place for place, part in enumerate(reversed(parts[1:])) if part.text), default=0)
-        return seen > named
+        return visible > named
 
-    def _seen(self, match: Match) -> tuple[str, ...]:
-        """The part of the path that the caller may see: all, or what it was given and all below that."""
-        within = self._call.actor.within
-        if within is None:
-            return match.ids
-        given = [place for place, id in enumerate(match.ids) if id in within]
-        return match.ids[: given[-1] + 1] if given else ()
+    async def _visible(self, match: Match, parts: Sequence[PathPart]) -> tuple[str, ...]:
+        """Returns the ids of a path from its end up to the first that the caller may not see."""
+        sight, ids = self._sights[match.org], match.ids
+        for number, (part, id, parent) in enumerate(zip(parts[::-1], ids, (*ids[1:], ""), strict=True)):
+            if not await sight.includes(part.family.name, id, parent):
+                return ids[:number]
+        return ids
 
     async def _name(self, id: str) -> str:
         """Returns the name as people wrote it, not in the form in which names are compared."""

@@ -17,13 +17,14 @@ from windlass.base import tokens
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Forbidden, Unauthorized, Unavailable
 from windlass.config import BadSetting
+from windlass.control.callers import actor_of_token, permits_of_member
 from windlass.control.context import Call, Context, Reply, encode, writes
-from windlass.control.members import SCOPES, Person, welcome, welcomes
+from windlass.control.members import Person, welcome, welcomes
 from windlass.control.organizations import NOBODY
 from windlass.control.recording import about, emit, whence
 from windlass.control.tokens import expiry, note_uses
 from windlass.control.witness import Suspect, Witness
-from windlass.core.access import Actor, Scope, scopes_of
+from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.core.events import Event
 from windlass.families.member import Email
 from windlass.store.store import Tx
@@ -144,25 +145,14 @@ class Gate:
             raise Known("This token has expired", Suspect(id, document["name"], org))
         if now - self._noted.get(id, 0) >= MINUTE:
             self._noted[id] = self._used[id] = now
-        limited = document.get("limited_to")
-        return Actor(
-            id=id,
-            name=document["name"],
-            subject=f"token:{id}",
-            grants={org: scopes_of(document["scopes"])},
-            within=None if limited is None else frozenset(limited),
-            limit=document["rate_limit"],
-            expires=ends,
-            token=id,
-        )
+        return actor_of_token(id, org, document, ends)
 
     async def _operators(self) -> Actor:
         first = await self._ctx.store.reads.first(NOBODY, "organization")
         if first is None:
             raise Unavailable("The first organization is still being made; try again in a moment")
-        return Actor(
-            id=first.id, name=OPERATOR, subject=OPERATOR, grants={first.id: Scope.ADMIN}, token=OPERATOR
-        )
+        permits = permits_throughout(first.id, Scope.ADMIN)
+        return Actor(id=first.id, name=OPERATOR, subject=OPERATOR, permits=permits, token=OPERATOR)
 
     async def _by_jwt(self, token: str, now: int) -> Actor:
         from windlass.base.oidc import Refused, Unreachable  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
@@ -230,7 +220,7 @@ class Gate:
             id=id,
             name=oldest["email"],
             subject=f"jwt:{person.issuer}|{person.subject}",
-            grants={org: SCOPES[document["role_id"]] for _, org, document in memberships},
+            permits=permits_of_member((org, document) for _, org, document in memberships),
             limit=self._ctx.settings.session_rate_limit,
             expires=int(claims["exp"] * SECOND),
         )

@@ -13,8 +13,9 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.clock import HOUR
-from windlass.control.audit import Names, concerns, shown
+from windlass.control.audit import Names, shown
 from windlass.control.context import Call, Context, Reply, encode, reads
+from windlass.control.permissions import Sight
 from windlass.control.readers import Reader
 from windlass.control.resources import target
 from windlass.core.traits import Onward
@@ -38,9 +39,6 @@ class Told(Struct, frozen=True, gc=False):
     number: int
     piece: bytes
     row: EventRow | None = None
-
-    def is_for(self, within: frozenset[str] | None) -> bool:
-        return self.row is None or concerns(self.row, within)
 
 
 class Batch(Struct, frozen=True):
@@ -81,7 +79,7 @@ async def _place(source: Reads, last: str | None) -> Place:
 
 
 async def _followed(ctx: Context, call: Call, org: str, place: Place) -> AsyncGenerator[bytes, None]:
-    full, within, at = call.dialect.name == "full", call.actor.within, place.number
+    full, at = call.dialect.name == "full", place.number
     yield _beginning(place)
     with ctx.readers.joined(("events", org, full), lambda: _Events(ctx, org, full=full)) as reader:
         while True:
@@ -94,18 +92,18 @@ async def _followed(ctx: Context, call: Call, org: str, place: Place) -> AsyncGe
             else:
                 await reader.news()
                 continue
-            if pieces := _pieces(told, within, gone=gone):
+            if pieces := await _pieces(ctx, call, org, told, gone=gone):
                 yield pieces
 
 
 async def _caught_up(ctx: Context, call: Call, org: str, place: Place) -> AsyncGenerator[bytes, None]:
-    full, within, at = call.dialect.name == "full", call.actor.within, place.number
+    full, at = call.dialect.name == "full", place.number
     yield _beginning(place)
     whole = False
     while not whole:
         batch = await _read(ctx, org, at, full=full)
         at, whole = batch.last, batch.whole
-        if pieces := _pieces(batch.told, within, gone=batch.gone):
+        if pieces := await _pieces(ctx, call, org, batch.told, gone=batch.gone):
             yield pieces
     yield _mark(at) + _END
 
@@ -119,9 +117,12 @@ def _mark(number: int) -> bytes:
     return b"id: %d\n\n" % number
 
 
-def _pieces(told: list[Told], within: frozenset[str] | None, *, gone: bool) -> bytes:
-    seen = [one.piece for one in told if one.is_for(within)]
-    return b"".join([_GONE, *seen] if gone else seen)
+async def _pieces(ctx: Context, call: Call, org: str, told: list[Told], *, gone: bool) -> bytes:
+    sight = Sight(ctx.store.reads, call.actor, org)
+    visible = [
+        one.piece for one in told if sight.is_whole or one.row is None or await sight.includes_event(one.row)
+    ]
+    return b"".join([_GONE, *visible] if gone else visible)
 
 
 class _Events(Reader):

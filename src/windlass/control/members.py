@@ -9,13 +9,12 @@ from windlass.base.errors import Conflict, Missing
 from windlass.control.admins import keep_an_admin
 from windlass.control.context import Call, Context, Reply, writes
 from windlass.control.resources import Behaviour, Draft, behaves, born, changed, place, record, removed
-from windlass.core.access import ROLE_IDS, Actor, Scope
+from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
 from windlass.core.events import Event
 from windlass.core.fields import visible
 from windlass.families.member import Invitation, Member, invitation, member, old_role
 from windlass.store.store import Reads, Row, Tx
 
-SCOPES = {id: scope for scope, id in ROLE_IDS.items()}
 _INVITES = "invites"
 """The link from an invitation to the address that it is for."""
 
@@ -59,8 +58,7 @@ class Members(Behaviour):
     ) -> None:
         scope = SCOPES[spec.role_id]
         extras |= {"role": old_role(scope), "role_name": scope.word}
-        if scope is not Scope.ADMIN:
-            await keep_an_admin(ctx, tx, row)
+        await keep_an_admin(ctx, tx, row, spec.role_id)
         tx.nudge("tokens")
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
@@ -129,7 +127,7 @@ async def welcomes(ctx: Context, source: Reads, person: Person) -> list[Welcome]
 async def welcome(ctx: Context, tx: Tx, person: Person) -> None:
     """Makes the person a member wherever awaited, and uses up the invitations."""
     for one in await welcomes(ctx, tx, person):
-        itself = Actor(id=person.subject, name=person.shown, subject=person.subject, grants={})
+        itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
         spec = Member(email=person.shown, role_id=one.role_id, name=visible(person.name))
         reply = await born(ctx, tx, member, spec, one.org.id, one.org, itself)
         await tx.add_identity(

@@ -20,7 +20,7 @@ from windlass.control.resources import (
     with_fields,
 )
 from windlass.control.tokens import issue
-from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope
+from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, may_below
 from windlass.core.document import Document
 from windlass.core.events import Event
 from windlass.core.states import State
@@ -32,13 +32,14 @@ from windlass.store.store import Row, Tx
 NOBODY = ""
 """Parent of the organizations."""
 
-SYSTEM = Actor(id="00000000-0000-4000-8000-000000000000", name="windlass", subject="windlass", grants={})
+SYSTEM = Actor(id="00000000-0000-4000-8000-000000000000", name="windlass", subject="windlass", permits={})
 
 
 @reads("organization.list")
 async def list_organizations(ctx: Context, call: Call) -> Reply:
     """The caller's organization as an object, with all that the caller may see as its `results`."""
-    rows = [row for org in call.actor.grants if (row := await ctx.store.reads.find("organization", org))]
+    orgs = [org for org in call.actor.organizations if may(call.actor, Scope.READ, Where(org))]
+    rows = [row for org in orgs if (row := await ctx.store.reads.find("organization", org))]
     listed = paged(call, [row.body for row in sorted(rows, key=lambda row: row.pos)])
     home = next((row for row in rows if row.id == call.actor.home), None)
     return Reply(home.body[:-1] + b"," + listed.body[1:] if home else listed.body)
@@ -46,7 +47,7 @@ async def list_organizations(ctx: Context, call: Call) -> Reply:
 
 @writes("organization.create")
 async def create_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
-    if call.actor.within is not None:
+    if not any(may_below(call.actor, call.operation.need, Where(org)) for org in call.actor.organizations):
         raise Forbidden("This token is limited to parts of an organization: it cannot create another")
     reply, token = await found(ctx, tx, call.body, call.actor, call)
     return Reply(with_fields(reply.body, {"admin_token": token}), reply.tag)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from windlass.base.clock import stamp
 from windlass.control.context import Call, Context, Reply, encode, reads, results
+from windlass.control.permissions import Sight
 from windlass.control.resources import paging, target
 from windlass.control.routes import links_of
 from windlass.core.document import Document
@@ -30,9 +31,6 @@ class ServicePlace(Struct, frozen=True):
     family: str
     environment: str
     project: str
-
-    def is_in(self, within: frozenset[str] | None) -> bool:
-        return within is None or not within.isdisjoint((self.id, self.environment, self.project))
 
 
 def deployable(registry: Registry) -> list[Family]:
@@ -69,10 +67,12 @@ async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
         for family in deployable(ctx.registry)
         for found in await source.services_of(org, family.name, project, environment_id)
     ]
+    sight = Sight(source, call.actor, org)
     return [
         place
         for place in places
-        if place.is_in(call.actor.within) and (on_cluster is None or place.environment in on_cluster)
+        if (on_cluster is None or place.environment in on_cluster)
+        and await sight.includes(place.family, place.id, place.environment)
     ]
 
 

@@ -14,8 +14,17 @@ from msgspec import Struct
 
 from windlass.base import ids
 from windlass.base.clock import stamp
-from windlass.base.errors import Conflict, Forbidden, Invalid, Missing, Stale
+from windlass.base.errors import Conflict, Forbidden, Invalid, Stale
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
+from windlass.control.permissions import (
+    absent,
+    allows,
+    is_visible,
+    require,
+    require_move,
+    require_new,
+    visible_below,
+)
 from windlass.control.recording import record as record
 from windlass.core.access import Actor, Scope
 from windlass.core.document import (
@@ -29,7 +38,7 @@ from windlass.core.document import (
     view_of,
 )
 from windlass.core.events import Event
-from windlass.core.operations import Operation, PathId
+from windlass.core.operations import PathId
 from windlass.core.resource import Family, Spec
 from windlass.store.store import Reads, Row, Taken, Tx
 
@@ -102,26 +111,12 @@ def behaves(*families: Family) -> Callable[[T], T]:
 
 
 async def seen(source: Reads, call: Call, family: Family, id: str) -> Row:
-    """The resource, for this caller; what belongs to somebody else is as if it did not exist."""
+    """Returns a resource, if the caller may do with it what the operation needs."""
     row = await source.find(family.name, id)
-    if row is None or row.org not in call.actor.grants:
-        raise absent(family)
-    if call.actor.within is not None:
-        await within_limits(source, call, row, family, call.actor.within)
-    if not call.actor.grants[row.org].allows(call.operation.need):
-        raise forbidden(call.operation)
+    if row is None:
+        raise absent(family.noun)
+    await require(source, call, row, family.noun)
     return row
-
-
-async def within_limits(source: Reads, call: Call, row: Row, family: Family, within: frozenset[str]) -> None:
-    """A limited caller sees what it was given and what is below, and may look at its organization."""
-    if row.id != row.org:
-        if not any(one.id in within for one in await source.above(row.id)):
-            raise absent(family)
-    elif call.operation.writes:
-        raise Forbidden(
-            "This token is limited to some projects, environments or services: it can change nothing here"
-        )
 
 
 async def target(source: Reads, call: Call) -> Row:
@@ -131,7 +126,7 @@ async def target(source: Reads, call: Call) -> Row:
     if (above := operation.above) is not None and (
         row.parent != call.ids[above.place] or await source.find(above.name, row.parent) is None
     ):
-        raise absent(call.family)
+        raise absent(call.family.noun)
     return row
 
 
@@ -147,45 +142,41 @@ async def other_resource(source: Reads, call: Call, param: str) -> Row:
 
 
 async def _resource_at(source: Reads, call: Call, at: PathId | None) -> Row:
+    row, noun = await _found_at(source, call, at)
+    await require(source, call, row, noun)
+    return row
+
+
+async def _found_at(source: Reads, call: Call, at: PathId | None) -> tuple[Row, str]:
+    """Returns a resource that the path names, whether or not the caller may see it, and what it is called."""
     if at is None or not at.families:
         raise LookupError(f"{call.operation.id}: its path does not name this resource")
-    id = call.ids[at.place]
-    if len(at.families) == 1:
-        return await seen(source, call, at.families[0], id)
-    row = await source.get(id)
-    family = next((family for family in at.families if row and row.family == family.name), None)
-    if family is None:
-        raise Missing(f"No {at.noun} with this id was found")
-    return await seen(source, call, family, id)
-
-
-def absent(family: Family) -> Missing:
-    return Missing(f"No {family.noun} with this id was found")
-
-
-def forbidden(operation: Operation) -> Forbidden:
-    need = operation.need.word
-    return Forbidden(
-        f"This needs a token with the scope {need} or Admin" if need != "Admin" else "This needs Admin"
-    )
+    id, (family, *more) = call.ids[at.place], at.families
+    row = await (source.get(id) if more else source.find(family.name, id))
+    noun = at.noun if more else family.noun
+    if row is None or all(row.family != other.name for other in at.families):
+        raise absent(noun)
+    return row, noun
 
 
 @reads("*.read")
 async def read(ctx: Context, call: Call) -> Reply:
-    row = await target(ctx.store.reads, call)
-    return Reply(spoken(call, unveiled(ctx, call, row, row.body)), row.tag)
+    source = ctx.store.reads
+    row = await target(source, call)
+    return Reply(spoken(call, await unveiled(ctx, source, call, row)), row.tag)
 
 
 @reads("*.list")
 async def listing(ctx: Context, call: Call) -> Reply:
-    parent, family = await place(ctx.store.reads, call), call.family
-    if call.actor.within is not None:
-        return paged(call, await _allowed(ctx.store.reads, call, parent, family))
-    if family.veiled:
-        rows = await ctx.store.reads.of_parent(parent.id, family.name)
-        return paged(call, [unveiled(ctx, call, row, row.body) for row in rows])
+    source, family = ctx.store.reads, call.family
+    parent = await place(source, call)
+    rows = await visible_below(source, call.actor, parent, family)
+    if rows is None and family.veiled:
+        rows = await source.of_parent(parent.id, family.name)
+    if rows is not None:
+        return paged(call, [await unveiled(ctx, source, call, row) for row in rows])
     page, size = paging(call)
-    bodies, total = await ctx.store.reads.page(parent.id, family.name, (page - 1) * size, size)
+    bodies, total = await source.page(parent.id, family.name, (page - 1) * size, size)
     return Reply(results(all_spoken(call, bodies), page, size, total))
 
 
@@ -203,19 +194,10 @@ def paged(call: Call, bodies: list[bytes]) -> Reply:
     return Reply(results(all_spoken(call, shown), page, size, len(bodies)))
 
 
-async def _allowed(source: Reads, call: Call, parent: Row, family: Family) -> list[bytes]:
-    """Children of `parent` that a limited caller may see: all below what it was given, or those named."""
-    within = call.actor.within or frozenset()
-    if any(one.id in within for one in await source.above(parent.id)):
-        return [row.body for row in await source.of_parent(parent.id, family.name)]
-    found = [await source.find(family.name, id) for id in within]
-    rows = [row for row in found if row and row.parent == parent.id]
-    return [row.body for row in sorted(rows, key=lambda row: row.pos)]
-
-
 @writes("*.create")
 async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
-    parent = await place(tx, call)
+    parent, noun = await _found_at(tx, call, call.operation.above)
+    await require_new(tx, call, parent, noun, call.family, call.body)
     return await born(ctx, tx, call.family, call.body, parent.org, parent, call.actor, call)
 
 
@@ -246,7 +228,7 @@ async def born(
     await behaviour.created(ctx, tx, draft)
     await count(ctx, tx, family, parent, +1)
     await record(ctx, tx, Event.CREATED, row, actor, call, after=row.body, above=parent)
-    answer = unveiled(ctx, call, row, row.body) if call else row.body
+    answer = await unveiled(ctx, tx, call, row) if call else row.body
     answer = with_fields(answer, draft.answer) if draft.answer else answer
     return Reply(spoken(call, answer) if call else answer, row.tag)
 
@@ -306,6 +288,7 @@ async def _changed(
     links = await check_references(tx, family, spec, row.org, call.actor, old)
     family.settle(spec)
     refuse_veils(family, spec)
+    await require_move(tx, call, row, family, spec)
     moved = check_addresses(family, old, spec, changes)
     await check_openings(ctx, tx, family, spec, call.actor, old)
     extras: Document = {}
@@ -318,7 +301,7 @@ async def _changed(
     new_hidden = {**kept, **hidden_of(family, spec)}
     after: Document = msgspec.to_builtins(view)
     if after == before and new_hidden == hidden:
-        return Reply(spoken(call, unveiled(ctx, call, row, row.body)), row.tag)
+        return Reply(spoken(call, await unveiled(ctx, tx, call, row)), row.tag)
     after["updated_at"] = view.updated_at = stamp(max(tx.now, row.created))  # type: ignore[attr-defined]
     tag = ids.new_tag()
     sealed = seal_hidden(ctx, row.org, row.id, tag, new_hidden)
@@ -331,7 +314,7 @@ async def _changed(
         await tx.link(row.id, field, other)
     await behaviour.updated(ctx, tx, new, before, after)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
-    return Reply(spoken(call, unveiled(ctx, call, new, new.body)), tag)
+    return Reply(spoken(call, await unveiled(ctx, tx, call, new)), tag)
 
 
 @writes("*.delete")
@@ -382,17 +365,11 @@ async def check_references(
         if not isinstance(value, str) or (old is not None and value_at(old, path) == value):
             continue
         row = await tx.find(other, value)
-        if row is None or row.org != org or not await is_in_sight(tx, actor, row):
+        if row is None or row.org != org or not await is_visible(tx, actor, row):
             raise Invalid(f"{path}: no {other} of this organization has this id")
         if "." not in path:
             found[path] = value
     return found
-
-
-async def is_in_sight(source: Reads, actor: Actor, row: Row) -> bool:
-    """True if the caller sees the resource: a limited one sees what it was given, and all below."""
-    within = actor.within
-    return within is None or any(one.id in within for one in await source.above(row.id))
 
 
 async def check_openings(
@@ -408,7 +385,7 @@ async def check_openings(
         row = await tx.find(other, id)
         if row is None:
             continue  # a reference of before, to what was deleted since: there is nothing to send
-        if not await is_in_sight(tx, actor, row):
+        if not await is_visible(tx, actor, row):
             raise Forbidden(
                 f"{opens}: a {other} that this token does not see is sent there. "
                 f"Send null as {path} with it, or use a token that is not limited"
@@ -509,11 +486,11 @@ def whole_addresses(ctx: Context, row: Row) -> Document:
     return {name: hidden[name] for name in family.veiled & hidden.keys()}
 
 
-def unveiled(ctx: Context, call: Call, row: Row, body: bytes) -> bytes:
-    """The document with its whole addresses, if the caller is Admin."""
-    if not ctx.registry[row.family].veiled or not call.actor.grants[row.org].allows(Scope.ADMIN):
-        return body
-    return encode(msgspec.json.decode(body) | whole_addresses(ctx, row))
+async def unveiled(ctx: Context, source: Reads, call: Call, row: Row) -> bytes:
+    """Returns the document of a resource, with its whole addresses if the caller is Admin there."""
+    if not ctx.registry[row.family].veiled or not await allows(source, call.actor, Scope.ADMIN, row):
+        return row.body
+    return encode(msgspec.json.decode(row.body) | whole_addresses(ctx, row))
 
 
 def with_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:

@@ -29,7 +29,7 @@ from windlass.control.inputs import is_current
 from windlass.control.names import reserve_declared
 from windlass.control.ports import take_public_port
 from windlass.control.reading_logs import log_reply
-from windlass.control.resources import Behaviour, Draft, behaves, forbidden, paging, place, target
+from windlass.control.resources import Behaviour, Draft, behaves, paging, place, target
 from windlass.control.routes import links_of
 from windlass.core.built_ins import nominal_database_host
 from windlass.core.databases import hindrance, kind_of
@@ -367,8 +367,6 @@ def _history_entry(row: DeploymentRow, name: str) -> Document:
 
 async def _seen_service(source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
     service = await place(source, call)
-    if not call.actor.grants[service.org].allows(call.operation.need):
-        raise forbidden(call.operation)
     status = await status_of(source, service)
     return service, status, await freshness(source, service, status)
 

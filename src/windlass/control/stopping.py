@@ -13,7 +13,7 @@ from windlass.core.states import Do
 from windlass.store.store import Reads, Row, StatusRow, Tx
 
 _OPERATOR = Actor(
-    id="00000000-0000-4000-8000-000000000001", name="windlass stop --all", subject="operator", grants={}
+    id="00000000-0000-4000-8000-000000000001", name="windlass stop --all", subject="operator", permits={}
 )
 _WORDS = Dialect(name="plain", state=str, event=str, everything=True, deployment_first=True)
 

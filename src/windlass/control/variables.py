@@ -10,10 +10,10 @@ import msgspec
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
 from windlass.control import built_ins, resources
 from windlass.control.context import Call, Context, Reply, Writing, encode, reads, writes
+from windlass.control.permissions import absent, allows, visible_below
 from windlass.control.resources import (
     Behaviour,
     Draft,
-    absent,
     behaves,
     born,
     changed,
@@ -22,7 +22,6 @@ from windlass.control.resources import (
     place,
     seal_hidden,
     spoken,
-    within_limits,
 )
 from windlass.core.document import Document
 from windlass.core.resource import Family
@@ -46,11 +45,14 @@ _OWN_TYPES = {"FILE", "VALUE"}
 @reads("environmentVariable.list", "secret.list")
 async def visible(ctx: Context, call: Call) -> Reply:
     """What a level has of its own and what it inherits, nearest first; then built-in ones, if expected."""
-    here, family = await place(ctx.store.reads, call), call.family
-    levels = await ctx.store.reads.above(here.id)
-    rows = await _stored(ctx.store.reads, levels, family)
+    source, family = ctx.store.reads, call.family
+    here = await place(source, call)
+    levels = await source.above(here.id)
+    rows = await visible_below(source, call.actor, here, family)
+    if rows is None:
+        rows = await _stored(source, levels, family)
     if call.dialect.built_ins:
-        rows += await _built_in(ctx, ctx.store.reads, call, levels, family)
+        rows += await _built_in(ctx, source, call, levels, family)
     return paged(call, [row.body for row in rows])
 
 
@@ -62,7 +64,7 @@ async def _built_in(
     ctx: Context, source: Reads, call: Call, levels: Sequence[Row], family: Family
 ) -> list[Row]:
     owned = await built_ins.listed(ctx, source, levels)
-    return built_ins.rows_of(built_ins.within(call.actor, owned, levels), family)
+    return built_ins.rows_of(await built_ins.visible(source, call.actor, owned, levels), family)
 
 
 @reads("environmentVariable.read", "secret.read")
@@ -163,7 +165,7 @@ async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row, Documen
     other = next((row for row in await _stored(tx, levels, family) if row.id == call.id), None)
     other = other or await _own_making(ctx, tx, call)
     if other is None:
-        raise absent(family)
+        raise absent(family.noun)
     return here, other, msgspec.json.decode(other.body)
 
 
@@ -206,13 +208,8 @@ async def _level(
     if level is None:
         known = " or ".join(scope for scope in levels if scope != "ORGANIZATION")
         raise Invalid(f"{where}.scope: is no level here; it can be {known}")
-    if call.actor.within is not None:
-        try:
-            await within_limits(tx, call, level, ctx.registry[level.family], call.actor.within)
-        except Missing as error:
-            raise Forbidden(
-                f"{where}.scope: this token is limited to less than the {level.family}"
-            ) from error
+    if not await allows(tx, call.actor, call.operation.need, level):
+        raise Forbidden(f"{where}.scope: this token is limited to less than the {level.family}")
     return level
 
 

@@ -115,7 +115,7 @@ class Witness:
         family: str,
         facts: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        now, orgs = self._ctx.clock.now(), tuple(actor.grants)
+        now, orgs = self._ctx.clock.now(), actor.organizations
         self._keep(Sighting(kind, now, actor.id, actor.name, orgs, whence, target, family, facts))
 
     def _keep(self, sighting: Sighting) -> None:

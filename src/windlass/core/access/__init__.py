@@ -1,0 +1,30 @@
+"""Permission: `may(actor, need, where)` decides it, over scopes, roles, and the limits of tokens."""
+
+from windlass.core.access.actor import Actor, may, may_below, may_somewhere, narrowed_to
+from windlass.core.access.permits import Permit, Permits, permits_throughout
+from windlass.core.access.roles import ROLE_IDS, SCOPES, permits_of_role, role_of
+from windlass.core.access.scopes import MEANINGS, WORDS, Scope, scopes_of, words_of
+from windlass.core.access.where import LEVELS, Where, where_along
+
+__all__ = [
+    "LEVELS",
+    "MEANINGS",
+    "ROLE_IDS",
+    "SCOPES",
+    "WORDS",
+    "Actor",
+    "Permit",
+    "Permits",
+    "Scope",
+    "Where",
+    "may",
+    "may_below",
+    "may_somewhere",
+    "narrowed_to",
+    "permits_of_role",
+    "permits_throughout",
+    "role_of",
+    "scopes_of",
+    "where_along",
+    "words_of",
+]

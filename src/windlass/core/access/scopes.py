@@ -1,0 +1,48 @@
+"""Scopes: the four things that a token or a role may allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntFlag
+
+_ADMIN = 8
+
+
+class Scope(IntFlag):
+    """A set of things that may be done. The need of an operation is exactly one of them."""
+
+    READ = 1
+    WRITE = 2
+    DEPLOY = 4
+    ADMIN = _ADMIN
+
+    @property
+    def word(self) -> str:
+        return (self.name or "").capitalize()
+
+    def allows(self, need: Scope) -> bool:
+        """Every scope allows reading, and Admin allows everything."""
+        # On plain numbers: flags of an enum cost microseconds, and every request asks this.
+        own = self._value_
+        return own != 0 and (need is Scope.READ or own & (need._value_ | _ADMIN) != 0)
+
+
+MEANINGS: Mapping[Scope, str] = {
+    Scope.ADMIN: "full access to all resources",
+    Scope.READ: "read-only access",
+    Scope.DEPLOY: "can trigger deployments, and stop, restart and cancel them",
+    Scope.WRITE: "can create and update resources",
+}
+WORDS = tuple(scope.word for scope in MEANINGS)
+
+
+def scopes_of(words: Iterable[str]) -> Scope:
+    """Converts `["Read", "deploy"]` to flags. An unknown word is a KeyError."""
+    flags = Scope(0)
+    for word in words:
+        flags |= Scope[word.upper()]
+    return flags
+
+
+def words_of(flags: Scope) -> list[str]:
+    return [scope.word for scope in MEANINGS if flags & scope]

@@ -1,0 +1,72 @@
+"""The place of a resource inside its organization, as permissions are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+LEVELS = frozenset({"organization", "project", "environment", "cluster"})
+"""Families that are fields of a `Where`."""
+
+
+class Where(Struct, frozen=True, gc=False):
+    """The ids on the way from the organization down to a resource. With the organization alone, the
+    organization itself."""
+
+    organization: str
+    project: str = ""
+    environment: str = ""
+    mode: str = ""
+    """Mode of the environment: custom roles allow more in STAGING than in PRODUCTION."""
+    service: str = ""
+    """A service, or whatever else lies directly in the environment."""
+    cluster: str = ""
+    item: str = ""
+    """A resource that is none of these: a webhook, an API token, a variable of a project or service."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids below the organization, some of them empty."""
+        return (self.project, self.environment, self.service, self.cluster, self.item)
+
+    @property
+    def holds_projects(self) -> bool:
+        """True for the organization and for a project itself."""
+        return not (self.environment or self.cluster or self.item)
+
+    def below(self, family: str, id: str, mode: str = "") -> Where:
+        """Returns the place of a resource directly below this one."""
+        if family == "environment":
+            return replace(self, environment=id, mode=mode)
+        if family in LEVELS:
+            return replace(self, **{family: id})
+        if self.environment and not self.service:
+            return replace(self, service=id)
+        return replace(self, item=id)
+
+    def contains(self, other: Where) -> bool:
+        """True if the other place is this one or lies below it."""
+        return self == other or (
+            self.organization == other.organization
+            and self.project in ("", other.project)
+            and self.environment in ("", other.environment)
+            and self.mode in ("", other.mode)
+            and self.service in ("", other.service)
+            and self.cluster in ("", other.cluster)
+            and self.item in ("", other.item)
+        )
+
+    def is_in(self, ids: Collection[str]) -> bool:
+        """True if one of the ids names this place, or a place above it that is not the organization."""
+        return any(id and id in ids for id in self.ids)
+
+
+def where_along(levels: Iterable[tuple[str, str, str]]) -> Where:
+    """Returns the place at the end of a path: family, id and mode of each level, the organization first."""
+    organization, *rest = levels
+    where = Where(organization[1])
+    for family, id, mode in rest:
+        where = where.below(family, id, mode)
+    return where

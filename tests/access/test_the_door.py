@@ -1,0 +1,96 @@
+"""Handlers do not decide themselves who may do what: they ask `may`, through `control.permissions`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import windlass
+from windlass.core.access import Scope
+
+SOURCE = Path(windlass.__file__).parent
+ROOMS = ("api", "console", "control")
+RIGHTS = {"permits", "allows", "limited_to"}
+"""Attributes of actors, permits and scopes that only `core.access` looks at."""
+SPECS = {"spec"}
+"""A body of a request has the field `limited_to`, too."""
+SCOPES = {scope.name for scope in Scope}
+
+
+def decisions(text: str) -> Iterator[str]:
+    """Yields what looks at the rights of a caller, or compares scopes, by itself."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Attribute(value=value, attr=attr) if attr in RIGHTS and name_of(value) not in SPECS:
+                yield f"line {node.lineno}: looks at {attr}"
+            case ast.Compare(left=left, comparators=others) if any(map(is_scope, (left, *others))):
+                yield f"line {node.lineno}: compares scopes"
+            case ast.BinOp(left=left, right=right, op=ast.BitAnd()) if is_scope(left) or is_scope(right):
+                yield f"line {node.lineno}: compares scopes"
+            case ast.match_case(pattern=ast.MatchValue(value=value)) if is_scope(value):
+                yield f"line {node.pattern.lineno}: compares scopes"
+            case ast.Call(func=ast.Name("getattr"), args=[_, ast.Constant(str(attr)), *_]) if attr in RIGHTS:
+                yield f"line {node.lineno}: looks at {attr}"
+            case _:
+                pass
+
+
+def name_of(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def is_scope(node: ast.expr) -> bool:
+    """True for `Scope.ADMIN`, `ROLE_IDS[Scope.ADMIN]`, `token.scopes`, `operation.need` and the like."""
+    if any(isinstance(one, ast.Attribute) and name_of(one.value) == "Scope" for one in ast.walk(node)):
+        return True
+    return isinstance(node, ast.Attribute) and node.attr in {"need", "scopes"}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_handler_decides_by_itself_who_may_do_what(room: str):
+    found = [
+        f"{path.relative_to(SOURCE)} {decision}"
+        for path in sorted((SOURCE / room).rglob("*.py"))
+        for decision in decisions(path.read_text())
+    ]
+    assert found == [], "ask may, or a function of control.permissions"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "call.actor.limited_to is not None",
+        "for permit in actor.permits[org]: pass",
+        "grant.allows(need)",
+        "scope is Scope.ADMIN",
+        "document['role_id'] == ROLE_IDS[Scope.ADMIN]",
+        "Scope.ADMIN.word in document['scopes']",
+        "call.operation.need in allowed",
+        "flags & Scope.WRITE",
+        "getattr(actor, 'permits')",
+        "match need:\n    case Scope.READ: pass",
+    ],
+)
+def test_a_decision_made_by_hand_is_found(text: str):
+    assert [*decisions(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "may(call.actor, Scope.ADMIN, where)",
+        "draft.spec.limited_to or ()",
+        "Actor(permits={}, limited_to=None)",
+        "ROLE_IDS[Scope.ADMIN]",
+    ],
+)
+def test_what_asks_the_one_function_is_left_alone(text: str):
+    assert not [*decisions(text)]
+
+
+def test_the_attributes_that_are_looked_for_are_there():
+    for attribute in RIGHTS:
+        assert attribute in (SOURCE / "core" / "access" / "actor.py").read_text(), attribute
