@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.world import World, make_world
@@ -205,3 +207,20 @@ async def test_the_audit_shows_only_events_of_places_that_can_be_read_whole(grou
     assert await told_of(roles["limited to a service"]) == {ground.live_web}
     refused = await world.get(f"/organization/{world.org}/events", token=roles["without any permit"])
     assert refused.status == 403
+
+
+async def test_a_repetition_is_refused_to_a_caller_who_has_left_the_organization(ground: Ground):
+    """The first request is a member's. Before the repetition, the caller stops being one."""
+    world = ground.world
+    other, _ = await world.organization()
+    person: dict[str, Any] = {"id": "person", "name": "person", "subject": "jwt:person"}
+    here, there = Permit(WRITE, ground.at()), Permit(WRITE, Where(other))
+    member = Actor(**person, permits={world.org: (here,), other: (there,)})
+    token, path = new_token(), f"/organization/{world.org}/project"
+    ground.speaks_for(token, member)
+    repeated = {"headers": {"idempotency-key": "the-same"}, "token": token}
+    made = await world.post(path, {"name": "repeated"}, **repeated)
+    again = await world.post(path, {"name": "repeated"}, **repeated)
+    assert (made.status, again.body) == (200, made.body)
+    ground.speaks_for(token, Actor(**person, permits={other: (there,)}))
+    assert (await world.post(path, {"name": "repeated"}, **repeated)).status == 404

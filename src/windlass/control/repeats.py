@@ -14,6 +14,7 @@ from msgspec import Struct
 from windlass.base.clock import DAY, MINUTE
 from windlass.base.errors import Conflict
 from windlass.control.context import Call, Context, Reply, Writing, encode
+from windlass.control.permissions import absent, is_visible
 from windlass.core.document import Document
 from windlass.core.registry import Operation
 from windlass.store.store import Claim, IdempotentAnswer, Tx
@@ -49,10 +50,18 @@ async def once(
     if kept and kept.at > tx.now - DAY:
         if kept.request != request:
             raise Conflict("This Idempotency-Key was used for another request: take a new key")
+        await _require_sight(ctx, tx, call)
         return await _again(ctx, tx, call, kept, caller, key), True
     reply = await handler(ctx, tx, call)
     await _keep(ctx, tx, call, reply, IdempotentAnswer(request, tx.now, b"", None), caller, key)
     return reply, False
+
+
+async def _require_sight(ctx: Context, tx: Tx, call: Call) -> None:
+    """Refuses a repetition by a caller who has lost access to the resource that the path begins with."""
+    row = await tx.get(call.ids[0]) if call.ids else None
+    if row is not None and not await is_visible(tx, call.actor, row):
+        raise absent(ctx.registry[row.family].noun)
 
 
 async def forget(ctx: Context, claim: Claim) -> None:
