@@ -190,3 +190,19 @@ async def test_a_scan_would_be_seen(embedded: Place):
     async with embedded.opened(HandClock()):
         plan = await embedded.sql("EXPLAIN QUERY PLAN SELECT * FROM work WHERE attempts = 3")
     assert [row for row in plan if str(row[3]) == "SCAN work"]
+
+
+async def test_open_deployments_are_found_by_their_index(embedded: Place):
+    assert await uses_index(embedded, sql.DEPLOYMENTS_OPEN)
+
+
+async def test_an_index_is_not_used_where_the_condition_is_said_in_other_words(embedded: Place):
+    other = sql.DEPLOYMENTS_OPEN.replace("'QUEUED', 'BUILDING'", "'BUILDING', 'QUEUED'")
+    assert other != sql.DEPLOYMENTS_OPEN
+    assert not await uses_index(embedded, other)
+
+
+async def uses_index(place: Place, text: str) -> bool:
+    async with place.opened(HandClock()):
+        plan = await place.sql(f"EXPLAIN QUERY PLAN {text}", None)
+    return any("deployment_open" in str(row[3]) for row in plan)

@@ -48,7 +48,11 @@ class Router:
             following = node.branches.get(piece)
             if following is None:
                 # What cannot be an id is a word of an operation that there is not: no thing is looked for.
-                if node.param is None or "\0" in piece or not _fits(piece, node):
+                if (
+                    node.param is None
+                    or "\0" in piece
+                    or (len(piece) != LENGTH and not _is_word(piece, node))
+                ):
                     return None
                 ids = (*ids, piece)
                 following = node.param
@@ -56,8 +60,8 @@ class Router:
         return (node.methods, ids) if node.methods else None
 
 
-def _fits(piece: str, node: Node) -> bool:
-    return len(piece) == LENGTH or (node.takes_words and 0 < len(piece) <= LONGEST_WORD)
+def _is_word(piece: str, node: Node) -> bool:
+    return node.takes_words and 0 < len(piece) <= LONGEST_WORD
 
 
 def allowed(methods: Iterable[str]) -> str:

@@ -217,20 +217,16 @@ class Asked:
 
     def subject(self) -> Found:
         """The resource that the command is about."""
-        assert self._deed.family is not None
-        return self._names.find(self._deed.family, self._said["subject_0"])
+        return self._names.find(self.way.operation.own_family, self._said["subject_0"])
 
     def service(self) -> tuple[str, Found]:
         """Returns the path of the service that the command acts on, and its resource."""
-        family = self._deed.family
-        assert family is not None
-        if not family.nested:
-            found = self.subject()
-            return f"/{family.segment}/{found.id}", found
-        parent = self.way.operation.parent
-        assert parent is not None
-        found = self._names.find(parent, self._above[parent.name])
-        return f"/{parent.segment}/{found.id}", found
+        if above := self.way.operation.above:
+            [family] = above.families
+            found = self._names.find(family, self._above[above.name])
+        else:
+            family, found = self.way.operation.own_family, self.subject()
+        return f"/{family.segment}/{found.id}", found
 
     # Lists of services
 
@@ -242,8 +238,7 @@ class Asked:
 
     def services(self) -> list[Any]:
         """Returns the services of this family in the environment or project that was named, or all."""
-        family, query = self._deed.family, {}
-        assert family is not None
+        family, query = self.way.operation.own_family, {}
         for above in ancestry(registry(), family):
             if above.name in self._above and above.parent is not None:
                 found = self._names.find(above, self._above[above.name])

@@ -195,10 +195,7 @@ class Call(Struct, frozen=True, kw_only=True):
 
     @property
     def family(self) -> Family:
-        """The family that the operation belongs to. Handlers of operations without a family do not ask."""
-        if (family := self.operation.family) is None:
-            raise LookupError(f"{self.operation.id} belongs to no family")
-        return family
+        return self.operation.own_family
 
 
 class Reply(Struct, frozen=True):

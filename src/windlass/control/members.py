@@ -70,7 +70,6 @@ class Members(Behaviour):
 class Invitations(Behaviour):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         spec: Invitation = draft.spec
-        assert draft.parent is not None
         if await tx.named(draft.org, member.name, spec.email.casefold()):
             raise Conflict(f"email: {spec.email} is a member already; change the role, or remove it first")
         scope = SCOPES[str(spec.role_id)]
@@ -83,7 +82,7 @@ class Invitations(Behaviour):
             invitation_link=f"{ctx.settings.url}/console/invitation/{draft.id}",
             invitation_status="PENDING",
             inviter=draft.actor.name,
-            organization_name=msgspec.json.decode(draft.parent.body)["name"],
+            organization_name=msgspec.json.decode(draft.above.body)["name"],
         )
 
 

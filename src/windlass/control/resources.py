@@ -63,6 +63,13 @@ class Draft(Struct):
     sealed: dict[str, str] = msgspec.field(default_factory=dict)
     """What the server keeps sealed with it, beside what the client sent; later changes leave it as it is."""
 
+    @property
+    def above(self) -> Row:
+        """The parent. Only organizations have none, and their behaviour does not ask."""
+        if self.parent is None:
+            raise LookupError(f"{self.family.name} has no parent")
+        return self.parent
+
     def give(self, **fields: Any) -> None:
         self.extras |= fields
 

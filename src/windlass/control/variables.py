@@ -232,9 +232,8 @@ async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, one: Im
 @behaves(variable, secret)
 class Variables(Behaviour):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
-        assert draft.parent is not None
         await self._refuse_twin(tx, draft)
-        level = draft.parent
+        level = draft.above
         draft.give(scope=level.family.upper())
         draft.extras.setdefault("variable_type", _type_of(draft.spec))
         if level.family not in {"project", "environment"}:
@@ -266,8 +265,7 @@ class Variables(Behaviour):
 
     async def _refuse_twin(self, tx: Tx, draft: Draft) -> None:
         other = secret if draft.family is variable else variable
-        assert draft.parent is not None
-        if await tx.named(draft.parent.id, other.name, draft.spec.key):
+        if await tx.named(draft.above.id, other.name, draft.spec.key):
             raise Conflict(f"key: there is already {_a(other)} with the key {draft.spec.key} here")
 
     async def _follow(self, ctx: Context, tx: Tx, alias: Row, target: Row) -> None:

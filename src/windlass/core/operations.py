@@ -84,6 +84,13 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     def writes(self) -> bool:
         return self.method != "GET"
 
+    @property
+    def own_family(self) -> Family:
+        """The family that it belongs to; who handles an operation without one does not ask."""
+        if self.family is None:
+            raise LookupError(f"{self.id} belongs to no family")
+        return self.family
+
     def subject(self, ids: Sequence[str]) -> str:
         """The id of the resource that it is about, or whose list it is about; empty if there is none."""
         about = self.itself or self.above
