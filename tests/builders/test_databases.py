@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def server(folder: Path, name: str, says: str) -> None:
 def postgresql(top: Path, version: str) -> None:
     folder = top / version.partition(".")[0] / "bin"
     server(folder, "initdb", "")
+    server(folder, "psql", "")
     server(folder, "postgres", f"postgres (PostgreSQL) {version} (Debian {version}-1)")
 
 
@@ -77,6 +79,15 @@ async def test_a_server_that_does_not_run_is_none(tmp_path):
             await servers.artifact(type, "latest", "db")
 
 
+async def test_a_server_without_its_client_is_refused_with_what_to_install(tmp_path, monkeypatch):
+    postgresql(tmp_path, "16.4")
+    (tmp_path / "16" / "bin" / "psql").unlink()
+    servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
+    monkeypatch.setattr(os, "defpath", str(tmp_path))  # this machine may have one
+    with pytest.raises(BuildError, match=r"has PostgreSQL 16\.4, but not its client psql.*`postgresql`"):
+        await servers.artifact("POSTGRESQL", "16", "db")
+
+
 @pytest.mark.parametrize(
     ("type", "name", "says", "key"),
     [
@@ -92,6 +103,8 @@ async def test_a_server_that_does_not_run_is_none(tmp_path):
 )
 async def test_every_product_is_known_by_what_it_says(tmp_path, type, name, says, key):
     server(tmp_path / "path", name, says)
+    for client in ("redis-cli", "mysqladmin"):
+        server(tmp_path / "path", client, "")
     servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
     assert (await servers.artifact(type, "latest", "db")).key == key
 

@@ -1,37 +1,102 @@
 """`python -m windlass.launch.ready KIND`: whether the database of these variables can be used now.
 
-Exits with 0 if it can, and else with 1 and a line that says why. It is run every second or so, and so it
-loads little.
+The client that comes with the server logs in and asks. Exits with 0 if the database answers, and else with 1
+and a line that says why. Passwords reach clients in their environment, which only their own user can read.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-from importlib import import_module
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from windlass.launch.asking.line import Line, NotReady
+HOST: Final = "127.0.0.1"
+SERVER: Final = "WINDLASS_SERVER"
+SECONDS: Final = 4.0
 
-KINDS = ("mysql", "postgresql", "redis")
-SECONDS = 4.0
+
+class Question(NamedTuple):
+    words: tuple[str, ...]
+    secrets: dict[str, str]
+    """Variables of the client."""
+    answer: str
+    """The end of what the client prints if the database is ready; its exit code does not always tell."""
 
 
-def main(words: list[str], variables: dict[str, str]) -> int:
-    if len(words) != 1 or words[0] not in KINDS:
-        return _said(f"say which: {', '.join(KINDS)}", 2)
-    port = variables.get("PORT", "")
-    if not port.isdecimal():
-        return _said(f"PORT must be the port of the database, and is {port!r}", 2)
+def _postgresql(variables: Mapping[str, str]) -> Question:
+    user = variables.get("POSTGRES_USER") or "postgres"
+    place = ("-h", HOST, "-p", variables["PORT"], "-U", user, "-d", variables.get("POSTGRES_DB") or user)
+    plain = {"PGSSLMODE": "disable", "PGGSSENCMODE": "disable"}
+    login = {"PGPASSWORD": variables.get("POSTGRES_PASSWORD", "")}
+    return Question(("-X", "-A", "-t", *place, "-c", "SELECT 1"), plain | login, "1")
+
+
+def _mysql(variables: Mapping[str, str]) -> Question:
+    user = variables.get("MYSQL_USER") or "root"
+    names = ("MYSQL_ROOT_PASSWORD", "MYSQL_PASSWORD")
+    known = [variables.get(name, "") for name in (names if user == "root" else names[::-1])]
+    login = {"MYSQL_PWD": known[0] or known[1]}
+    place = ("--protocol=tcp", "-h", HOST, "-P", variables["PORT"], "-u", user)
+    return Question(("--no-defaults", *place, "ping"), login, "alive")
+
+
+def _redis(variables: Mapping[str, str]) -> Question:
+    login = {"REDISCLI_AUTH": variables.get("REDIS_PASSWORD", "")}
+    return Question(("-h", HOST, "-p", variables["PORT"], "ping"), login, "PONG")
+
+
+QUESTIONS: Final[Mapping[str, Callable[[Mapping[str, str]], Question]]] = {
+    "postgresql": _postgresql,
+    "mysql": _mysql,
+    "redis": _redis,
+}
+CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "postgresql": ("psql",),
+    "mysql": ("mariadb-admin", "mysqladmin"),
+    "redis": ("redis-cli", "valkey-cli"),
+}
+
+
+def client_of(kind: str, server: Path) -> Path | None:
+    """The client beside a server; the server may be called by a link, or lie in `sbin`."""
+    beside = (server.parent, server.resolve().parent, server.parent.parent / "bin")
+    folders = (*beside, *map(Path, os.defpath.split(":")))
+    places = (folder / name for folder in folders for name in CLIENTS[kind])
+    return next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def main(words: list[str], variables: Mapping[str, str]) -> int:
+    if len(words) != 1 or words[0] not in QUESTIONS:
+        return _said(f"say which: {', '.join(QUESTIONS)}", 2)
+    if not variables.get("PORT", "").isdecimal():
+        return _said(f"PORT must be the port of the database, and is {variables.get('PORT', '')!r}", 2)
+    client = client_of(words[0], Path(variables.get(SERVER, "/")))
+    if client is None:
+        return _said(f"{CLIENTS[words[0]][0]} is not on this machine any more: install it again")
+    return _asked(client, QUESTIONS[words[0]](variables))
+
+
+def _asked(client: Path, question: Question) -> int:
     try:
-        with Line(int(port), SECONDS) as line:
-            import_module(f"windlass.launch.asking.{words[0]}").ask(line, variables)
-    except NotReady as why:
-        return _said(str(why))
-    except TimeoutError:
+        done = subprocess.run(
+            [client, *question.words],
+            env={"PATH": os.defpath, "LC_ALL": "C.UTF-8", **question.secrets},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
         return _said("the server does not answer")
-    except OSError as error:
-        return _said(f"the server cannot be reached: {error.strerror or error}")
-    return 0
+    if done.returncode == 0 and done.stdout.strip().endswith(question.answer):
+        return 0
+    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return _said(said[-1] if said else f"{client.name} ended with {done.returncode}")
 
 
 def _said(message: str, code: int = 1) -> int:

@@ -22,6 +22,7 @@ from windlass.builders.builder import BuildError
 from windlass.builders.databases.machine import Places, Server, servers
 from windlass.core.runtime import Artifact
 from windlass.launch.instance import SERVER, VERSION
+from windlass.launch.ready import CLIENTS, client_of
 
 ANY: Final = frozenset({"latest", "stable", "any", "default"})
 """Versions that leave it open."""
@@ -56,6 +57,7 @@ class NativeDatabases:
     async def artifact(self, type: str, version: str, service: str) -> Artifact:
         kind = _kind(type)
         server = _chosen(kind, version, await servers(type, self._places))
+        _check_client(kind, server)
         ref = self._home / service
         private_folder(ref / "app")
         return Artifact(
@@ -120,6 +122,16 @@ def _chosen(kind: Kind, version: str, found: Sequence[Server]) -> Server:
             "with the engine docker, which has every version."
         )
     return fitting[0]
+
+
+def _check_client(kind: Kind, server: Server) -> None:
+    """The client is what asks the server whether it is ready."""
+    if client_of(kind.module, server.program) is None:
+        name = CLIENTS[kind.module][0]
+        raise BuildError(
+            f"The machine that runs Windlass has {server.product} {server.version}, but not its client "
+            f"{name}, which asks the server whether it is ready. Install {kind.advice}."
+        )
 
 
 def _major(version: str) -> str:
