@@ -11,20 +11,15 @@ from hypothesis import strategies as st
 
 from windlass.builders import ignore
 from windlass.builders.dockerfile import Argument, DockerfileError, read
-from windlass.builders.native import installs
-from windlass.builders.native.recipe import Copying, Passed, Running, Shell, Words, recipe
+from windlass.builders.native.hints import Shell, Words, hints
 from windlass.builders.substitution import BadWord, substituted, words
 
 
-def cooked(text, stage=None, **given):
+def config(text, stage=None, **given):
     dockerfile = read(text)
     wanted = dockerfile.stage(stage)
     assert wanted
-    return recipe(dockerfile, wanted, given)
-
-
-def config(text, stage=None, **given):
-    return cooked(text, stage, **given).wanted.config
+    return hints(dockerfile, wanted, given)
 
 
 def names(text):
@@ -123,7 +118,6 @@ BADLY_MEANT = [
     ("FROM a\nEXPOSE http\n", 2, "not a port"),
     ("FROM a\nEXPOSE 70000\n", 2, "not a port"),
     ("FROM a\nEXPOSE 1-60000\n", 2, "range of ports"),
-    ("FROM a\nCOPY --from=1 x y\n", 2, "does not come before"),
     ("FROM a\nENV $A=b\n", 2, "name comes out empty"),
 ]
 
@@ -189,8 +183,6 @@ def test_what_can_be_set_from_outside_is_listed():
         Argument("A", "1", 4),
         Argument("B", "'x y'", 4),
     )
-    assert found.bases() == ("python:3.12", "base")
-    assert found.bases({"TAG": "3.11"}) == ("python:3.11", "base")
     assert [stage.name for stage in found.stages] == ["base", ""]
 
 
@@ -207,6 +199,12 @@ def test_env_comes_before_arg_and_means_what_held_before_its_line():
     assert config(text).workdir == "/new/env"
 
 
+def test_the_image_is_named_with_the_build_arguments():
+    text = "ARG TAG=3.12\nFROM python:$TAG AS base\nFROM base\n"
+    assert config(text).image == "python:3.12"
+    assert config(text, TAG="3.11").image == "python:3.11"
+
+
 def test_a_variable_that_is_not_declared_cannot_be_given():
     assert config("FROM a\nENV A=[$SECRET]\n", SECRET="x").environment["A"] == "[]"
 
@@ -217,7 +215,8 @@ def test_a_stage_goes_on_from_the_stage_it_is_from():
         "EXPOSE 81/tcp 82/udp 90-91\n"
     )
     found = config(text)
-    assert (found.workdir, found.ports, found.image) == ("/srv/app", [80, 81, 90, 91], "python:3.12")
+    assert (found.top, found.workdir, found.image) == ("/srv", "/srv/app", "python:3.12")
+    assert found.ports == [80, 81, 90, 91]
     assert found.command == Shell("one")
 
 
@@ -246,19 +245,11 @@ def test_an_entrypoint_forgets_the_cmd_of_the_stage_before():
 STAGES = "FROM a AS one\nRUN 1\nFROM b AS two\nRUN 2\nFROM c AS three\nRUN 3\nCOPY --from=one /x /y\n"
 
 
-@pytest.mark.parametrize(("stage", "lines"), [(None, [2, 6]), ("TWO", [4]), ("1", [4]), ("three", [2, 6])])
-def test_only_the_stages_that_are_needed_are_followed(stage, lines):
-    found = [
-        deed.line for each in cooked(STAGES, stage).stages for deed in each.deeds if isinstance(deed, Running)
-    ]
-    assert found == lines
-
-
 def test_what_is_wrong_in_a_stage_nobody_needs_does_not_matter():
-    text = "FROM a AS broken\nEXPOSE http\nFROM b\nRUN x\n"
-    assert len(cooked(text).stages) == 1
+    text = "FROM a AS broken\nEXPOSE http\nFROM b\nEXPOSE 80\n"
+    assert config(text).ports == [80]
     with pytest.raises(DockerfileError):
-        cooked(text, "broken")
+        config(text, "broken")
 
 
 def test_there_is_no_stage_of_another_name():
@@ -266,63 +257,15 @@ def test_there_is_no_stage_of_another_name():
     assert read(STAGES).stage("9") is None
 
 
-def test_copies_say_where_they_go_in_the_image():
+def test_every_instruction_that_is_not_executed_is_named_with_a_reason():
     text = (
-        'FROM a\nARG D=src\nWORKDIR /app\nCOPY --chmod=755 $D/ .\nADD ["a b", "/x y"]\n'
-        "COPY <<EOF /etc/conf\nd=$D\nEOF\n"
+        "FROM a AS one\nRUN make\nFROM b\nLABEL a=b\nUSER x\nVOLUME /d\nADD https://example.com/x /x\n"
+        "COPY --from=one /a /b\nHEALTHCHECK CMD y\nSTOPSIGNAL 9\nONBUILD RUN x\nCOPY . .\nEXPOSE 80\n"
     )
-    first, second, third = (deed for deed in cooked(text).wanted.deeds if isinstance(deed, Copying))
-    assert (first.sources, first.to, first.mode) == (("src/",), "/app/", 0o755)
-    assert (second.sources, second.to) == (("a b",), "/x y")
-    assert (third.texts, third.to) == ((("EOF", "d=src\n"),), "/etc/conf")
-
-
-def test_what_is_passed_over_says_why():
-    text = (
-        "FROM a\nUSER x\nVOLUME /d\nADD https://example.com/x /x\nCOPY --from=nginx:1 /a /b\n"
-        "HEALTHCHECK CMD y\n"
-    )
-    passed = [deed for deed in cooked(text).wanted.deeds if isinstance(deed, Passed)]
-    assert [deed.line for deed in passed] == [2, 3, 4, 5, 6]
-    assert all(deed.why for deed in passed)
-
-
-INSTALLS = [
-    ("pip install --no-cache-dir -r requirements.txt", ("requirements.txt",), (), False, False),
-    ("python -m pip install -U pip && pip3 install -r a.txt -rb.txt", ("a.txt", "b.txt"), (), False, False),
-    ("pip install 'flask>=2' gunicorn==21.2", (), ("flask>=2", "gunicorn==21.2"), False, False),
-    ("--mount=type=cache,target=/c pip install --prefix /x .", (), (), True, False),
-    ("pip install -e '.[prod]'", (), (), True, False),
-    ("uv sync --frozen --no-dev", (), (), True, False),
-    ("apt-get update && pip install x", (), ("x",), False, True),
-    ("PIP_NO_CACHE_DIR=1 pip install x", (), ("x",), False, False),
-]
-
-
-@pytest.mark.parametrize(("text", "files", "packages", "project", "more"), INSTALLS)
-def test_installs_of_python_are_read_off_a_run(text, files, packages, project, more):
-    (running,) = (deed for deed in cooked(f"FROM a\nRUN {text}\n").wanted.deeds if isinstance(deed, Running))
-    reading = installs.read(running.text)
-    (found,) = reading.installs
-    assert isinstance(found, installs.PythonInstall)
-    assert (found.files, found.packages, found.project, reading.more) == (files, packages, project, more)
-
-
-@pytest.mark.parametrize(
-    ("text", "dev"),
-    [("npm ci", True), ("npm ci --omit=dev", False), ("npm install --production", False), ("yarn", True)],
-)
-def test_installs_of_node_are_read_off_a_run(text, dev):
-    assert installs.read(text).installs == (installs.NodeInstall(dev=dev),)
-
-
-@pytest.mark.parametrize(
-    "text", ["npm run build", "npm install -g pm2", "go build", "pip install $WHAT", "make"]
-)
-def test_what_is_no_plain_install_is_not_taken_for_one(text):
-    reading = installs.read(text)
-    assert reading.installs == ()
-    assert reading.more
+    skipped = config(text).skipped
+    assert [each.line for each in skipped] == [2, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert all(each.why for each in skipped)
+    assert [each.line for each in skipped if each.makes_files] == [2, 7, 8]
 
 
 IGNORED = [
@@ -363,10 +306,7 @@ def test_every_text_is_read_or_refused_with_a_line(text, begins):
     whole = f"FROM a\n{text}" if begins else text
     line = None
     try:
-        for stage in cooked(whole, A="1").stages:
-            for deed in stage.deeds:
-                if isinstance(deed, Running):
-                    installs.read(deed.text)
+        config(whole, A="1")
     except DockerfileError as error:
         line = error.line
     assert line is None or 1 <= line <= whole.count("\n") + 1

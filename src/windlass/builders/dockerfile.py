@@ -43,12 +43,6 @@ JSON: Final = frozenset({"ADD", "CMD", "COPY", "ENTRYPOINT", "RUN", "SHELL", "VO
 EMPTY_ALLOWED: Final = frozenset({"CMD", "ENTRYPOINT"})
 FLAGGED: Final = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
 WITH_HEREDOCS: Final = frozenset({"ADD", "COPY", "RUN"})
-# Known in every Dockerfile without being declared.
-PREDEFINED: Final = frozenset(
-    name
-    for upper in ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
-    for name in (upper, upper.lower())
-)
 
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*\Z")
 _DIRECTIVES: Final = ("syntax", "escape", "check")
@@ -70,8 +64,6 @@ class DockerfileError(Exception):
 class Heredoc(Struct, frozen=True):
     name: str
     content: str
-    plain: bool
-    """Its delimiter was quoted: what looks like a variable is none."""
 
 
 class Instruction(Struct, frozen=True, kw_only=True):
@@ -109,7 +101,6 @@ class Stage(Struct, frozen=True, kw_only=True):
     base: str
     """What it is FROM, as written: an image, or the name of an earlier stage."""
     name: str = ""
-    platform: str = ""
     instructions: tuple[Instruction, ...] = ()
     arguments: tuple[Argument, ...] = ()
 
@@ -136,11 +127,6 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
         before = [stage for stage in self.stages[: than.index] if stage.name == wanted.lower()]
         return before[-1] if before else None
 
-    def bases(self, given: Mapping[str, str] | None = None) -> tuple[str, ...]:
-        """The image or stage each stage is FROM, with these build arguments."""
-        known = self.outer(given or {})
-        return tuple(self.read(stage.line, stage.base, known) for stage in self.stages)
-
     def outer(self, given: Mapping[str, str], platform: Mapping[str, str] | None = None) -> dict[str, str]:
         """The values that FROM knows; `platform` are those that the builder sets by itself."""
         known: dict[str, str] = dict(platform or {})
@@ -155,10 +141,10 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
                 raise DockerfileError(argument.line, "the values of all ARG together become too long")
         return known
 
-    def read(self, line: int, text: str, known: Mapping[str, str], *, quotes: bool = True) -> str:
+    def read(self, line: int, text: str, known: Mapping[str, str]) -> str:
         """A word with its variables filled in."""
         try:
-            return substituted(text, known, self.escape, quotes=quotes)
+            return substituted(text, known, self.escape)
         except BadWord as error:
             raise DockerfileError(line, f"{_short(text)} {error}") from error
 
@@ -248,7 +234,6 @@ def _stage(index: int, start: Instruction, inside: tuple[Instruction, ...], esca
         line=start.line,
         base=said[0],
         name=name,
-        platform=start.flag("platform") or "",
         instructions=inside,
         arguments=_declared(inside, escape),
     )
@@ -378,7 +363,7 @@ def _heredoc(opening: re.Match[str], line: int, lines: list[str], place: int) ->
         place += 1
         if said == opening["name"]:
             content = "".join(f"{each}\n" for each in held)
-            return Heredoc(opening["name"], content, bool(opening["quote"])), place
+            return Heredoc(opening["name"], content), place
         held.append(said)
     raise DockerfileError(line, f"the text that begins with <<{opening['name']} has no end")
 

@@ -50,9 +50,9 @@ def words(text: str, escape: str) -> list[str]:
     return found
 
 
-def substituted(text: str, variables: Mapping[str, str], escape: str, *, quotes: bool = True) -> str:
-    """With the values of the variables, and without its quotes unless they are to stay."""
-    reading = _Reading(text, variables, escape, quotes=quotes)
+def substituted(text: str, variables: Mapping[str, str], escape: str) -> str:
+    """Replaces variables by their values, and takes quotes away."""
+    reading = _Reading(text, variables, escape)
     made = reading.until("")
     if reading.place < len(text):
         raise BadWord("cannot be read to its end")
@@ -60,11 +60,10 @@ def substituted(text: str, variables: Mapping[str, str], escape: str, *, quotes:
 
 
 class _Reading:
-    def __init__(self, text: str, variables: Mapping[str, str], escape: str, *, quotes: bool) -> None:
+    def __init__(self, text: str, variables: Mapping[str, str], escape: str) -> None:
         self._text = text
         self._variables = variables
         self._escape = escape
-        self._quotes = quotes
         self._deep = 0
         self.place = 0
 
@@ -87,15 +86,15 @@ class _Reading:
     def _piece(self, sign: str, *, raw: bool) -> str:
         if sign == "$":
             return self._dollar()
-        if self._quotes and sign == "'":
+        if sign == "'":
             return self._single()
-        if self._quotes and sign == '"':
+        if sign == '"':
             return self._double()
         self.place += 1
         if sign == self._escape:
             following = self._text[self.place : self.place + 1]
             self.place += 1
-            return (sign if raw or (not self._quotes and following != "$") else "") + following
+            return (sign if raw else "") + following
         return sign
 
     def _single(self) -> str:

@@ -25,7 +25,7 @@ from windlass.builders.builder import BuildError, Order, Say
 from windlass.builders.native import node, python, sources, tree
 from windlass.builders.native.cells import Cells
 from windlass.builders.native.command import Site, settled
-from windlass.builders.native.recipe import Shell
+from windlass.builders.native.hints import Shell
 from windlass.builders.native.shelf import CACHE, COMPLETE, Shelf, finish_removals, name_of, services, synced
 from windlass.builders.native.sources import Sources
 from windlass.builders.native.tools import Tools, about_registries
@@ -98,11 +98,11 @@ class NativeBuilder:
         async with _aside() as held:
             made = await group.aside(held.enter_context, shelf.making())
             home, cache = made / "home", self._folder / CACHE / name_of(order.org)
-            await group.aside(_folders, home, cache, made / "artifact", made / "stages")
-            found = await group.aside(sources.read, order, made / "stages")
+            await group.aside(_folders, home, cache, made / "artifact")
+            found = await group.aside(sources.read, order)
             for line in found.said:
                 say(line)
-            cells = Cells(self._isolation, order.org, home, home, made / "stages", order.source, cache)
+            cells = Cells(self._isolation, order.org, home, home, order.source, cache)
             tools = Tools(self._surroundings, home, cache, say, self._with_pip, cells)
             held.callback(tools.end_all)
             work = _Work(order, found, tools, shelf, made / "artifact", held)
@@ -147,10 +147,10 @@ class _Work:
 
     async def _python(self) -> None:
         said: list[str] = []
-        wanted = await group.aside(lambda: [python.needs(wish, said.append) for wish in self.found.wishes])
+        wish = self.found.wish
+        needed = await group.aside(python.needs, wish, said.append) if wish else None
         for line in said:
             self.say(line)
-        needed = python.together(wanted) if wanted else None
         version = await python.interpreter(self.tools, self.found.wanted_python, self.say)
         if needed is None or needed.nothing:
             _shims(self.made / "bin", version)
@@ -196,9 +196,7 @@ class _Work:
         self.environment["NODE_ENV"] = "production"
         modules = package.folder / "node_modules"
         said: list[str] = []
-        needed = await group.aside(
-            lambda: node.needs(package, self.layout.app, said.append, dev=self.found.dev)
-        )
+        needed = await group.aside(node.needs, package, self.layout.app, said.append)
         if needed.nothing or modules.exists():
             if modules.exists():
                 self.say("node_modules is part of the code: it is used as it is.")
@@ -216,7 +214,7 @@ class _Work:
         """In a Python project, package.json is often there for nothing but tools."""
         command = self.found.start.command
         said = command.text if isinstance(command, Shell) else " ".join(command.argv)
-        if not self.found.wishes or self.found.installs_node or _NODE.search(said):
+        if self.found.wish is None or _NODE.search(said):
             return True
         if package.dependencies:
             self.say(

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import tools
+from windlass.builders.native.hints import Command, Shell, Words
 from windlass.builders.native.layout import Layout
-from windlass.builders.native.recipe import Command, Shell, Words
 
 # What a shell does itself, or what does not stand alone: `exec` before it would change what it means.
 _NOT_ALONE = re.compile(r"[;&|<>(){}`\n]|\$\(")
@@ -114,13 +114,9 @@ def _program(said: str, here: str, site: Site, say: Say) -> str:
         return (_on_path(name, site) if "/bin/" in said else None) or _missing(said, site)
     if (known := _on_path(name, site)) and (_PYTHON.fullmatch(name) or not os.access(said, os.X_OK)):
         return known
-    if _is_own(name, site) and known:
+    if known and tools.found(name, site.path[:1]):
         return known
     return said if os.access(said, os.X_OK) and Path(said).is_file() else known or _missing(said, site)
-
-
-def _is_own(name: str, site: Site) -> bool:
-    return bool(tools.found(name, site.path[:1]))
 
 
 def _on_path(name: str, site: Site) -> str | None:
@@ -143,7 +139,9 @@ def _executable(place: Path, said: str, say: Say) -> None:
 def _has_script(program: str, rest: Sequence[str], site: Site) -> None:
     """`python main.py` and the like: the file is there."""
     name = _PYTHON.sub("python", Path(program).name)
-    if name not in _SCRIPTED or not rest or rest[0].startswith("-") or rest[0].startswith("/"):
+    if name not in _SCRIPTED or not rest or rest[0].startswith("-"):
+        return
+    if rest[0].startswith("/") and not site.layout.image:
         return
     folder = site.layout.folder
     if any((folder / f"{rest[0]}{end}").exists() for end in ("", *_SCRIPTED[name])):
@@ -157,11 +155,8 @@ def _missing(said: str, site: Site, file: str = "") -> str:
         if file
         else f"{said} is neither a file of it nor a program of this machine"
     )
-    why = (
-        f" It may be made by what is not executed here: {'; '.join(site.undone[:3]).rstrip('. ')}."
-        if site.undone
-        else ""
-    )
+    lines = "; ".join(site.undone[:3]).removesuffix(".")
+    why = f" It may be made by what is not executed here: {lines}." if lines else ""
     raise BuildError(
         f"The application cannot be started with {said}: {what}.{why} Add what is missing, install it on the "
         "machine that runs Windlass, or deploy to a cluster with the engine docker, which builds the whole "

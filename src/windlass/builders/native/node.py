@@ -46,7 +46,6 @@ class Package(Struct, frozen=True, kw_only=True):
 
 class Needs(Struct, frozen=True, kw_only=True):
     package: Package
-    dev: bool = False
     files: tuple[Path, ...] = ()
     """What npm needs to see besides the code."""
     local: tuple[Path, ...] = ()
@@ -59,8 +58,7 @@ class Needs(Struct, frozen=True, kw_only=True):
 
     @property
     def nothing(self) -> bool:
-        package = self.package
-        return not (package.dependencies or self.in_place or (self.dev and package.development))
+        return not (self.package.dependencies or self.in_place)
 
 
 def package(folder: Path) -> Package | None:
@@ -83,14 +81,14 @@ def package(folder: Path) -> Package | None:
     )
 
 
-def needs(found: Package, top: Path, say: Say, *, dev: bool) -> Needs:
+def needs(found: Package, top: Path, say: Say) -> Needs:
     folder = found.folder
     files = [folder / name for name in ("package.json", *LOCKS, ".npmrc") if (folder / name).is_file()]
     if not any((folder / name).is_file() for name in LOCKS):
         for name in FOREIGN_LOCKS:
             if (folder / name).is_file():
                 say(f"{name} is not followed: npm installs what package.json names.")
-    return Needs(package=found, dev=dev, files=tuple(files), local=tuple(_local(found, top)))
+    return Needs(package=found, files=tuple(files), local=tuple(_local(found, top)))
 
 
 def digest(needed: Needs, version: str, given: Mapping[str, str]) -> str:
@@ -98,7 +96,6 @@ def digest(needed: Needs, version: str, given: Mapping[str, str]) -> str:
     folder = needed.package.folder
     for part in (
         version,
-        str(needed.dev),
         tree.digest(folder, needed.files),
         tree.digest(folder, needed.local),
         *(f"{name}={value}" for name, value in sorted(given.items())),
@@ -171,11 +168,9 @@ async def _npm(tools: Tools, needed: Needs, cwd: Path, given: Mapping[str, str])
     npm = tools.find("npm")
     assert npm  # `version` made sure
     locked = any((cwd / name).is_file() for name in LOCKS)
-    words = ["ci"] if locked else ["install", "--no-package-lock"]
-    only = [] if needed.dev else ["--omit=dev"]
-    what = f"npm {words[0]}"
-    with step(tools.say, f"Installing the Node dependencies ({' '.join([what, *only])})"):
-        await tools.run([npm, *words, *only], cwd=cwd, more=given, what=what)
+    words = ["ci", "--omit=dev"] if locked else ["install", "--no-package-lock", "--omit=dev"]
+    with step(tools.say, f"Installing the Node dependencies (npm {words[0]} --omit=dev)"):
+        await tools.run([npm, *words], cwd=cwd, more=given, what=f"npm {words[0]}")
 
 
 def _local(found: Package, top: Path) -> Iterator[Path]:

@@ -6,9 +6,9 @@ import hashlib
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -29,20 +29,18 @@ _NAMED_PATH = re.compile(r"\S+\s*@\s*file://(?:localhost)?(?P<path>[^\s;#]+)")
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 
 
-class Wish(Struct, frozen=True, kw_only=True):
-    """What is asked for, where it is said."""
+class Wish(Struct, frozen=True):
+    """Where it is said what is asked for."""
 
-    files: tuple[Path, ...] = ()
-    constraints: tuple[Path, ...] = ()
-    lines: tuple[str, ...] = ()
-    project: Path | None = None
-    """The folder of a pyproject.toml that is installed itself."""
-    cwd: Path
-    """Paths in requirements are meant from here."""
-    top: Path
-    """The files and what they include are in here."""
-    ground: Path
-    """And so is what else they name."""
+    folder: Path
+    requirements: bool
+    """By requirements.txt; else by the project itself, which is then installed."""
+
+
+class Requirement(NamedTuple):
+    line: str
+    limits: bool = False
+    """It only limits the version, as a constraint."""
 
 
 class Needs(Struct, frozen=True, kw_only=True):
@@ -70,45 +68,50 @@ class Interpreter(Struct, frozen=True):
 
 
 def wish_of(folder: Path) -> Wish | None:
-    """Without a Dockerfile: what the usual files say."""
     if (folder / "requirements.txt").is_file():
-        return Wish(files=(folder / "requirements.txt",), cwd=folder, top=folder, ground=folder)
+        return Wish(folder, requirements=True)
     told = described(folder) if (folder / "pyproject.toml").is_file() else {}
     # It may be there for nothing but the settings of tools.
     if {"project", "build-system"} & told.keys() or _poetry(told) or (folder / "setup.py").is_file():
-        return Wish(project=folder, cwd=folder, top=folder, ground=folder)
+        return Wish(folder, requirements=False)
     return None
 
 
 def needs(wish: Wish, say: Say) -> Needs:
     """Reads what is asked for."""
-    top = wish.top
-    lines = [line for file in wish.files for line in _lines(file, top, say, 0)]
-    lines += [_as_installed(line, say) for line in wish.lines]
-    limits = [line for file in wish.constraints for line in _lines(file, top, say, 0)]
-    limits += [line for line in lines if line.startswith("\0")]
-    project, whole = wish.project, False
-    if project:
-        told = described(project)
-        declared = _declared(told)
-        installable = _installable(told) or (project / "setup.py").is_file()
-        if declared is None and not installable:
-            raise BuildError(
-                "pyproject.toml names no dependencies that can be read: add [project] dependencies, or a "
-                "requirements.txt."
-            )
-        whole = declared is None
-        lines += declared or ()
-        project = project if installable else None
-    requirements = "".join(f"{line}\n" for line in lines if line and not line.startswith("\0"))
+    if not wish.requirements:
+        return _of_project(wish.folder)
+    found = list(_lines(wish.folder / "requirements.txt", wish.folder, say, 0))
+    requirements = _text(each.line for each in found if not each.limits)
     return Needs(
         requirements=requirements,
-        constraints="".join(f"{line.removeprefix(chr(0))}\n" for line in limits),
-        local=tuple(_local(requirements, wish.cwd, wish.ground)),
-        project=project,
-        cwd=wish.cwd,
-        whole=whole,
+        constraints=_text(each.line for each in found if each.limits),
+        local=tuple(_local(requirements, wish.folder)),
+        cwd=wish.folder,
     )
+
+
+def _of_project(folder: Path) -> Needs:
+    told = described(folder)
+    declared = _declared(told)
+    installable = _installable(told) or (folder / "setup.py").is_file()
+    if declared is None and not installable:
+        raise BuildError(
+            "pyproject.toml names no dependencies that can be read: add [project] dependencies, or a "
+            "requirements.txt."
+        )
+    requirements = _text(declared or ())
+    return Needs(
+        requirements=requirements,
+        local=tuple(_local(requirements, folder)),
+        project=folder if installable else None,
+        cwd=folder,
+        whole=declared is None,
+    )
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines if line)
 
 
 def digest(needed: Needs, interpreter: Interpreter, given: Mapping[str, str]) -> str:
@@ -248,8 +251,8 @@ async def _pip_in(tools: Tools, python: Interpreter, venv: Path) -> None:
         await tools.run(["/bin/sh", "-c", script, wrapper, text], cwd=venv, what="sh")
 
 
-def _lines(file: Path, top: Path, say: Say, deep: int) -> Iterator[str]:
-    """Of a requirements file and those it includes; constraints are marked."""
+def _lines(file: Path, top: Path, say: Say, deep: int) -> Iterator[Requirement]:
+    """Reads a requirements file and those it includes."""
     if deep > DEEPEST:
         raise BuildError(f"{file.name} includes other files too deep, or itself.")
     whole = tree.inside(top, file)
@@ -266,14 +269,14 @@ def _lines(file: Path, top: Path, say: Say, deep: int) -> Iterator[str]:
             yield from _included(included["path"], file, top, say, deep, line)
         elif limiting := _CONSTRAINT.match(plain):
             for each in _included(limiting["path"], file, top, say, deep, line):
-                yield f"\0{each}" if not each.startswith("\0") else each
+                yield each._replace(limits=True)
         else:
-            yield _as_installed(line, say)
+            yield Requirement(_as_installed(line, say))
 
 
-def _included(path: str, file: Path, top: Path, say: Say, deep: int, line: str) -> Iterator[str]:
+def _included(path: str, file: Path, top: Path, say: Say, deep: int, line: str) -> Iterator[Requirement]:
     if _URL.match(path):
-        yield line
+        yield Requirement(line)
         return
     yield from _lines(tree.within(top, file.parent, path, file.name), top, say, deep + 1)
 
@@ -295,7 +298,7 @@ def _by_name(url: str) -> str:
     return f"{name} @ {place}"
 
 
-def _local(requirements: str, cwd: Path, top: Path) -> Iterator[Path]:
+def _local(requirements: str, folder: Path) -> Iterator[Path]:
     for line in requirements.splitlines():
         word = line.strip().partition(";")[0].partition(" --hash")[0].strip()
         named = _NAMED_PATH.match(word)
@@ -303,8 +306,8 @@ def _local(requirements: str, cwd: Path, top: Path) -> Iterator[Path]:
         if not path or path.startswith("-") or _URL.match(path):
             continue
         looks = named or word.startswith(("file:", ".", "/", "~")) or ("/" in path and "@" not in path)
-        if looks or (path.endswith((".whl", ".tar.gz", ".zip")) and (cwd / path).exists()):
-            found = tree.within(top, cwd, path, "requirements.txt")
+        if looks or (path.endswith((".whl", ".tar.gz", ".zip")) and (folder / path).exists()):
+            found = tree.within(folder, folder, path, "requirements.txt")
             if not found.exists():
                 raise BuildError(f"requirements.txt names {path}, which is not there.")
             yield found
@@ -343,17 +346,3 @@ def _poetry(described: Mapping[str, Any]) -> dict[str, Any]:
 
 def _texts(listed: object) -> list[str]:
     return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
-
-
-def together(wishes: Sequence[Needs]) -> Needs:
-    """What several instructions ask for, as one."""
-    project = next((each.project for each in wishes if each.project), None)
-    owner = next((each for each in wishes if each.project or each.local), wishes[-1])
-    return Needs(
-        requirements="".join(dict.fromkeys(each.requirements for each in wishes)),
-        constraints="".join(dict.fromkeys(each.constraints for each in wishes)),
-        local=tuple(path for each in wishes for path in each.local),
-        project=project,
-        cwd=owner.cwd,
-        whole=owner.whole,
-    )

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from windlass.builders.builder import BuildError
 from windlass.builders.native import node, python
-from windlass.builders.native.recipe import Command, Shell, Words
+from windlass.builders.native.hints import Command, Shell, Words
 
 _PROCESS = re.compile(r"(?P<name>[A-Za-z0-9_-]+)\s*:\s*(?P<command>\S.*?)\s*\Z")
 LOOKED_FOR: Final = (

@@ -1,0 +1,207 @@
+"""Reads the hints that a Dockerfile gives for a build without containers; executes none of its instructions.
+
+The folder that is deployed stands for the one to which `COPY .` copies it, or else for the first WORKDIR.
+RUN and COPY are not imitated: requirements.txt, pyproject.toml and package.json say what to install, and
+files stay where the repository has them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from windlass.builders.dockerfile import (
+    Dockerfile,
+    DockerfileError,
+    Instruction,
+    Stage,
+    arguments,
+    pairs,
+)
+
+SHELL: Final = ("/bin/sh", "-c")
+MOST_PORTS: Final = 100
+LARGEST: Final = 8 * 1024 * 1024
+"""Characters that the variables of one Dockerfile may become."""
+
+_PORTS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(\w+))?", re.ASCII)
+_WHY: Final = {
+    "ADD": "the files of the repository are used where they are",
+    "COPY": "the files of the repository are used where they are",
+    "HEALTHCHECK": "the probes of the service decide whether it is healthy",
+    "ONBUILD": "it concerns only images made from this one",
+    "RUN": "a container engine would run it",
+    "STOPSIGNAL": "processes are stopped with SIGTERM",
+    "USER": "the process runs as the user that Windlass chooses for the service",
+    "VOLUME": "storage that lasts is a volume of the service",
+}
+
+
+class Words(Struct, frozen=True):
+    """A command in the exec form."""
+
+    argv: tuple[str, ...]
+
+
+class Shell(Struct, frozen=True):
+    """A command for a shell."""
+
+    text: str
+    shell: tuple[str, ...] = SHELL
+
+
+Command = Words | Shell
+
+
+class Skipped(Struct, frozen=True):
+    """An instruction that is not executed."""
+
+    line: int
+    shown: str
+    why: str
+    makes_files: bool
+    """A file that is missing may be made by it."""
+
+
+class Hints(Struct, kw_only=True):
+    image: str
+    """The base image."""
+    environment: dict[str, str] = field(default_factory=dict)
+    arguments: dict[str, str] = field(default_factory=dict)
+    top: str = "/"
+    """The path that the folder that is deployed has in the image."""
+    workdir: str = "/"
+    ports: list[int] = field(default_factory=list)
+    shell: tuple[str, ...] = SHELL
+    entrypoint: Command | None = None
+    cmd: Command | None = None
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """ENV comes before ARG."""
+        return self.arguments | self.environment
+
+    @property
+    def command(self) -> Command | None:
+        match self.entrypoint, self.cmd:
+            case (None, cmd):
+                return cmd
+            case (Words(argv), Words(more)):
+                return Words((*argv, *more))
+            case (Words(argv), Shell(text, shell)):
+                return Words((*argv, *shell, text))
+            case (entrypoint, _):
+                return entrypoint  # a shell gets what CMD adds as arguments, which it does not read
+
+
+def hints(dockerfile: Dockerfile, wanted: Stage, given: Mapping[str, str]) -> Hints:
+    """Reads the hints of a stage and of the earlier stages that it is FROM. `given`: build arguments."""
+    found = _Reading(dockerfile, given).hints(wanted)
+    stages = dockerfile.stages[: wanted.index + 1]
+    found.skipped = tuple(
+        _skipped(each) for stage in stages for each in stage.instructions if each.name in _WHY
+    )
+    return found
+
+
+class _Reading:
+    def __init__(self, dockerfile: Dockerfile, given: Mapping[str, str]) -> None:
+        self._dockerfile = dockerfile
+        self._outer = dockerfile.outer(given)
+        self._given = given
+        self._size = 0
+
+    def hints(self, wanted: Stage) -> Hints:
+        base = self._dockerfile.read(wanted.line, wanted.base, self._outer)
+        if not base:
+            raise DockerfileError(wanted.line, "FROM names an image that comes out empty")
+        earlier = self._dockerfile.earlier(base, wanted)
+        found = self.hints(earlier) if earlier else Hints(image=base)
+        if any(each.name == "ENTRYPOINT" for each in wanted.instructions):
+            found.cmd = None  # the CMD of an earlier stage was for another program
+        for each in wanted.instructions:
+            self._take(found, each)
+        return found
+
+    def _take(self, found: Hints, each: Instruction) -> None:
+        match each.name:
+            case "ENV":
+                known = found.variables  # an ENV does not see what its own line sets
+                for name, value in pairs(each, self._dockerfile.escape):
+                    self._set(found, each, self._read(each, name, known), self._read(each, value, known))
+            case "ARG":
+                self._declare(found, each)
+            case "WORKDIR":
+                found.workdir = _path(found.workdir, self._read(each, each.text, found.variables))
+                found.top = found.workdir if found.top == "/" else found.top
+            case "EXPOSE":
+                words = self._read(each, each.text, found.variables).split()
+                found.ports += dict.fromkeys(port for word in words for port in _ports(each, word))
+            case "ADD" | "COPY" if (to := _whole(each)) is not None:
+                found.top = _path(found.workdir, self._read(each, to, found.variables))
+            case "SHELL":
+                found.shell = each.json or SHELL
+            case "CMD":
+                found.cmd = _command(each, found.shell)
+            case "ENTRYPOINT":
+                found.entrypoint = _command(each, found.shell)
+
+    def _set(self, found: Hints, each: Instruction, name: str, value: str) -> None:
+        if not name or "=" in name:
+            raise DockerfileError(each.line, "ENV sets a variable whose name comes out empty, or holds =")
+        found.environment[name] = value
+
+    def _declare(self, found: Hints, each: Instruction) -> None:
+        for argument in arguments(each, self._dockerfile.escape):
+            if argument.name in self._given:
+                found.arguments[argument.name] = self._given[argument.name]
+            elif argument.default is not None:
+                found.arguments[argument.name] = self._read(each, argument.default, found.variables)
+            elif argument.name in self._outer:
+                found.arguments[argument.name] = self._outer[argument.name]
+
+    def _read(self, each: Instruction, text: str, known: Mapping[str, str]) -> str:
+        made = self._dockerfile.read(each.line, text, known)
+        self._size += len(made)
+        if self._size > LARGEST:
+            raise DockerfileError(each.line, "the values of variables make this stage too large")
+        return made
+
+
+def _command(each: Instruction, shell: tuple[str, ...]) -> Command | None:
+    if each.json is not None:
+        return Words(each.json) if each.json else None
+    return Shell(each.text, shell)
+
+
+def _whole(each: Instruction) -> str | None:
+    """The folder to which the whole folder that is deployed is copied, if it is."""
+    match each.json or each.text.split():
+        case ["." | "./", to] if each.flag("from") is None:
+            return to
+    return None
+
+
+def _path(workdir: str, path: str) -> str:
+    return "/" + posixpath.normpath(posixpath.join(workdir, path)).lstrip("/")
+
+
+def _ports(each: Instruction, word: str) -> Iterator[int]:
+    said = _PORTS.fullmatch(word)
+    low, high = (int(said[1]), int(said[2] or said[1])) if said else (0, 0)
+    if not 0 < low <= high < min(low + MOST_PORTS, 65_536):
+        raise DockerfileError(each.line, f"EXPOSE {word[:40]} is not a port, nor a range of ports")
+    if said and (said[3] or "tcp").lower() == "tcp":
+        yield from range(low, high + 1)
+
+
+def _skipped(each: Instruction) -> Skipped:
+    other = each.flag("from")
+    why = _WHY[each.name] if other is None else f"the files of {other} come from a container engine"
+    copies = each.name in ("ADD", "COPY") and _whole(each) is None
+    return Skipped(each.line, each.shown, why, makes_files=copies or each.name == "RUN")
