@@ -7,13 +7,14 @@ but in the files: a line for each removal, and a negative one for each return.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
+
+from windlass.base import filelock
 
 LATE: Final = 24 * 3600
 """Seconds after which no call for a service that is no more can still be on its way."""
@@ -66,7 +67,7 @@ class Removed:
     def _held(self, service: str) -> Iterator[IO[str]]:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self._folder / service).open("a+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            filelock.wait_for(file.fileno())
             file.seek(0)
             yield file
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import re
 import shutil
@@ -14,6 +13,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
+
+from windlass.base import filelock
+from windlass.base.moving import sync
 
 VOLUME: Final = "WINDLASS_VOLUME_DATA"
 SERVER: Final = "WINDLASS_SERVER"
@@ -134,9 +136,9 @@ def hold(data: Path) -> int:
     them has ended, and so nothing still writes to the data when the next launcher gets it.
     """
     data.parent.mkdir(parents=True, exist_ok=True)
-    held = os.open(beside(data, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    held = filelock.opened(beside(data, "lock"))
     until, told = time.monotonic() + PATIENCE, False
-    while not _locked(held):
+    while not filelock.try_lock(held):
         if time.monotonic() > until:
             raise Refused("another server still uses this data and does not end: look for it, and stop it")
         if not told:
@@ -145,14 +147,6 @@ def hold(data: Path) -> int:
         time.sleep(0.05)
     os.set_inheritable(held, True)
     return held
-
-
-def _locked(held: int) -> bool:
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def beside(data: Path, what: str) -> Path:
@@ -167,24 +161,15 @@ def made_whole(data: Path, make: Callable[[Path], None]) -> bool:
         return False
     unfinished.mkdir(mode=0o700)
     make(unfinished)
-    _keep(unfinished)
+    sync(unfinished)
     unfinished.rename(data)
-    _keep(data.parent)
+    sync(data.parent)
     return True
 
 
 def _cleared(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
-
-
-def _keep(folder: Path) -> None:
-    """Makes sure that the names in it are on the disk."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 # Programs

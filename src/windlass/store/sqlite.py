@@ -8,7 +8,6 @@ thread, and everything that arrives meanwhile forms the next group.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import IO, Any, TypeVar, cast
 
 import apsw
 
+from windlass.base import filelock
 from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.base.lane import Lane
@@ -302,17 +302,13 @@ def _applied(connection: apsw.Connection) -> dict[int, str]:
 
 
 def own(path: Path) -> IO[bytes]:
-    """One process owns the file: a second one would write behind the first one's back."""
+    """Locks the file for this process: a second one would write behind the first one's back."""
     place = path.with_name(path.name + ".lock")
     private_file(place)
-    lock = place.open("ab")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise InUse("another Windlass runs on this data directory: stop it first") from error
-    os.set_inheritable(lock.fileno(), False)
-    return lock
+    lock = filelock.taken(place)
+    if lock is None:
+        raise InUse("another Windlass runs on this data directory: stop it first")
+    return os.fdopen(lock, "rb")
 
 
 def _translated(error: apsw.ConstraintError) -> Exception:

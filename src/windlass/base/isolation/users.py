@@ -5,7 +5,6 @@ A number is never given twice, because files of a service may outlive it, set as
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -14,6 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from windlass.base import filelock
+from windlass.base.moving import write_whole
 
 _RANGE: Final = re.compile(r"([0-9]{1,10})-([0-9]{1,10})\Z")
 _READ: Final = stat.S_IROTH
@@ -44,7 +46,7 @@ class Users:
                 known: dict[str, int] = json.loads(file.read_text() or "{}")
                 if name not in known:
                     known[name] = self._next(known)
-                    _replace(file, json.dumps(known))
+                    write_whole(file, json.dumps(known).encode())
             self._known[name] = known[name]
         return self._known[name]
 
@@ -59,14 +61,10 @@ class Users:
     @contextmanager
     def _held(self) -> Iterator[Path]:
         """Holds a lock: several servers may use one folder."""
-        lock = os.open(self._file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with filelock.held(self._file.with_suffix(".lock")):
             if not self._file.exists():
-                _replace(self._file, "{}")
+                write_whole(self._file, b"{}")
             yield self._file
-        finally:
-            os.close(lock)
 
 
 def give(top: Path, uid: int) -> None:
@@ -103,12 +101,3 @@ def show(top: Path) -> None:
             if not stat.S_ISLNK(mode) and mode & wanted != wanted:
                 os.chmod(name, stat.S_IMODE(mode) | wanted, dir_fd=at)
     top.chmod(stat.S_IMODE(top.stat().st_mode) | _READ_FOLDER)
-
-
-def _replace(file: Path, text: str) -> None:
-    new = file.with_suffix(".new")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as written:
-        written.write(text)
-        written.flush()
-        os.fsync(written.fileno())
-    new.rename(file)

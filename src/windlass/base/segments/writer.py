@@ -6,7 +6,6 @@ segment that is full is made read-only, which tells the others, before the next 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import time
@@ -16,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from windlass.base import filelock
 from windlass.base.clock import stamp
 from windlass.base.private import private_folder
 from windlass.base.segments.files import Times, name_of, segments_of, times_of, whole
@@ -101,7 +101,7 @@ class Writer:
 
     def _unlock(self) -> None:
         if self._fd >= 0:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            filelock.release(self._fd)
 
     def _look(self) -> None:
         """At what is there, which somebody else has written; what was torn off is cut."""
@@ -216,12 +216,9 @@ def is_open(path: str) -> bool:
 
 def _lock(fd: int) -> None:
     for _ in range(_TRIES):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_PAUSE)
-        else:
+        if filelock.try_lock(fd):
             return
+        time.sleep(_PAUSE)
     raise Held("another process is writing to this log and does not end")
 
 

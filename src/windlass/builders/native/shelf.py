@@ -13,7 +13,6 @@ of it when the process ends, however it ends. What nobody holds is a leftover.
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import hashlib
 import os
 import re
@@ -27,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-from windlass.base import group
+from windlass.base import filelock, group
 from windlass.core.runtime import Artifact
 
 DEPS: Final = ".deps"
@@ -77,7 +76,7 @@ class Shelf:
         deps = self.folder / DEPS
         deps.mkdir(mode=0o700, parents=True, exist_ok=True)
         for known in sorted(deps.glob(f"{digest}-*")):
-            if known.is_dir() and (held := _hold(known, fcntl.LOCK_SH)) is not None:
+            if known.is_dir() and (held := _hold(known, shared=True)) is not None:
                 try:
                     if (known / COMPLETE).exists():
                         yield known, True
@@ -137,7 +136,7 @@ class Shelf:
             if not left.with_suffix("").exists():
                 _drop_lock(left)
             return
-        held = _hold(left, fcntl.LOCK_EX)
+        held = _hold(left)
         if held is None and _lock(left).exists():
             return  # somebody works there
         _end_programs(left)
@@ -151,7 +150,7 @@ class Shelf:
             if not deps.with_suffix("").exists():
                 _drop_lock(deps)
             return
-        held = _hold(deps, fcntl.LOCK_EX)
+        held = _hold(deps)
         if held is None and _lock(deps).exists():
             return
         # Looked at only now: whoever uses it holds its lock until its artifact is in place.
@@ -229,8 +228,8 @@ def _locked(folder: Path, beginning: str) -> tuple[Path, int]:
     """A new name, and its lock; a sweep may take that away before it is held, and then it is of no use."""
     while True:
         made = folder / f"{beginning}{uuid.uuid4().hex[:12]}"
-        os.close(os.open(_lock(made), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        if (held := _hold(made, fcntl.LOCK_EX)) is not None:
+        os.close(filelock.opened(_lock(made)))
+        if (held := _hold(made)) is not None:
             return made, held
 
 
@@ -238,25 +237,21 @@ def _lock(path: Path) -> Path:
     return path.with_name(f"{path.name}.lock")
 
 
-def _hold(path: Path, how: int) -> int | None:
+def _hold(path: Path, *, shared: bool = False) -> int | None:
     """The lock beside a folder, if it is there and free."""
     try:
         held = os.open(_lock(path), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
-    try:
-        fcntl.flock(held, how | fcntl.LOCK_NB)
-        if _lock(path).exists() and os.path.samestat(os.fstat(held), _lock(path).stat()):
-            return held
-    except (BlockingIOError, FileNotFoundError):
-        pass
+    if filelock.try_lock(held, shared=shared) and filelock.is_at(held, _lock(path)):
+        return held
     os.close(held)
     return None
 
 
 def _drop_lock(lock: Path) -> None:
     """Of a folder that is not there: it is made while the lock is held, or was removed."""
-    held = _hold(lock.with_suffix(""), fcntl.LOCK_EX)
+    held = _hold(lock.with_suffix(""))
     if held is not None:
         if not lock.with_suffix("").exists():
             lock.unlink(missing_ok=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 from pathlib import Path
 from typing import Final
+
+from windlass.base import filelock
 
 AGAIN: Final = 0.5
 """Seconds until it is asked again whether the other has ended."""
@@ -23,14 +24,8 @@ class Turn:
     def ours(self) -> bool:
         if self._held is None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            opened = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(opened)
-                return False
-            self._held = opened
-        return True
+            self._held = filelock.taken(self._file)
+        return self._held is not None
 
     async def come(self) -> None:
         while not self.ours:  # noqa: ASYNC110 (another process has it)

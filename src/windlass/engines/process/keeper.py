@@ -7,13 +7,13 @@ reads; when it ends, the lock is free and another goes on where it was.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from windlass.base import filelock
 from windlass.base.clock import Clock
 from windlass.base.log import log
 from windlass.core.runtime import Said
@@ -78,13 +78,7 @@ class Keeper:
     def keeps(self) -> bool:
         """Whether it is this engine that reads; if nobody does, it is from now on."""
         if self._lock is None and self._sink is not None:
-            fd = os.open(self._shelf.folder / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(fd)
-                return False
-            self._lock = fd
+            self._lock = filelock.taken(self._shelf.folder / "keeper.lock")
         return self._lock is not None
 
     def follow(self, key: Key, record: Record) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import random
 import socket
 from collections.abc import Callable, Iterator
@@ -13,8 +11,10 @@ from typing import Final
 
 import msgspec
 
+from windlass.base import filelock
+from windlass.base.moving import write_whole
 from windlass.engines.engine import EngineError
-from windlass.engines.process.shelf import Key, names, replace, safe
+from windlass.engines.process.shelf import Key, names, safe
 
 HOST: Final = "127.0.0.1"
 # Neither overlaps with what Linux gives to outgoing connections by default, which begins at 32768.
@@ -132,17 +132,13 @@ class Whereabouts:
 
     @contextmanager
     def _changing(self) -> Iterator[Places]:
-        fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        with filelock.held(self._lock):
             places = self._read()
             before = msgspec.json.encode(places)
             yield places
             after = msgspec.json.encode(places)
             if after != before:
-                replace(self._file, after, durable=True)
-        finally:
-            os.close(fd)
+                write_whole(self._file, after)
 
     def _read(self) -> Places:
         try:

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from windlass.base.moving import move
+from windlass.base.moving import move, write_whole
 from windlass.engines.process.ports import Whereabouts
-from windlass.engines.process.shelf import Shelf, replace, safe
+from windlass.engines.process.shelf import Shelf, safe
 
 _PORTS: Final = "whereabouts.json"
 
@@ -19,7 +19,7 @@ def move_out(shelf: Shelf, places: Whereabouts, service: str, into: Path) -> Non
     """Moves the files of a service to `into`. Nothing of the service may run."""
     if known := places.known(service):
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace(into / _PORTS, msgspec.json.encode(known), durable=True)
+        write_whole(into / _PORTS, msgspec.json.encode(known))
     for own, kept in _folders(shelf, service, into):
         move(own, kept)
     places.forget(service)

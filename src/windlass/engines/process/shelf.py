@@ -11,7 +11,6 @@ Every instance has a lock. Who changes something of it holds the lock, in this p
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import re
 import time
@@ -24,6 +23,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct, field
 
+from windlass.base import filelock
 from windlass.base.isolation.cell import Cell
 from windlass.base.moving import write_whole
 from windlass.engines.engine import EngineError
@@ -131,7 +131,7 @@ class Shelf:
             return None  # torn by a power cut, which nothing that it spoke of has outlived
 
     def write(self, key: Key, record: Record) -> Record:
-        replace(self.home(key) / "record.json", msgspec.json.encode(record))
+        write_whole(self.home(key) / "record.json", msgspec.json.encode(record), durable=False)
         return record
 
     @asynccontextmanager
@@ -150,12 +150,12 @@ class Shelf:
             try:
                 if make:
                     path.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fd = filelock.opened(path)
             except FileNotFoundError:
                 if make:
                     continue  # removed between these two lines
                 return None
-            if _taken(fd) and _still(fd, path):
+            if filelock.try_lock(fd) and filelock.is_at(fd, path):
                 return fd
             os.close(fd)
             await asyncio.sleep(pause)
@@ -195,23 +195,3 @@ def names(folder: Path) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208 (names, not paths)
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def replace(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Only who holds a lock may."""
-    write_whole(path, content, durable=durable)
-
-
-def _taken(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _still(fd: int, path: Path) -> bool:
-    """Whether the file that is locked is the one that the next who comes will open."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(fd), path.stat())
-    return False

@@ -1,0 +1,67 @@
+"""Locks between processes, each on a file: the kernel releases one when its holder ends, however it ends.
+
+A lock belongs to the open file: processes that inherit the descriptor hold it, too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+def opened(path: Path) -> int:
+    """Opens a file to be locked, and makes it if it is missing."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def wait_for(fd: int) -> None:
+    """Locks an open file, as soon as all other holders have released it."""
+    fcntl.flock(fd, fcntl.LOCK_EX)
+
+
+def try_lock(fd: int, *, shared: bool = False) -> bool:
+    """Locks an open file, unless another holder has it. Shared locks do not exclude each other."""
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def release(fd: int) -> None:
+    """Releases the lock of a file that stays open; to close the file releases it, too."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def is_at(fd: int, path: Path) -> bool:
+    """Whether the next process that opens the path gets this file, and not another that replaced it."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(fd), path.stat())
+    return False
+
+
+def taken(path: Path) -> int | None:
+    """Returns the descriptor of the locked file, to be closed; None if another holder has the lock."""
+    fd = opened(path)
+    try:
+        if try_lock(fd):
+            return fd
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Holds the lock of a file, and waits for it before."""
+    fd = opened(path)
+    try:
+        wait_for(fd)
+        yield
+    finally:
+        os.close(fd)
