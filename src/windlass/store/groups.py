@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.base.lane import settle
 from windlass.base.log import log
-from windlass.store.store import Write
+from windlass.store.chain import End
+from windlass.store.store import Row, Session, Tx, Write
 
 T = TypeVar("T")
 
@@ -26,15 +28,38 @@ Outcome = tuple[Any, Exception | None]
 """What a change answered, or why it failed."""
 
 
+class ChangingSession(Session, Protocol):
+    """The connection on which a group of changes runs."""
+
+    @property
+    def touched(self) -> bool:
+        """Whether the change that was tried last has something to be undone."""
+        ...
+
+    async def begin(self) -> None: ...
+
+    async def execute(self, statements: str) -> object: ...
+
+    async def tried(self, change: Write[Any], tx: Tx) -> Outcome:
+        """Runs one change. Raises only if no change of the group can be stored."""
+        ...
+
+
+class _Spoiled(Exception):
+    """A change failed after it had written."""
+
+
 class Waiting(Struct, eq=False, gc=False):
     change: Write[Any]
     answer: asyncio.Future[Any]
 
 
 class GroupCommit:
-    """A queue of changes. A database says in `_commit` how a group of them is run and made durable."""
+    """A queue of changes. A database says in `_commit` how a group of them is made durable."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._end = End()
         self.writes = self.groups = 0
         self._waiting: deque[Waiting] = deque()
         self._committing: asyncio.Task[None] | None = None
@@ -58,6 +83,37 @@ class GroupCommit:
         """Runs the changes in one transaction, each as if it were alone; answers when they are durable:
         with what became of each, and the nudges. Raises if the group as a whole came to nothing."""
         raise NotImplementedError
+
+    async def _run_all(
+        self, session: ChangingSession, changes: Sequence[Write[Any]]
+    ) -> tuple[Sequence[Outcome], Iterable[str]]:
+        """A savepoint around each change would cost as much as some changes, or two more trips to a server.
+        So they first run without; only if one fails after it had written, all run again, each in one."""
+        try:
+            return await self._run_each(session, changes, apart=False)
+        except _Spoiled:
+            await session.execute("ROLLBACK")
+            return await self._run_each(session, changes, apart=True)
+
+    async def _run_each(
+        self, session: ChangingSession, changes: Sequence[Write[Any]], *, apart: bool
+    ) -> tuple[Sequence[Outcome], Iterable[str]]:
+        await session.begin()
+        outcomes: list[Outcome] = []
+        events: list[tuple[Any, ...]] = []
+        nudges: dict[str, None] = {}
+        known: dict[str, Row] = {}
+        for change in changes:
+            tx = Tx(session, self._clock.now(), known)
+            outcome = await (_apart if apart else _plainly)(session, change, tx)
+            outcomes.append(outcome)
+            if outcome[1] is None:
+                events += tx.emitted
+                nudges |= dict.fromkeys(tx.nudges)
+            else:
+                known.clear()  # it may have seen what it had changed itself, which is taken back
+        await Tx(session, self._clock.now()).number_events(events, self._end)
+        return outcomes, nudges
 
     async def _wind_up(self) -> None:
         """Takes nothing more, and brings what waits to its end."""
@@ -96,6 +152,20 @@ class GroupCommit:
     def _tell(self, word: str) -> None:
         for listener in self._listeners:
             listener(word)
+
+
+async def _plainly(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
+    outcome = await session.tried(change, tx)
+    if outcome[1] is not None and session.touched:
+        raise _Spoiled
+    return outcome
+
+
+async def _apart(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
+    await session.execute("SAVEPOINT change")
+    outcome = await session.tried(change, tx)
+    await session.execute("RELEASE change" if outcome[1] is None else "ROLLBACK TO change; RELEASE change")
+    return outcome
 
 
 def _trouble(error: Exception, group: Sequence[Waiting]) -> dict[str, Any]:

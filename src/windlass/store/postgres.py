@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import asyncpg
@@ -20,10 +20,9 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.config import BadSetting
 from windlass.store import statements as sql
-from windlass.store.chain import End
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
-from windlass.store.store import DEAF, Reads, Row, Taken, Tx, Write
+from windlass.store.store import DEAF, Reads, Taken, Tx, Write
 
 T = TypeVar("T")
 
@@ -82,7 +81,7 @@ class PostgresSession:
         await self._connection.executemany(statement, rows)
 
 
-class ChangingSession(PostgresSession):
+class WritingSession(PostgresSession):
     """Keeps in mind whether there is something to undo of the change that runs."""
 
     def __init__(self, connection: asyncpg.Connection[Any]) -> None:
@@ -108,6 +107,9 @@ class ChangingSession(PostgresSession):
             self.touched, self._refusal = True, refusal  # PostgreSQL goes on no more
             raise
 
+    async def begin(self) -> None:
+        await _take_turn(self._connection)
+
     async def tried(self, change: Write[Any], tx: Tx) -> Outcome:
         self.touched, self._refusal = False, None
         try:
@@ -117,13 +119,6 @@ class ChangingSession(PostgresSession):
                 raise
             return None, failure
         return answer, self._refusal  # if it made light of one, it fails all the same
-
-
-Running = Callable[[ChangingSession, Write[Any], Tx], Awaitable[Outcome]]
-
-
-class _Spoiled(Exception):
-    """A change failed after it had written."""
 
 
 class PatientSession(PostgresSession):
@@ -146,13 +141,11 @@ class PostgresStore(GroupCommit):
     """`PostgresStore.open(url, clock)` makes one."""
 
     def __init__(self, url: str, pool: asyncpg.Pool[Any], clock: Clock) -> None:
-        super().__init__()
+        super().__init__(clock)
         self._url = url
         self._pool = pool
-        self._clock = clock
         self.reads = Reads(PatientSession(pool))
         self._writer: asyncpg.Connection[Any] | None = None
-        self._end = End()
         self._ear = asyncio.create_task(self._hear())
 
     @classmethod
@@ -179,7 +172,7 @@ class PostgresStore(GroupCommit):
         said = "The database cannot be reached; nothing was changed. Try again shortly."
         try:
             connection = await self._writing()
-            outcomes, nudges = await self._run_all(connection, changes)
+            outcomes, nudges = await self._run_all(WritingSession(connection), changes)
             said = (
                 "The database went away while the change was being stored, and perhaps it was: look, or "
                 "repeat the request under its Idempotency-Key."
@@ -191,38 +184,6 @@ class PostgresStore(GroupCommit):
         except BaseException:
             self._drop_writer()
             raise
-        return outcomes, nudges
-
-    async def _run_all(
-        self, connection: asyncpg.Connection[Any], changes: Sequence[Write[Any]]
-    ) -> tuple[Sequence[Outcome], Iterable[str]]:
-        """A savepoint around each change would be two more trips to the database for each. So they first run
-        without; only if one fails after it had written, which is rare, all run again, each in one."""
-        try:
-            return await self._run_each(connection, changes, _run)
-        except _Spoiled:
-            await connection.execute("ROLLBACK")
-            return await self._run_each(connection, changes, _run_apart)
-
-    async def _run_each(
-        self, connection: asyncpg.Connection[Any], changes: Sequence[Write[Any]], run: Running
-    ) -> tuple[Sequence[Outcome], Iterable[str]]:
-        await _take_turn(connection)
-        session = ChangingSession(connection)
-        outcomes: list[Outcome] = []
-        events: list[tuple[Any, ...]] = []
-        nudges: dict[str, None] = {}
-        known: dict[str, Row] = {}
-        for change in changes:
-            tx = Tx(session, self._clock.now(), known)
-            answer, failure = await run(session, change, tx)
-            outcomes.append((answer, failure))
-            if failure is None:
-                events += tx.emitted
-                nudges |= dict.fromkeys(tx.nudges)
-            else:
-                known.clear()  # it may have seen what it had changed itself, which is taken back
-        await Tx(session, self._clock.now()).number_events(events, self._end)
         return outcomes, nudges  # told here at once, and not only when they come back from the database
 
     async def _writing(self) -> asyncpg.Connection[Any]:
@@ -293,20 +254,6 @@ def _ending(nudges: Iterable[str]) -> str:
     """Tells the other replicas, and commits: one trip, however many words there are."""
     told = (f"SELECT pg_notify('{CHANNEL}', '{word.replace(chr(39), chr(39) * 2)}');" for word in nudges)
     return f"{''.join(told)} COMMIT"
-
-
-async def _run(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
-    outcome = await session.tried(change, tx)
-    if outcome[1] is not None and session.touched:
-        raise _Spoiled
-    return outcome
-
-
-async def _run_apart(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
-    await session.execute("SAVEPOINT change")
-    outcome = await session.tried(change, tx)
-    await session.execute("RELEASE change" if outcome[1] is None else "ROLLBACK TO change; RELEASE change")
-    return outcome
 
 
 async def first_connection(url: str) -> asyncpg.Connection[Any]:

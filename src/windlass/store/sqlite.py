@@ -21,10 +21,9 @@ from windlass.base.errors import Unavailable
 from windlass.base.lane import Lane
 from windlass.base.private import private_file
 from windlass.store import statements as sql
-from windlass.store.chain import End
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
-from windlass.store.store import Reads, Row, Taken, Tx, Write
+from windlass.store.store import Reads, Taken, Tx, Write
 
 T = TypeVar("T")
 
@@ -71,27 +70,56 @@ class SqliteSession:
     def __init__(self, connection: apsw.Connection) -> None:
         self._execute = connection.execute
         self._execute_many = connection.executemany
-        self.refusal: Exception | None = None
+        self._refusal: Exception | None = None
         """Why the database refused a statement of the change that runs."""
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
         try:
             found: Sequence[Any] | None = self._execute(statement, values).fetchone()
         except apsw.ConstraintError as error:
-            self.refusal = _translated(error)
-            raise self.refusal from error
+            self._refusal = _translated(error)
+            raise self._refusal from error
         return found
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
             found: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
         except apsw.ConstraintError as error:
-            self.refusal = _translated(error)
-            raise self.refusal from error
+            self._refusal = _translated(error)
+            raise self._refusal from error
         return found
 
     async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         self._execute_many(statement, rows)
+
+
+class WritingSession(SqliteSession):
+    """Runs a group of changes."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(connection)
+        self._changes = connection.total_changes
+        self._before = 0
+
+    @property
+    def touched(self) -> bool:
+        return self._changes() != self._before
+
+    async def begin(self) -> None:
+        self._execute("BEGIN IMMEDIATE")
+
+    async def execute(self, statements: str) -> None:
+        self._execute(statements)
+
+    async def tried(self, change: Write[Any], tx: Tx) -> Outcome:
+        self._refusal, self._before = None, self._changes()
+        try:
+            answer = _finish(change(tx))
+        except _AWAY:
+            raise
+        except Exception as failure:  # noqa: BLE001 (whatever it is, it is the answer to whoever asked)
+            return None, failure
+        return answer, self._refusal  # a change that swallows a refusal fails all the same, as on PostgreSQL
 
 
 class ReadingSession(SqliteSession):
@@ -148,25 +176,15 @@ class ReadingSession(SqliteSession):
                 self._execute("COMMIT")
 
 
-Done = tuple[Tx, Any, Exception | None]
-"""What a change left to do at the commit, what it answered, and why it failed, if it did."""
-
-
-class _Spoiled(Exception):
-    """A change failed after it had written."""
-
-
 class SqliteStore(GroupCommit):
     """`SqliteStore.open(path, clock)` makes one."""
 
     def __init__(self, path: Path, clock: Clock, lock: IO[bytes]) -> None:
-        super().__init__()
-        self._clock = clock
+        super().__init__(clock)
         self._lock = lock
         self._writer = connect(path)
         self._reader = connect(path)
-        self._session = SqliteSession(self._writer)
-        self._end = End()
+        self._session = WritingSession(self._writer)
         self._reading = ReadingSession(self._reader)
         self.reads = Reads(self._reading)
         self._thread = Lane("windlass-commit")
@@ -199,13 +217,10 @@ class SqliteStore(GroupCommit):
         self._lock.close()
 
     async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
-        execute = self._writer.execute
         try:
-            done = self._run_all(changes)
-            events = [event for tx, _, _ in done for event in tx.emitted]
-            _finish(Tx(self._session, self._clock.now()).number_events(events, self._end))
+            done = await self._run_all(self._session, changes)
             self._reading.pause()
-            await self._thread.run(execute, "COMMIT")
+            await self._thread.run(self._writer.execute, "COMMIT")
         except apsw.Error as error:
             self._roll_back()
             raise Unavailable(
@@ -216,49 +231,7 @@ class SqliteStore(GroupCommit):
             raise
         finally:
             self._reading.resume()
-        nudges = dict.fromkeys(word for tx, _, _ in done for word in tx.nudges)
-        return [(answer, failure) for _, answer, failure in done], nudges
-
-    def _run_all(self, changes: Sequence[Write[Any]]) -> list[Done]:
-        """A savepoint around each change would cost as much as some of the changes. So they first run
-        without; only if one fails after it had written, which is rare, all run again, each in one."""
-        self._writer.execute("BEGIN IMMEDIATE")
-        known: dict[str, Row] = {}
-        try:
-            return [self._run(change, known) for change in changes]
-        except _Spoiled:
-            self._writer.execute("ROLLBACK")
-            self._writer.execute("BEGIN IMMEDIATE")
-            return [self._run_apart(change) for change in changes]
-
-    def _run(self, change: Write[Any], known: dict[str, Row]) -> Done:
-        written = self._writer.total_changes()
-        done = self._tried(change, known)
-        if done[2] is not None and self._writer.total_changes() != written:
-            raise _Spoiled
         return done
-
-    def _run_apart(self, change: Write[Any]) -> Done:
-        execute = self._writer.execute
-        execute("SAVEPOINT change")
-        done = self._tried(change, {})
-        if done[2] is not None:
-            execute("ROLLBACK TO change")
-        execute("RELEASE change")
-        return done
-
-    def _tried(self, change: Write[Any], known: dict[str, Row]) -> Done:
-        tx = Tx(self._session, self._clock.now(), known)
-        self._session.refusal = None
-        try:
-            answer = _finish(change(tx))
-            if self._session.refusal is not None:
-                raise self._session.refusal  # It made light of it, and fails all the same, as on PostgreSQL.
-            return tx, answer, None
-        except _AWAY:
-            raise  # Nobody of the group can be served.
-        except Exception as failure:  # noqa: BLE001 (whatever it is, it is the answer to whoever asked)
-            return Tx(self._session, tx.now), None, failure
 
     def _roll_back(self) -> None:
         self._end.forget()
