@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator
-from typing import Final
 
+from windlass.control import frames
 from windlass.control.context import Call, Context, Reply, encode, reads
 from windlass.control.deployments import shown_deployment
 from windlass.control.readers import Reader
@@ -13,8 +13,6 @@ from windlass.control.services import freshness, seen_deployment
 from windlass.core.states import OPEN
 from windlass.core.traits import Onward
 from windlass.store.store import DeploymentRow, Row, inside_word, status_word
-
-_END: Final = b"event: end\ndata: %b\n\n" % encode({"message": "Nothing more comes"})
 
 
 @reads("deployment.follow")
@@ -39,7 +37,7 @@ async def _told(
                 break
             if reader.event == before:
                 await reader.news()
-    yield _END
+    yield frames.END
 
 
 class _Deployment(Reader):
@@ -65,5 +63,5 @@ class _Deployment(Reader):
             fresh = await freshness(source, self._service, status)
             data = encode(shown_deployment(self._call, self._service, row, status, fresh))
             mark = hashlib.blake2b(data, digest_size=8).hexdigest().encode()
-            self.event, self.over = b"id: %b\ndata: %b\n\n" % (mark, data), row.status not in OPEN
+            self.event, self.over = frames.event(mark, data), row.status not in OPEN
         return self.event != before

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.clock import HOUR
+from windlass.control import frames
 from windlass.control.audit import Names, shown
 from windlass.control.context import Call, Context, Reply, encode, reads
 from windlass.control.permissions import Sight
@@ -24,12 +25,9 @@ from windlass.store.store import EventRow, Reads, events_word
 _PAGE: Final = 200
 _KEPT: Final = 300
 """Events at hand, for those who are a little behind."""
-_END: Final = b"event: end\ndata: %b\n\n" % encode({"message": "Nothing more comes"})
-_GONE: Final = b"event: gone\ndata: %b\n\n" % encode(
-    {
-        "message": "Events that should come here may no longer be kept: the oldest that are follow. "
-        "What is so now, lists and reads tell"
-    }
+_GONE: Final = frames.gone(
+    "Events that should come here may no longer be kept: the oldest that are follow. What is so now, lists "
+    "and reads tell"
 )
 
 
@@ -105,7 +103,7 @@ async def _caught_up(ctx: Context, call: Call, org: str, place: Place) -> AsyncG
         at, whole = batch.last, batch.whole
         if pieces := await _pieces(ctx, call, org, batch.told, gone=batch.gone):
             yield pieces
-    yield _mark(at) + _END
+    yield _mark(at) + frames.END
 
 
 def _beginning(place: Place) -> bytes:
@@ -201,4 +199,4 @@ async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
 
 
 async def _piece(row: EventRow, names: Names, *, full: bool) -> bytes:
-    return b"id: %d\ndata: %b\n\n" % (row.seq, encode(await shown(row, names, full=full)))
+    return frames.event(b"%d" % row.seq, encode(await shown(row, names, full=full)))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncGenerator
-from typing import Final
 
 from msgspec import Struct
 
+from windlass.control import frames
 from windlass.control.context import Call, Context, Reply, encode, reads
 from windlass.control.environments import statuses_of
 from windlass.control.readers import Reader
@@ -19,8 +19,6 @@ from windlass.core.document import Document
 from windlass.core.traits import Onward
 from windlass.families.environment import environment
 from windlass.store.store import Row, inside_word, status_word
-
-_END: Final = b"event: end\ndata: %b\n\n" % encode({"message": "Nothing more comes"})
 
 
 class State(Struct, frozen=True, eq=False):
@@ -56,7 +54,7 @@ def told(before: State | None, now: State) -> bytes:
         "complete": before is None,
         "removed": [id for id in known if id not in now.services],
     }
-    return b"id: %b\ndata: %b\n\n" % (now.mark.encode(), encode(data))
+    return frames.event(now.mark.encode(), encode(data))
 
 
 @reads("environment.status/stream")
@@ -69,7 +67,7 @@ async def follow_status(ctx: Context, call: Call) -> Reply:
 
 
 async def _once(state: State) -> AsyncGenerator[bytes, None]:
-    yield told(None, state) + _END
+    yield told(None, state) + frames.END
 
 
 async def _followed(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes, None]:
@@ -83,7 +81,7 @@ async def _followed(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes,
             else:
                 yield reader.told(before)
                 before = now
-    yield _END
+    yield frames.END
 
 
 class _Statuses(Reader):

@@ -11,7 +11,8 @@ import msgspec
 
 from windlass.base.errors import Missing
 from windlass.base.segments import Gone, Sieve, id_of, moment, sieve
-from windlass.control.context import Call, Context, Dialect, Reply, encode, reads, results
+from windlass.control import frames
+from windlass.control.context import Call, Context, Dialect, Reply, reads, results
 from windlass.control.resources import target
 from windlass.core.access import Actor
 from windlass.core.states import OPEN
@@ -22,10 +23,7 @@ from windlass.store.store import Row, status_word
 Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
 
 _SECOND, _MOMENT = 1.0, 0.2
-_GONE = b"event: gone\ndata: %b\n\n" % encode(
-    {"message": "Lines that should come here are no longer kept: the log has grown too large or too old"}
-)
-_END = b"event: end\ndata: %b\n\n" % encode({"message": "Nothing more comes"})
+_GONE = frames.gone("Lines that should come here are no longer kept: the log has grown too large or too old")
 
 
 @reads("*.log")
@@ -75,8 +73,12 @@ async def _lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
 async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
     async with aclosing(lines):
         async for piece in lines:
-            yield _GONE if isinstance(piece, Gone) else b"".join([_event(line) for line in piece])
-    yield _END
+            yield (
+                _GONE
+                if isinstance(piece, Gone)
+                else b"".join([frames.event(id_of(line), line) for line in piece])
+            )
+    yield frames.END
 
 
 async def _of_a_build(ctx: Context, service: str, deployment: str, lines: Lines) -> Lines:
@@ -120,10 +122,6 @@ async def _comes(following: asyncio.Future[Any], moment: float, changed: asyncio
 async def _is_over(ctx: Context, deployment: str) -> bool:
     row = await ctx.store.reads.deployment(deployment)
     return row is None or row.status not in OPEN
-
-
-def _event(line: bytes) -> bytes:
-    return b"id: %b\ndata: %b\n\n" % (id_of(line), line)
 
 
 def _wanted(query: Tail) -> Sieve:
