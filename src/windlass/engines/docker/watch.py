@@ -41,8 +41,8 @@ class Watch:
         self._begun_here: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
-        self._notice: Notice = _nobody
-        self._sink: Sink = _nowhere
+        self._notice: Notice = lambda service: None
+        self._sink: Sink = lambda service, lines: None
         # Events that the engine remembers tell how instances ended while nobody watched.
         self._since = "1"
 
@@ -159,11 +159,3 @@ class Watch:
                     follower.wake()  # finds that it is gone, and ends
                     self._leaving = [one for one in (*self._leaving, follower) if not one.over]
         self._notice(labels[words.SERVICE])
-
-
-def _nobody(service: str) -> None:
-    return None
-
-
-def _nowhere(service: str, lines: Sequence[Said]) -> None:
-    return None
