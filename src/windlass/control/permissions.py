@@ -49,40 +49,37 @@ def where_in(org: str, chain: Sequence[Row]) -> Where:
     return where_along([("organization", org, ""), *inside])
 
 
+def is_allowed_throughout(call: Call, org: str) -> bool:
+    """True if the caller may do what the operation needs everywhere in an organization. Most callers may, and
+    no place has to be read for them."""
+    return may_below(call.actor, call.operation.need, Where(org))
+
+
 async def require(source: Reads, call: Call, row: Row, noun: str) -> None:
     """Refuses the call unless the caller may do with the resource what the operation needs.
 
     `noun` is what the path calls it.
     """
-    actor, need = call.actor, call.operation.need
-    # The usual caller has the same rights in its whole organization: its place need not be read.
-    if may_below(actor, need, Where(row.org)):
-        return
-    where = await _visible(source, actor, row, noun)
-    if not may(actor, need, where):
-        raise refusal(call, where)
+    _require_at(call, await _visible(source, call.actor, row, noun))
 
 
-async def require_new(source: Reads, call: Call, parent: Row, noun: str, family: Family, spec: Spec) -> None:
+async def require_new(source: Reads, call: Call, parent: Row, noun: str) -> None:
     """Refuses the call unless the caller sees `parent` and may do what the operation needs with a resource
     that is made in it."""
-    actor, need = call.actor, call.operation.need
-    if may_below(actor, need, Where(parent.org)):
-        return
-    where = await _visible(source, actor, parent, noun)
-    new = where.below(family.name, "", _mode_in(family, spec))
-    if not may(actor, need, new):
-        raise refusal(call, new)
+    where = await _visible(source, call.actor, parent, noun)
+    _require_at(call, where.below(call.family.name, "", _mode_in(call.family, call.body)))
+
+
+def _require_at(call: Call, where: Where) -> None:
+    if not may(call.actor, call.operation.need, where):
+        raise refusal(call, where)
 
 
 async def require_move(source: Reads, call: Call, row: Row, family: Family, spec: Spec) -> None:
     """Refuses a change of a resource's mode unless the caller may do the same with one of the new mode."""
-    actor, need, mode = call.actor, call.operation.need, _mode_in(family, spec)
-    if mode == mode_of(row) or may_below(actor, need, Where(row.org)):
+    if is_allowed_throughout(call, row.org) or (mode := _mode_in(family, spec)) == mode_of(row):
         return
-    new = replace(await where_of(source, row), mode=mode)
-    if not may(actor, need, new):
-        raise refusal(call, new)
+    _require_at(call, replace(await where_of(source, row), mode=mode))
 
 
 async def _visible(source: Reads, actor: Actor, row: Row, noun: str) -> Where:

@@ -19,6 +19,7 @@ from windlass.control.context import Call, Context, Reply, encode, reads, result
 from windlass.control.permissions import (
     absent,
     allows,
+    is_allowed_throughout,
     is_visible,
     require,
     require_move,
@@ -122,7 +123,8 @@ async def seen(source: Reads, call: Call, family: Family, id: str) -> Row:
     row = await source.find(family.name, id)
     if row is None:
         raise absent(family.noun)
-    await require(source, call, row, family.noun)
+    if not is_allowed_throughout(call, row.org):
+        await require(source, call, row, family.noun)
     return row
 
 
@@ -148,29 +150,26 @@ async def other_resource(source: Reads, call: Call, param: str) -> Row:
     return await _resource_at(source, call, found)
 
 
-async def _resource_at(source: Reads, call: Call, at: PathId | None) -> Row:
-    row, noun = await _found_at(source, call, at)
-    await require(source, call, row, noun)
-    return row
-
-
-async def _found_at(source: Reads, call: Call, at: PathId | None) -> tuple[Row, str]:
-    """Returns a resource that the path names, whether or not the caller may see it, and what it is called."""
+async def _resource_at(source: Reads, call: Call, at: PathId | None, *, to_create: bool = False) -> Row:
+    """A resource that the path names. With `to_create`, permission is asked for what is to be made in it."""
     if at is None or not at.families:
         raise LookupError(f"{call.operation.id}: its path does not name this resource")
     id, (family, *more) = call.ids[at.place], at.families
     row = await (source.get(id) if more else source.find(family.name, id))
     noun = at.noun if more else family.noun
-    if row is None or all(row.family != other.name for other in at.families):
+    if row is None or (more and all(row.family != other.name for other in at.families)):
         raise absent(noun)
-    return row, noun
+    if not is_allowed_throughout(call, row.org):
+        await (require_new if to_create else require)(source, call, row, noun)
+    return row
 
 
 @reads("*.read")
 async def read(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     row = await target(source, call)
-    return Reply(spoken(call, await unveiled(ctx, source, call, row)), row.tag)
+    body = await unveiled(ctx, source, call, row) if call.family.veiled else row.body
+    return Reply(spoken(call, body), row.tag)
 
 
 @reads("*.list")
@@ -203,8 +202,7 @@ def paged(call: Call, bodies: list[bytes]) -> Reply:
 
 @writes("*.create")
 async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
-    parent, noun = await _found_at(tx, call, call.operation.above)
-    await require_new(tx, call, parent, noun, call.family, call.body)
+    parent = await _resource_at(tx, call, call.operation.above, to_create=True)
     return await born(ctx, tx, call.family, call.body, parent.org, parent, call.actor, call)
 
 

@@ -48,7 +48,7 @@ def may_below(actor: Actor, need: Scope, where: Where) -> bool:
     if actor.limited_to is not None and not where.is_in(actor.limited_to):
         return False
     for permit in actor.permits.get(where.organization, ()):
-        if permit.scopes.allows(need) and permit.at.contains(where):
+        if permit.scopes.allows(need) and (permit.at == where or permit.at.contains(where)):
             return True
     return False
 

@@ -48,7 +48,7 @@ class Where(Struct, frozen=True, gc=False):
 
     def contains(self, other: Where) -> bool:
         """True if the other place is this one or lies below it."""
-        return self == other or (
+        return (
             self.organization == other.organization
             and self.project in ("", other.project)
             and self.environment in ("", other.environment)
