@@ -694,6 +694,18 @@ async def test_what_is_not_whole_is_not_found_and_is_built_anew(site):
     assert site.left() == {order.key}
 
 
+async def test_an_artifact_that_another_version_recorded_is_not_replaced(site):
+    order = site.order({"main.py": "print(1)"})
+    artifact = await site.build(order=order)
+    record = Path(artifact.ref) / "artifact.json"
+    record.write_text('{"form": 2}')
+    for deed in (site.builder.find("service", order.key), site.build({"main.py": "print(2)"}, key=order.key)):
+        with pytest.raises(BuildError, match="another version of Windlass"):
+            await deed
+    assert record.read_text() == '{"form": 2}'
+    assert (Path(artifact.ref) / "app" / "main.py").read_text() == "print(1)"
+
+
 async def test_sweep_and_discard_erase_what_they_are_told_and_nothing_else(site):
     kept = await site.build({"main.py": "print(1)"}, key="kept")
     await site.build({"main.py": ""}, key="old")

@@ -31,7 +31,7 @@ from windlass.engines.process.birth import Birth, Nursery
 from windlass.engines.process.census import Census, Member, count
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import Tail, last_words, prepare
-from windlass.engines.process.shelf import Key, Record, Shelf
+from windlass.engines.process.shelf import Key, Record, Shelf, UnknownRecord
 
 SERVICE = wanted(Artifact(kind="native", ref="")).service
 KEY = Key(SERVICE, 1, 0)
@@ -517,6 +517,57 @@ async def test_a_record_torn_by_a_power_cut_is_like_none(rig):
         assert await station.engine.observe(SERVICE) == []
         assert (await station.engine.run(wanted(rig.made(programs.SLEEPS)), 0)).phase is Phase.RUNNING
         await station.engine.sweep(await station.engine.services())
+
+
+OF_ANOTHER_VERSION = [b'{"form": 2, "instance": {}}', b'{"service": 1}', b"[]"]
+
+
+@pytest.mark.parametrize("record", OF_ANOTHER_VERSION)
+async def test_nothing_is_started_or_erased_over_a_record_of_another_version(rig, record, caplog):
+    it = wanted(rig.made(programs.SLEEPS))
+    async with Station(rig) as before:
+        await before.engine.run(it, 0)
+    file = Shelf(rig.folder).home(KEY) / "record.json"
+    readable = file.read_bytes()
+    file.write_bytes(record)
+    async with Station(rig) as after:
+        engine = after.engine
+        [instance] = await engine.observe(SERVICE)
+        assert instance.phase is Phase.EXITED
+        for deed in (
+            engine.run(it, 0),
+            engine.run(structs.replace(it, generation=2), 0),
+            engine.remove(SERVICE, generation=1, indexes=[0]),
+            engine.set_aside(SERVICE, rig.folder / "aside"),
+            engine.discard(SERVICE),
+        ):
+            with pytest.raises(EngineError, match="another version of Windlass"):
+                await deed
+        await engine.sweep([SERVICE])
+        assert (await engine.services())[SERVICE].instances == 1
+        assert (await rig.copies(SERVICE), file.read_bytes()) == ([(1, 0)], record)
+        assert sum("of another version" in said.message for said in caplog.records) == 1
+        file.write_bytes(readable)
+        await engine.discard(SERVICE)
+        assert await rig.traces(SERVICE) == []
+
+
+async def test_a_record_of_another_version_that_counts_as_none_starts_a_second_copy(rig, monkeypatch):
+    it = wanted(rig.made(programs.SLEEPS))
+    async with Station(rig) as before:
+        await before.engine.run(it, 0)
+    (Shelf(rig.folder).home(KEY) / "record.json").write_bytes(OF_ANOTHER_VERSION[0])
+    real = Shelf.read_in
+
+    def as_if_torn(shelf, home):
+        with suppress(UnknownRecord):
+            return real(shelf, home)
+
+    monkeypatch.setattr(Shelf, "read_in", as_if_torn)
+    async with Station(rig) as after:
+        await after.engine.run(it, 0)
+        assert await rig.copies(SERVICE) == [(1, 0), (1, 0)]
+        await after.engine.discard(SERVICE)
 
 
 RECORD_OF_THE_FIRST_VERSION = {

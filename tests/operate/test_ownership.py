@@ -401,6 +401,19 @@ async def test_a_damaged_record_stops_no_start_and_is_listed(tmp_path):
     assert precious(tmp_path) == ["builds", "run"]
 
 
+async def test_a_record_of_another_version_is_listed_and_its_service_is_left_where_it_is(tmp_path):
+    await template(tmp_path, adopted=True)
+    record = tmp_path / "set-aside" / UNKNOWN / "record.json"
+    record.write_text('{"form": 2}')
+    assert "another version" in listed(_of(tmp_path))[0].why
+    await started(tmp_path)
+    for deed in (put_back(_of(tmp_path), UNKNOWN), purge(_of(tmp_path), [UNKNOWN])):
+        with pytest.raises(Refused, match="use the version of Windlass"):
+            await deed
+    assert precious(tmp_path) == ["set-aside", "set-aside"]
+    assert record.read_text() == '{"form": 2}'
+
+
 def test_a_file_is_replaced_whole_or_not_at_all_on_a_full_disk(tmp_path):
     file, soft, content = tmp_path / "file", resource.getrlimit(resource.RLIMIT_FSIZE), b"x" * 10_000
     file.write_bytes(b"before")

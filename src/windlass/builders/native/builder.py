@@ -60,7 +60,8 @@ class NativeBuilder:
         """It holds nothing open."""
 
     async def find(self, service: str, key: str) -> Artifact | None:
-        return await group.aside(Shelf(self._folder, service).find, key)
+        with _in_plain_words():
+            return await group.aside(Shelf(self._folder, service).find, key)
 
     async def build(self, order: Order, say: Say) -> Artifact:
         lock = self._busy.setdefault((order.service, order.key), asyncio.Lock())

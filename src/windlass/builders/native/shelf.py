@@ -28,7 +28,11 @@ from typing import Final
 import msgspec
 
 from windlass.base import group
+from windlass.base.log import log
+from windlass.builders.builder import BuildError
 from windlass.core.runtime import Artifact
+
+_log = log("builders.native")
 
 DEPS: Final = ".deps"
 NEW: Final = ".new-"
@@ -203,10 +207,23 @@ def synced(folder: Path) -> None:
 
 
 def _read(path: Path) -> Artifact | None:
+    """Returns an artifact, or None if it is not there or not whole. Raises BuildError for one that another
+    version has recorded: what runs may use its files, so they are not replaced."""
     try:
         artifact = msgspec.json.decode((path / RECORD).read_bytes(), type=Artifact)
-    except (OSError, msgspec.MsgspecError):
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except msgspec.ValidationError as error:
+        _log.error(
+            "an artifact of another version cannot be read, and is left as it is",
+            extra={"folder": str(path), "why": str(error)},
+        )
+        raise BuildError(
+            "What was built for this commit was recorded by another version of Windlass, and is not "
+            "replaced: deploy another commit, or uninstall the service and deploy it again."
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # torn by a power cut
     links = (path / name for name in LINKS)
     whole = (path / "app").is_dir() and all(link.exists() for link in links if link.is_symlink())
     return artifact if whole else None

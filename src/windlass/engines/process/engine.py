@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -29,7 +30,7 @@ from windlass.engines.process.kernel import Process
 from windlass.engines.process.lives import Lives
 from windlass.engines.process.output import BACKLOG
 from windlass.engines.process.set_aside import move_in, move_out
-from windlass.engines.process.shelf import Key, Shelf, names, safe
+from windlass.engines.process.shelf import Key, Shelf, UnknownRecord, names, safe
 from windlass.engines.process.surroundings import Surroundings
 
 _log = log("engines.process")
@@ -142,7 +143,7 @@ class ProcessEngine:
         return {
             key.id: weight.usage(record, members(census, self._shelf.home(key), record.process))
             for key in self._shelf.find()
-            if (record := self._shelf.read(key)) and kernel.lives(record.process)
+            if (record := self._shelf.known(key)) and kernel.lives(record.process)
         }
 
     async def services(self) -> Mapping[str, Kept]:
@@ -158,7 +159,8 @@ class ProcessEngine:
         folders = (self._shelf.services, self._shelf.volumes, self._shelf.caches)
         known = {name for folder in folders for name in names(folder)} | self._places.services()
         for service in sorted(known & set(erase)):
-            await self.discard(service)
+            with suppress(UnknownRecord):  # the log says so, and others are erased all the same
+                await self.discard(service)
         await self._end_strays(await self._counting.now())
         self._claims.tidy()
         self._shelf.removed.forget(erase)
@@ -228,8 +230,7 @@ class ProcessEngine:
             raise _away(error) from error
 
     async def _seen(self, keys: Sequence[Key]) -> list[Instance]:
-        records = [(key, self._shelf.read(key)) for key in keys]
-        found = [await self._lives.describe(key, record) for key, record in records if record is not None]
+        found = [await self._lives.look(key) for key in keys]
         return [instance for instance in found if instance is not None]
 
     async def _remove(
@@ -266,7 +267,7 @@ class ProcessEngine:
 
     def _kept(self, service: str) -> Kept:
         keys = self._shelf.find(service)
-        records = [record for key in keys if (record := self._shelf.read(key))]
+        records = [record for key in keys if (record := self._shelf.known(key))]
         # A pod is called after its service, generation and index.
         name = records[-1].pod.rsplit("-", 2)[0] if records else ""
         return Kept(name=name, instances=len(keys), volumes=len(names(self._shelf.volumes / service)))
@@ -314,7 +315,7 @@ class ProcessEngine:
             return
         census = await self._counting.now()
         for key in keys:
-            record = self._shelf.read(key)
+            record = self._shelf.known(key)
             if record is None or record.process is None:
                 continue
             found = members(census, self._shelf.home(key), record.process)

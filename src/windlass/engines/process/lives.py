@@ -30,7 +30,7 @@ from windlass.engines.process.keeper import Keeper
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import last_words
 from windlass.engines.process.ports import Claims
-from windlass.engines.process.shelf import Key, Record, Shelf
+from windlass.engines.process.shelf import Key, Record, Shelf, UnknownRecord
 from windlass.engines.process.surroundings import Surroundings, command
 
 _log = log("engines.process")
@@ -147,6 +147,7 @@ class Lives:
 
     async def run(self, key: Key, wanted: Wanted) -> Instance:
         command(wanted)
+        self._shelf.check(key.service)
         while True:
             async with self._shelf.held(key, make=True) as home:
                 assert home is not None
@@ -253,7 +254,7 @@ class Lives:
 
     def adopt(self, key: Key) -> None:
         """Brings what this engine does for an instance up to what its record says."""
-        record = self._shelf.read(key)
+        record = self._shelf.known(key)
         if record is None:
             return
         if record.removing:
@@ -361,6 +362,14 @@ class Lives:
         self.adopt(key)
 
     # Seen.
+
+    async def look(self, key: Key) -> Instance | None:
+        """Returns an instance as it is now. One whose record is of another version is there all the same."""
+        try:
+            record = self._shelf.read(key)
+        except UnknownRecord as error:
+            return _unknown(key, str(error))
+        return None if record is None else await self.describe(key, record)
 
     async def describe(self, key: Key, record: Record) -> Instance | None:
         if kernel.lives(record.process):
@@ -486,6 +495,17 @@ def _instance(key: Key, record: Record, phase: Phase, ports: Mapping[int, int]) 
         reason=record.reason,
         restarts=record.restarts,
         started_at=record.started_at,
+    )
+
+
+def _unknown(key: Key, reason: str) -> Instance:
+    return Instance(
+        id=key.id,
+        service=key.service,
+        generation=key.generation,
+        index=key.index,
+        phase=Phase.EXITED,
+        reason=reason,
     )
 
 
