@@ -320,35 +320,70 @@ async def test_setting_aside_that_is_killed_at_any_moment_loses_nothing_and_is_d
     assert refused > 3, "an installation that was set aside in part is taken for one that was set aside"
 
 
-async def test_putting_back_that_is_killed_at_any_moment_loses_nothing_and_is_done_again(tmp_path):
-    await template(tmp_path / "0", adopted=True)
+async def left_by_put_back(top: Path) -> int | None:
+    """Returns the first change before which a kill leaves what the next start does not put back."""
+    await template(top / "0", adopted=True)
     for number in itertools.count(1):
-        folder = Path(shutil.copytree(tmp_path / "0", tmp_path / str(number)))
-        settings = Settings(data_dir=str(folder), engine="process", gateway_port=0)
+        folder = Path(shutil.copytree(top / "0", top / str(number)))
         with killer.at(number, folder):
-            await put_back(settings, UNKNOWN)
+            await put_back(_of(folder), UNKNOWN)
         assert len(precious(folder)) == 2, number
         if not killer.struck:
-            break
+            assert number > 3
+            return None
         await started(folder)
-        assert (precious(folder), listed(settings)) == (["builds", "run"], []), number
-    assert number > 3
+        if (precious(folder), listed(_of(folder))) != (["builds", "run"], []):
+            return number
+    raise AssertionError
+
+
+async def left_by_purge(top: Path) -> int | None:
+    """Returns the first change before which a kill leaves files that are in no list any more."""
+    furnished(top / "0")
+    await started(top / "0", adopt=True)
+    for number in itertools.count(1):
+        folder = Path(shutil.copytree(top / "0", top / str(number)))
+        with killer.at(number, folder):
+            await purge(_of(folder), [UNKNOWN])
+        if not killer.struck:
+            assert number > 3
+            return None
+        await purge(_of(folder), [record.service for record in listed(_of(folder))])
+        left = [path for path in folder.rglob("*") if UNKNOWN in str(path) and path.is_file()]
+        if left or listed(_of(folder)):
+            return number
+    raise AssertionError
+
+
+async def test_putting_back_that_is_killed_at_any_moment_loses_nothing_and_is_done_again(tmp_path):
+    assert await left_by_put_back(tmp_path) is None
 
 
 async def test_a_purge_that_is_killed_at_any_moment_stays_in_the_list_until_it_is_done(tmp_path):
-    furnished(tmp_path / "0")
-    await started(tmp_path / "0", adopt=True)
-    for number in itertools.count(1):
-        folder = Path(shutil.copytree(tmp_path / "0", tmp_path / str(number)))
-        settings = Settings(data_dir=str(folder), engine="process", gateway_port=0)
-        with killer.at(number, folder):
-            await purge(settings, [UNKNOWN])
-        if not killer.struck:
-            break
-        await purge(settings, [record.service for record in listed(settings)])
-        left = [path for path in folder.rglob("*") if UNKNOWN in str(path) and path.is_file()]
-        assert (left, listed(settings)) == ([], []), number
-    assert number > 3
+    assert await left_by_purge(tmp_path) is None
+
+
+async def test_a_record_that_is_removed_first_leaves_a_service_half_put_back(tmp_path, monkeypatch):
+    async def record_first(self, service):
+        folder = holdings.folder_of(self._data, service)
+        (folder / holdings.RECORD).unlink()
+        for holder in (self.engine, *self._files):
+            await holder.put_back(service, folder)
+        folder.rmdir()
+
+    monkeypatch.setattr(holdings.Holdings, "put_back", record_first)
+    assert await left_by_put_back(tmp_path) is not None
+
+
+async def test_a_record_that_is_removed_first_hides_what_a_purge_has_left(tmp_path, monkeypatch):
+    def record_first(folder):
+        (folder / holdings.RECORD).unlink()
+        for path in folder.iterdir():
+            shutil.rmtree(path)
+        folder.rmdir()
+
+    monkeypatch.setattr(holdings, "_erase", record_first)
+    assert await left_by_purge(tmp_path) is not None
 
 
 # Engines
