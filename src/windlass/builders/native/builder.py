@@ -294,9 +294,7 @@ def _shims(folder: Path, version: python.Interpreter) -> None:
 
 def _complete(deps: Path) -> None:
     synced(deps)
-    mark = deps / COMPLETE
-    mark.unlink(missing_ok=True)  # a step of the build may have put a link there
-    mark.touch(exist_ok=False)
+    tree.fresh(deps / COMPLETE).touch(exist_ok=False)
 
 
 def _folders(*wanted: Path) -> None:

@@ -30,6 +30,7 @@ import msgspec
 from windlass.base import group
 from windlass.base.log import log
 from windlass.builders.builder import BuildError
+from windlass.builders.native import tree
 from windlass.core.runtime import Artifact
 
 _log = log("builders.native")
@@ -97,9 +98,7 @@ class Shelf:
 
     def put(self, made: Path, artifact: Artifact) -> Artifact:
         """Under its final name, whole. One that came first is taken instead: it was made of the same."""
-        record = made / RECORD
-        record.unlink(missing_ok=True)  # a step of the build may have put a link there
-        with record.open("xb") as file:
+        with tree.fresh(made / RECORD).open("xb") as file:
             file.write(msgspec.json.encode(artifact))
         synced(made)
         final = self.at(artifact.key)
