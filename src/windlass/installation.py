@@ -282,6 +282,11 @@ async def install(
     report = await examine(settings, parts_for)
     if report.reason and not adopt:
         raise NotOurs(refusal(settings, report))
+    if report.lost:
+        _log.error(
+            "volumes that hold data of services are not there: `windlass doctor` says what to do",
+            extra={"services": report.lost},
+        )
     store = await open_store(settings, clock)
     try:
         seal, id = await _opened_seal(settings, store)

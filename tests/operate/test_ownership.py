@@ -31,6 +31,8 @@ from windlass.installation import install, open_store
 from windlass.key import WrongKey
 from windlass.mark import INSTALLATION
 from windlass.operate.backup import backup
+from windlass.operate.doctor import examined
+from windlass.operate.findings import Level
 from windlass.operate.serving import check_engine
 from windlass.operate.set_aside import listed, purge, put_back
 from windlass.ownership import NotOurs, examine, legacy_id
@@ -384,6 +386,22 @@ async def test_a_record_that_is_removed_first_hides_what_a_purge_has_left(tmp_pa
 
     monkeypatch.setattr(holdings, "_erase", record_first)
     assert await left_by_purge(tmp_path) is not None
+
+
+# Lost volumes
+
+
+async def test_doctor_and_the_start_name_services_whose_volumes_are_lost(tmp_path, caplog):
+    async with make_world(folder=tmp_path) as world:
+        app = await world.application(name="shop")
+        await world.installation.ctx.store.write(lambda tx: tx.add_volumes(app, ["data"]))
+    settings = _of(tmp_path)
+    lost = [one for one in await examined(settings) if one.what == "Volumes"]
+    assert [(one.level, one.found.rpartition(": ")[2]) for one in lost] == [(Level.FAIL, "shop")]
+    await started(tmp_path)
+    assert "volumes that hold data of services are not there" in caplog.text
+    (tmp_path / "run" / "volumes" / app / "data").mkdir(parents=True)
+    assert [one for one in await examined(settings) if one.what == "Volumes"] == []
 
 
 # Engines

@@ -12,11 +12,12 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import apsw
+import msgspec
 
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
@@ -155,10 +156,23 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
         yield ok("Installation", f"{report.installation}, in data directory and database")
     else:
         yield ok("Installation", "the next start marks the data directory")
+    if report.lost:
+        advice = (
+            "bring the volumes back, or uninstall these services and deploy them again, which begins empty: "
+            "until then they are not started"
+        )
+        found = f"services {len(report.lost)} are without the data that they stored: "
+        yield fail("Volumes", found + ", ".join(await _names(settings, report.lost)), advice)
     if report.aside:
         shown = to_type(settings, "set-aside list")
         advice = f"`{shown}` shows them; restore them, or purge them for good"
         yield warn("Set aside", f"services {report.aside}, with what they stored", advice)
+
+
+async def _names(settings: Settings, services: Iterable[str]) -> list[str]:
+    async with looking(settings) as line:
+        rows = [await Moment(line).reads.get(service) for service in services]
+    return [str(msgspec.json.decode(row.body)["name"]) for row in rows if row]
 
 
 async def _form(moment: Moment) -> Finding:

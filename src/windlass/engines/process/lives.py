@@ -196,6 +196,7 @@ class Lives:
 
     async def _begin(self, key: Key, wanted: Wanted, record: Record) -> Record:
         """The lock is held, and no process of the instance lives."""
+        files.check_volumes(self._shelf.volumes, wanted)
         home = self._shelf.home(key)
         record = structs.replace(
             record, ports=self._surroundings.ports(key, wanted, record), memory=wanted.memory
