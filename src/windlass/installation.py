@@ -34,7 +34,7 @@ from windlass.control.deployments import RECONCILE
 from windlass.control.holdings import bring_back, put_aside
 from windlass.control.identity import Gate, signer_of
 from windlass.control.listings import Listings
-from windlass.control.logs import Logs
+from windlass.control.logs import LOGS, Logs, recover
 from windlass.control.names import reserve_all
 from windlass.control.neighbours import Neighbours
 from windlass.control.organizations import NOBODY, SYSTEM, found
@@ -289,6 +289,7 @@ async def install(
         )
     store = await open_store(settings, clock)
     try:
+        await aside(recover, Path(settings.data_dir) / LOGS)  # nobody restores while this has the database
         seal, id = await _opened_seal(settings, store)
         own = await parts_for(id)
         watcher = Watcher(lambda: ctx)
@@ -344,7 +345,7 @@ def _context(
         listings=Listings(own.git),
         servers=own.servers,
         probe=own.probe,
-        logs=Logs(folder / "logs", settings.log_retention_bytes, settings.log_retention_days, clock),
+        logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
         calls=Calls(store),
         readers=Readers(),
         neighbours=Neighbours(),

@@ -19,7 +19,7 @@ from windlass.base.clock import SystemClock
 from windlass.builders.builder import BuilderAway
 from windlass.config import BadSetting, Settings, to_type
 from windlass.control.holdings import Holdings, records
-from windlass.control.logs import Logs
+from windlass.control.logs import LOGS, Logs
 from windlass.core.runtime import Kept
 from windlass.database import file_of, looking
 from windlass.engines.engine import EngineAway
@@ -217,7 +217,7 @@ def _label_by_key(settings: Settings) -> str:
 async def holdings(settings: Settings, parts_for: PartsFor, installation: str) -> AsyncIterator[Holdings]:
     """Opens the data of an installation whose server does not run here."""
     parts, data = await parts_for(installation), Path(settings.data_dir)
-    logs = Logs(data / "logs", settings.log_retention_bytes)
+    logs = Logs(data / LOGS, settings.log_retention_bytes)
     async with AsyncExitStack() as closing:
         closing.push_async_callback(parts.engine.stop)
         closing.push_async_callback(parts.builder.stop)

@@ -18,6 +18,8 @@ from windlass.config import DATABASE, Settings
 from windlass.key import WrongKey, found_seal
 from windlass.operate.archive import FORMAT, BadArchive, Manifest, Writer
 from windlass.operate.backup import backup, restore
+from windlass.operate.doctor import examined
+from windlass.operate.findings import Level
 from windlass.refused import Refused
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import InUse, connect, migrate
@@ -196,6 +198,25 @@ async def test_a_restore_over_something_needs_force_and_then_nothing_of_it_is_le
     assert await contents(settings) != before
     await restore(settings, tmp_path / "all.zip", force=True)
     assert await contents(settings) == before
+
+
+@pytest.mark.parametrize(
+    ("restored", "expected"), [(b"of the backup", b"of the backup"), (None, b"former")], ids=str
+)
+async def test_a_start_finishes_with_log_lines_what_a_killed_restore_has_begun(tmp_path, restored, expected):
+    settings = await stopped(tmp_path, "")
+    (lines,) = [path for path in (tmp_path / "logs").rglob("*.jsonl") if "build" not in str(path)]
+    name = lines.relative_to(tmp_path / "logs")
+    (tmp_path / "logs").rename(tmp_path / "logs.replaced")
+    (tmp_path / "logs.replaced" / name).write_bytes(b"former")
+    if restored is not None:
+        (tmp_path / "logs.restored" / name).parent.mkdir(parents=True)
+        (tmp_path / "logs.restored" / name).write_bytes(restored)
+    assert [one.level for one in await examined(settings) if one.what == "Logs"] == [Level.WARN]
+    async with again(settings):
+        assert lines.read_bytes() == expected
+    assert sorted(path.name for path in tmp_path.glob("logs*")) == ["logs"]
+    assert [one for one in await examined(settings) if one.what == "Logs"] == []
 
 
 async def test_a_restore_beside_a_running_server_is_refused(furnished, tmp_path):

@@ -6,6 +6,7 @@ Secrets are hidden before a line is written. Lines of a deployment whose secrets
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from msgspec import Struct
 from windlass.base.clock import DAY, Clock, SystemClock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
+from windlass.base.moving import move, sync
 from windlass.base.segments import EVERYTHING, Gone, Segments, Sieve
 from windlass.control.masks import Masks
 from windlass.core.masking import NOTHING, Mask
 from windlass.core.runtime import Said
 
+LOGS = "logs"
+"""The folder of the data directory."""
 OURS = "windlass"
 """The name under which Windlass itself speaks in a log."""
 _BUILD = "build-"
@@ -31,6 +35,33 @@ _log = log("logs")
 
 Finding = Callable[[str], Awaitable[None]]
 """Makes the secrets of a deployment known."""
+
+
+def restored(folder: Path) -> Path:
+    """Returns where a restore unpacks log lines before they take the place of those in `folder`."""
+    return folder.with_name(f"{folder.name}.restored")
+
+
+def replaced(folder: Path) -> Path:
+    """Returns where a restore moves the former log lines."""
+    return folder.with_name(f"{folder.name}.replaced")
+
+
+def recover(folder: Path) -> None:
+    """Finishes what a killed restore has begun with log lines. It moves none before its transaction is
+    committed: so the restored lines are the right ones, and the former ones for services without such."""
+    fresh, stale = restored(folder), replaced(folder)
+    if stale.exists():
+        for lines in (*_lines_in(fresh), *_lines_in(stale)):
+            if not (folder / lines.name).exists():
+                move(lines, folder / lines.name)
+        sync(folder)
+    for left in (fresh, stale):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _lines_in(folder: Path) -> Sequence[Path]:
+    return list(folder.iterdir()) if folder.exists() else ()
 
 
 class WaitingLines(Struct):

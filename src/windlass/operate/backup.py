@@ -18,6 +18,7 @@ from windlass.base.clock import Clock, SystemClock, stamp
 from windlass.base.moving import move, sync
 from windlass.base.seal import Seal
 from windlass.config import Settings
+from windlass.control.logs import LOGS, recover, replaced, restored
 from windlass.core.runtime import Kept
 from windlass.database import looking, replacing
 from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
@@ -108,7 +109,7 @@ def _losing(orphans: Mapping[str, Kept]) -> str:
 
 
 def log_folder(settings: Settings) -> Path:
-    return Path(settings.data_dir) / "logs"
+    return Path(settings.data_dir) / LOGS
 
 
 def _fitting_seal(settings: Settings, manifest: Manifest) -> Seal:
@@ -161,7 +162,7 @@ def _logs_beside(
 ) -> Iterator[Callable[[], None]]:
     """Unpacks log lines beside the present ones; yields a function that replaces these, except `orphans`."""
     folder = log_folder(settings)
-    fresh, stale = folder.with_name("logs.restored"), folder.with_name("logs.replaced")
+    fresh, stale = restored(folder), replaced(folder)
 
     def put() -> None:
         if folder.exists():
@@ -171,23 +172,13 @@ def _logs_beside(
             move(stale / service, folder / service)
         sync(folder.parent)
 
-    _recover(stale, folder)
-    _remove(fresh, stale)
+    recover(folder)
     try:
         fresh.mkdir()
         archive.extract_logs(fresh)
         yield put
-    finally:
-        _remove(fresh, stale)
-
-
-def _recover(stale: Path, folder: Path) -> None:
-    """Puts back log lines that a killed restore had moved away."""
-    for lines in stale.iterdir() if stale.exists() else ():
-        if not (folder / lines.name).exists():
-            move(lines, folder / lines.name)
-
-
-def _remove(*folders: Path) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+    except BaseException:
+        recover(folder)
+        raise
+    for done in (fresh, stale):
+        shutil.rmtree(done, ignore_errors=True)

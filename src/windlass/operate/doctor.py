@@ -22,8 +22,10 @@ import msgspec
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
 from windlass.config import BadSetting, Settings, strangers, to_type
+from windlass.control.logs import replaced
 from windlass.database import file_of, looking
 from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
+from windlass.operate.backup import log_folder
 from windlass.operate.explain import explain
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.machine import ports, runs
@@ -48,6 +50,7 @@ async def examined(settings: Settings) -> list[Finding]:
         _key(settings),
         *[finding async for finding in _database(settings)],
         *[finding async for finding in _installation(settings)],
+        *_logs(settings),
         *await asyncio.to_thread(ports, settings),
         *[finding async for finding in runs(settings)],
     ]
@@ -167,6 +170,12 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
         shown = to_type(settings, "set-aside list")
         advice = f"`{shown}` shows them; restore them, or purge them for good"
         yield warn("Set aside", f"services {report.aside}, with what they stored", advice)
+
+
+def _logs(settings: Settings) -> Iterator[Finding]:
+    if replaced(log_folder(settings)).exists():
+        advice = "start the server, which finishes that, or repeat the restore"
+        yield warn("Logs", "a restore was interrupted while it moved log lines", advice)
 
 
 async def _names(settings: Settings, services: Iterable[str]) -> list[str]:
