@@ -47,13 +47,21 @@ async def examined(settings: Settings) -> list[Finding]:
         _sqlite(),
         *_settings(),
         *_folder(settings),
-        _key(settings),
-        *[finding async for finding in _database(settings)],
-        *[finding async for finding in _installation(settings)],
-        *_logs(settings),
+        *([finding async for finding in _inside(settings)] if _may_enter(settings) else ()),
         *await asyncio.to_thread(ports, settings),
         *[finding async for finding in runs(settings)],
     ]
+
+
+async def _inside(settings: Settings) -> AsyncIterator[Finding]:
+    """What can be said only by who may read the data directory."""
+    yield _key(settings)
+    async for finding in _database(settings):
+        yield finding
+    async for finding in _installation(settings):
+        yield finding
+    for finding in _logs(settings):
+        yield finding
 
 
 def _python() -> Finding:
@@ -76,8 +84,13 @@ def _settings() -> Iterator[Finding]:
 
 def _folder(settings: Settings) -> Iterator[Finding]:
     folder = Path(settings.data_dir).absolute()
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    there = _nearest(settings)
+    if there == folder and folder.is_dir() and not _may_enter(settings):
+        owner = _owner(folder)
+        found = f"{folder} cannot be read by this user, so its key, database and services were not looked at"
+        advice = f"run `windlass doctor` as its owner, {owner}: `sudo -u {owner} windlass doctor …`"
+        yield fail("Data directory", found, advice)
+    elif not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         advice = "change its permissions, or choose another with --data-dir (WINDLASS_DATA_DIR)"
         yield fail("Data directory", f"{there} cannot be written", advice)
     elif there == folder:
@@ -92,6 +105,26 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         yield warn("Disk", said, "make room soon: builds and logs need some")
     else:
         yield ok("Disk", said)
+
+
+def _nearest(settings: Settings) -> Path:
+    """Returns the data directory, or the nearest folder above it that this user sees."""
+    folder = Path(settings.data_dir).absolute()
+    return next(path for path in (folder, *folder.parents) if os.path.exists(path))  # noqa: PTH110 (it never raises)
+
+
+def _may_enter(settings: Settings) -> bool:
+    there = _nearest(settings)
+    return os.access(there, os.X_OK) and (
+        os.access(there, os.R_OK) or there != Path(settings.data_dir).absolute()
+    )
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return folder.owner()
+    except KeyError:
+        return str(folder.stat().st_uid)
 
 
 def _key(settings: Settings) -> Finding:

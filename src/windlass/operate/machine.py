@@ -108,7 +108,11 @@ def _limits() -> Finding:
 
 async def _records(settings: Settings) -> AsyncIterator[Finding]:
     """Reports instances that another version of Windlass has recorded in a way that this one cannot read."""
-    if unknown := await asyncio.to_thread(unknown_records, process_folder(settings)):
+    try:
+        unknown = await asyncio.to_thread(unknown_records, process_folder(settings))
+    except PermissionError:
+        return  # said of the data directory
+    if unknown:
         shown = ", ".join(map(str, unknown[:3])) + (", …" if len(unknown) > 3 else "")
         advice = (
             "start the version of Windlass that wrote them, or, once none of their programs runs any more, "
