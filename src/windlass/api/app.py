@@ -214,7 +214,7 @@ class App:
             now = self._ctx.clock.now()
             if self._gate.witness.met(actor, _caller(request.scope), now):
                 self._gate.witness.tell_met(actor, _whence(request))
-            request.window = self._budgets.quickly(actor.budget or actor.subject, actor.limit, now)
+            request.window = self._budgets.quickly(actor.subject, actor.limit, now)
             if request.window is None:
                 await self._spend(request, actor)
             return actor
@@ -222,7 +222,7 @@ class App:
         return refused("Send `Authorization: Token <API token>`")
 
     async def _spend(self, request: Request, actor: Actor) -> None:
-        request.window, served = await self._budgets.take(actor.budget or actor.subject, actor.limit)
+        request.window, served = await self._budgets.take(actor.subject, actor.limit)
         if not served:
             raise self._too_many(request.window)
 

@@ -67,8 +67,6 @@ class Actor(Struct, frozen=True, kw_only=True):
     name: str
     subject: str
     """The caller, over all of its credentials."""
-    budget: str = ""
-    """Under which its requests are counted; empty: under its subject."""
     grants: Mapping[str, Scope]
     """Organization id to what may be done there."""
     within: frozenset[str] | None = None
