@@ -730,6 +730,27 @@ def test_in_a_control_group_not_even_a_child_that_hides_is_left(tmp_path, delega
 
 
 @pytest.mark.parametrize(
+    ("controllers", "limits"),
+    [
+        ("cpu memory pids", {"cpu.max": "50000 100000", "memory.max": str(64 << 20), "pids.max": "4096"}),
+        ("cpuset io", {}),
+    ],
+)
+def test_a_control_group_holds_what_its_controllers_can(tmp_path, controllers, limits):
+    base = tmp_path / "given"
+    base.mkdir()
+    (base / "cgroup.controllers").write_text(controllers)
+    (base / "cgroup.procs").touch()
+    groups = cgroups.Cgroups(base, tmp_path)
+    groups.prepare()
+    made = Path(groups.make("x", cpu=500, memory=64))
+    assert {name: (made / name).read_text() for name in limits} == limits
+    assert {name for name in ("cpu.max", "memory.max", "pids.max") if (made / name).exists()} == limits.keys()
+    if limits:
+        assert "+pids" in (base / "cgroup.subtree_control").read_text().split()
+
+
+@pytest.mark.parametrize(
     ("line", "typed", "given"),
     [
         ("0::/", False, None),  # the whole machine's: systemd's, not ours
