@@ -1,6 +1,6 @@
 """Where artifacts and dependencies are kept, and how they get there: whole, or not at all.
 
-    <folder>/cache/                      what tools have fetched, for all
+    <folder>/cache/<organization>/       what tools have fetched
     <folder>/<service>/<key>/            an artifact; it is complete: it gets its name at the end
     <folder>/<service>/.deps/<name>/     installed dependencies, where they were made: they know
                                          their path. Complete with the file `complete` in it
@@ -41,6 +41,8 @@ GONE: Final = ".gone-"
 RECORD: Final = "artifact.json"
 COMPLETE: Final = "complete"
 CACHE: Final = "cache"
+_SHARED: Final = ("pip", "uv", "npm")
+"""Names of caches that earlier versions had directly below `cache`, for all organizations."""
 LINKS: Final = ("venv", "node_modules")
 TRIES: Final = 50
 
@@ -189,7 +191,10 @@ def services(folder: Path) -> list[str]:
 
 
 def finish_removals(folder: Path) -> None:
-    """Erases what an interrupted removal has left."""
+    """Erases what an interrupted removal has left, and caches of versions that had one for all."""
+    for name in _SHARED:
+        if (folder / CACHE / name).exists():
+            (folder / CACHE / name).rename(folder / f"{GONE}{uuid.uuid4().hex}")
     for left in folder.glob(f"{GONE}*"):
         _gone(left)
 
