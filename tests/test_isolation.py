@@ -119,6 +119,39 @@ def test_a_service_has_the_same_user_for_ever_and_no_other_ever_has_it(tmp_path)
     assert set(json.loads((tmp_path / "users.json").read_text())) == {"one", "two", "three"}
 
 
+def test_numbers_of_a_backup_are_given_to_nobody_else(tmp_path):
+    users = Users(tmp_path, range(5000, 5010))
+    assert [users.of(name) for name in ("one", "two")] == [5000, 5001]
+    users.merge({"one": 5000, "two": 5004, "three": 5001, "four": 5003})
+    again = Users(tmp_path, range(5000, 5010))
+    assert [again.of(name) for name in ("one", "two", "four")] == [5000, 5001, 5003]
+    assert [again.of(name) for name in ("three", "five")] == [5005, 5006]
+    assert len(set(again.all().values())) == len(again.all())
+
+
+def test_numbers_that_were_merged_by_name_alone_would_be_given_twice(tmp_path):
+    users = Users(tmp_path, range(5000, 5010))
+    assert users.of("one") == 5000
+    (tmp_path / "users.json").write_text(json.dumps({**users.all(), "three": 5000}))
+    assert Users(tmp_path, range(5000, 5010)).of("three") == users.of("one")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"one": "5000"}', "{"])
+def test_a_damaged_list_of_users_gives_no_number(tmp_path, content):
+    (tmp_path / "users.json").write_text(content)
+    with pytest.raises(OSError, match="bring back"):
+        Users(tmp_path, range(5000, 5010)).of("two")
+    assert (tmp_path / "users.json").read_text() == content
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
+def test_a_number_that_owns_a_folder_is_not_given_when_the_list_of_users_is_lost(tmp_path):
+    folder = tmp_path / "run" / "volumes" / "service" / "data"
+    folder.mkdir(parents=True)
+    os.chown(folder, 5003, 5003)
+    assert Users(tmp_path, range(5000, 5010)).of("another") == 5004
+
+
 @pytest.mark.parametrize("text", ["", "5", "9000-8000", "5-6", "1000-99999999999", "a-b"])
 def test_a_range_of_users_that_is_none_is_refused(text):
     with pytest.raises(ValueError, match="first and the last"):

@@ -14,6 +14,7 @@ import pytest
 
 from tests.operate.installations import again, apart, contents, elsewhere, furnish, settings_of, stopped
 from tests.world import HandClock, make_world
+from windlass.base.isolation.users import Users, range_of
 from windlass.config import DATABASE, Settings
 from windlass.key import WrongKey, found_seal
 from windlass.operate.archive import FORMAT, BadArchive, Manifest, Writer
@@ -217,6 +218,26 @@ async def test_a_start_finishes_with_log_lines_what_a_killed_restore_has_begun(t
         assert lines.read_bytes() == expected
     assert sorted(path.name for path in tmp_path.glob("logs*")) == ["logs"]
     assert [one for one in await examined(settings) if one.what == "Logs"] == []
+
+
+async def test_a_restore_brings_the_users_of_services_and_gives_no_number_twice(tmp_path):
+    settings = await stopped(tmp_path / "data", "")
+    numbers = range_of(settings.isolation_users)
+    before = Users(tmp_path / "data", numbers)
+    given = {name: before.of(name) for name in ("first", "second")}
+    await backup(settings, tmp_path / "all.zip")
+    assert before.of("made since") not in given.values()
+
+    new = elsewhere(settings, tmp_path / "new")
+    await restore(new, tmp_path / "all.zip", force=False)
+    there = Users(tmp_path / "new", numbers)
+    assert {name: there.of(name) for name in given} == given
+    assert there.of("third") not in given.values()
+
+    await restore(settings, tmp_path / "all.zip", force=True)
+    again = Users(tmp_path / "data", numbers).all()
+    assert again.keys() >= {"first", "second", "made since"}
+    assert len(set(again.values())) == len(again)
 
 
 async def test_a_restore_beside_a_running_server_is_refused(furnished, tmp_path):

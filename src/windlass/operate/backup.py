@@ -15,6 +15,8 @@ from typing import IO
 
 from windlass import __version__, mark
 from windlass.base.clock import Clock, SystemClock, stamp
+from windlass.base.group import aside
+from windlass.base.isolation.users import Users, range_of
 from windlass.base.moving import move, sync
 from windlass.base.seal import Seal
 from windlass.config import Settings
@@ -57,6 +59,7 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
                 counts={name: part.rows for name, part in tables.items()},
                 tables=list(tables.values()),
                 logs=list(_logs(writer, log_folder(settings))),
+                users=writer.users(_users(settings).all()),
             )
             writer.close(manifest, seal)
     return manifest
@@ -88,6 +91,9 @@ async def restore(
                 for table in await refill.clear(manifest.migrations):
                     for rows in in_batches(archive.rows(table)):
                         await refill.fill(table, rows)
+                # Before: a number that is noted for nothing is harmless, and one that is given twice is not.
+                if users := archive.users():
+                    await aside(_users(settings).merge, users)
                 await refill.finish(manifest.migrations)
                 put_logs()
     if not orphans:
@@ -106,6 +112,10 @@ async def _mark(settings: Settings) -> None:
 
 def _losing(orphans: Mapping[str, Kept]) -> str:
     return f"; without a record then: {inventory(orphans)}" if orphans else ""
+
+
+def _users(settings: Settings) -> Users:
+    return Users(Path(settings.data_dir), range_of(settings.isolation_users))
 
 
 def log_folder(settings: Settings) -> Path:
