@@ -21,7 +21,7 @@ _END: Final = b"event: end\ndata: %b\n\n" % encode({"message": "Nothing more com
 async def follow(ctx: Context, call: Call) -> Reply:
     service, deployment = await seen_deployment(ctx.store.reads, call)
     query: Onward = call.query
-    return Reply(stream=_told(ctx, call, service, deployment, onward=query.follow))
+    return Reply(stream=_told(ctx, call, service, deployment, onward=query.follow), org=service.org)
 
 
 async def _told(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing, suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -31,17 +31,18 @@ _END = b"event: end\ndata: %b\n\n" % encode({"message": "Nothing more comes"})
 @reads("*.log")
 async def read_log(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
-    return await log_reply(ctx, call, service.id)
+    return await log_reply(ctx, call, service)
 
 
-async def log_reply(ctx: Context, call: Call, service: str, deployment: str | None = None) -> Reply:
+async def log_reply(ctx: Context, call: Call, row: Row, deployment: str | None = None) -> Reply:
     """What a service says while it runs; or the log of one of its builds. The caller may see it."""
-    query: Tail = call.query
+    service, query = row.id, cast(Tail, call.query)
     wanted = _wanted(query)
     if query.follow:
         lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
         return Reply(
-            stream=_events(lines if deployment is None else _of_a_build(ctx, service, deployment, lines))
+            stream=_events(lines if deployment is None else _of_a_build(ctx, service, deployment, lines)),
+            org=row.org,
         )
     if wanted.takes_all:
         return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment)))
@@ -52,9 +53,9 @@ async def log_reply(ctx: Context, call: Call, service: str, deployment: str | No
 
 async def followed(
     ctx: Context, actor: Actor, dialect: Dialect, service: str, within: Collection[str], last: int
-) -> Lines:
-    """What a service of any family says while it runs: its last lines, and what comes. It has to lie in all
-    that `within` names."""
+) -> tuple[str, Lines]:
+    """What a service of any family says while it runs: its last lines, and what comes; before them, its
+    organization. It has to lie in all that `within` names."""
     for operation in ctx.registry.operations:
         family = operation.family
         if family is None or has_logs not in family.traits or operation.handler != f"{family.name}.log":
@@ -63,7 +64,7 @@ async def followed(
         with suppress(Missing):
             row = await seen(ctx.store.reads, call, family, service)
             if await _lies_in(ctx, row, within):
-                return ctx.logs.follow(service, last)
+                return row.org, ctx.logs.follow(service, last)
     raise Missing("No service with this id was found there")
 
 
