@@ -27,7 +27,7 @@ from tests.engines.stations import CAPABILITIES, Station, ask, free_port, until,
 from windlass.core.runtime import Artifact, Phase, Volume
 from windlass.engines.engine import Engine, EngineAway, EngineError
 from windlass.engines.process import Pauses, cgroups, files, kernel
-from windlass.engines.process.birth import Birth, Nursery
+from windlass.engines.process.birth import Birth, Born, Nursery
 from windlass.engines.process.census import Census, Member, count
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import Tail, last_words, prepare
@@ -124,17 +124,17 @@ def test_a_program_that_could_not_be_recorded_has_never_run(tmp_path, names):
     nursery = Nursery()
     with pytest.raises(OSError, match="full"):
         nursery.start(what, record)
-    assert kernel.stat(born[0].pid) is None
+    assert kernel.stat(born[0].process.pid) is None
     assert last_words(tmp_path).strip(b"\0") == b""
     nursery.start(what, born.append)  # the other side of it: once recorded, it runs
-    assert os.waitstatus_to_exitcode(os.waitpid(born[1].pid, 0)[1]) == 0
+    assert os.waitstatus_to_exitcode(os.waitpid(born[1].process.pid, 0)[1]) == 0
     assert last_words(tmp_path).strip(b"\0") == b"it ran\n"
     nursery.close()
 
 
 def be_killed_at_a_birth(what: Birth, answer: Any) -> None:
-    def be_killed(process: Process) -> None:
-        answer.send(process.pid)
+    def be_killed(born: Born) -> None:
+        answer.send(born.process.pid)
         os.kill(os.getpid(), signal.SIGKILL)
 
     Nursery().start(what, be_killed)

@@ -132,7 +132,8 @@ class ProcessEngine:
         environment[EXECUTED_BY] = _name(self._lives.own)
         folder = files.working_directory(home, record.workdir)
         what = Birth(command, folder, environment, home / "output", record.cell)
-        return await beside.execute(self._lives.nursery, what, record.process, timeout)
+        first = record.first if kernel.lives(record.first) else None
+        return await beside.execute(self._lives.nursery, what, first or record.process, timeout)
 
     async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
         self._prepare()
@@ -141,7 +142,7 @@ class ProcessEngine:
     async def usage(self) -> Mapping[str, Usage]:
         census = await self._counting.now()
         return {
-            key.id: weight.usage(record, members(census, self._shelf.home(key), record.process))
+            key.id: weight.usage(record, members(census, self._shelf.home(key), record.process, record))
             for key in self._shelf.find()
             if (record := self._shelf.known(key)) and kernel.lives(record.process)
         }
@@ -273,10 +274,26 @@ class ProcessEngine:
         return Kept(name=name, instances=len(keys), volumes=len(names(self._shelf.volumes / service)))
 
     def _lost(self, census: Census) -> dict[str, Kept]:
-        """Services that run although their folder is gone."""
-        homes = {Path(each.home) for each in census.by_pid.values() if each.home}
-        lost = [home for home in homes if home.parent.parent == self._shelf.services and not home.exists()]
-        return {home.parent.name: Kept(instances=1, is_lost=True) for home in lost}
+        """Services that run although their folder is gone. A program of a service that is there does not pass
+        for one of another."""
+        marked = [(Path(each.home), each) for each in census.by_pid.values() if each.home]
+        lost = [
+            (home, each)
+            for home, each in marked
+            if home.parent.parent == self._shelf.services and not home.exists()
+        ]
+        if not lost:
+            return {}
+        records = [record for key in self._shelf.find() if (record := self._shelf.read(key))]
+        spaces = {record.space for record in records} - {0}
+        users = {
+            record.cell["uid"] for record in records if record.cell and record.cell["identity"] == "user"
+        }
+        return {
+            home.parent.name: Kept(instances=1, is_lost=True)
+            for home, each in lost
+            if each.space not in spaces and kernel.user(each.stat.pid) not in users
+        }
 
     async def _end_strays(self, census: Census) -> None:
         """Processes whose instance is gone, and commands whose Windlass is."""
@@ -318,7 +335,7 @@ class ProcessEngine:
             record = self._shelf.known(key)
             if record is None or record.process is None:
                 continue
-            found = members(census, self._shelf.home(key), record.process)
+            found = members(census, self._shelf.home(key), record.process, record)
             if weight.looks_heavy(record, found) and await asyncio.to_thread(weight.is_heavy, record, found):
                 self._lives.go(self._lives.end_for(key, record.process, fate.too_much(record.memory)))
 

@@ -90,9 +90,17 @@ class Keeper:
     def follow(self, key: Key, record: Record) -> None:
         home = self._shelf.home(key)
         if home not in self._tails and self.keeps():
-            with suppress(FileNotFoundError):  # removed by another engine meanwhile
+            try:
                 self._tails[home] = Tail(home, key.service, record, self._backlog)
-                self._rouse(home)
+            except FileNotFoundError:
+                return  # removed by another engine meanwhile
+            except OSError as error:  # its program may do with it what it likes; it is tried again
+                _log.warning(
+                    "output of an instance cannot be read",
+                    extra={"instance": key.id, "why": error.strerror or str(error)},
+                )
+                return
+            self._rouse(home)
 
     def drop(self, home: Path) -> None:
         tail = self._tails.pop(home, None)

@@ -22,7 +22,7 @@ from windlass.base.log import log
 from windlass.core.runtime import Instance, Phase, Wanted
 from windlass.engines.engine import EngineError, Notice
 from windlass.engines.process import cgroups, fate, files, kernel, listening
-from windlass.engines.process.birth import Birth, Nursery
+from windlass.engines.process.birth import Birth, Born, Nursery
 from windlass.engines.process.census import Counting, members
 from windlass.engines.process.ending import Ending
 from windlass.engines.process.fate import Pauses
@@ -244,12 +244,14 @@ class Lives:
         cgroup = self._groups.make(key.id, wanted.cpu, wanted.memory)
         record = structs.replace(record, cell=what.cell, cgroup=cgroup)
 
-        def note(process: Process) -> None:
-            self._shelf.write(key, structs.replace(record, process=process))
+        def noted(born: Born) -> Record:
+            return structs.replace(record, process=born.process, first=born.first, space=born.space)
+
+        def note(born: Born) -> None:
+            self._shelf.write(key, noted(born))
 
         start, what = self.nursery.start, structs.replace(what, cgroup=cgroup)
-        process = await asyncio.get_running_loop().run_in_executor(self.nursery.thread, start, what, note)
-        return structs.replace(record, process=process)
+        return noted(await asyncio.get_running_loop().run_in_executor(self.nursery.thread, start, what, note))
 
     # Watched.
 
@@ -321,7 +323,7 @@ class Lives:
 
     async def _note_end(self, key: Key, home: Path, record: Record, status: int | None) -> Record:
         reason = self._why(key, home, record, status)
-        await self._ending.end(home, record.process, record.cgroup)
+        await self._ending.end(home, record.process, record)
         cgroups.remove(record.cgroup)
         return self._shelf.write(key, fate.ended(record, status, reason, self._clock.now(), self._pauses))
 
@@ -358,7 +360,7 @@ class Lives:
             if home is None or record is None or record.removing or life.wanted is None or self._closing:
                 return
             if record.resume_at == due and record.process is None:
-                await self._ending.end(home, record.last, record.cgroup)
+                await self._ending.end(home, record.last, record)
                 await self._again(key, life.wanted, record)
         self.adopt(key)
 
@@ -399,7 +401,7 @@ class Lives:
         }
         if any(inodes - life.foreign for inodes in own_choice.values()):
             census = await self._counting.now()
-            pids = [each.stat.pid for each in members(census, self._shelf.home(key), record.process)]
+            pids = [each.stat.pid for each in members(census, self._shelf.home(key), record.process, record)]
             ours = await asyncio.to_thread(listening.sockets, pids)
             heard |= {inner: inner for inner, inodes in own_choice.items() if inodes & ours}
             life.foreign = set().union(*own_choice.values()) - ours
@@ -414,7 +416,7 @@ class Lives:
             record = self._shelf.read(key)
             if record is not None:
                 record = self._shelf.write(key, structs.replace(record, removing=True))
-                await self._ending.ask(home, record.process, record.cgroup, grace)
+                await self._ending.ask(home, record, grace)
             await self._take_away(key, record)
         self.notice(key.service)
 
@@ -425,8 +427,8 @@ class Lives:
             if home is None or record is None:
                 return
             self.let_go(key)
-            await self._ending.ask(home, record.process, record.cgroup, grace)
-            await self._ending.end(home, record.process, record.cgroup)
+            await self._ending.ask(home, record, grace)
+            await self._ending.end(home, record.process, record)
             for port in record.ports.values():
                 self._claims.release(port, key)
             cgroups.remove(record.cgroup)
@@ -441,7 +443,7 @@ class Lives:
             record = self._shelf.read(key)
             if home is not None and record is not None and record.process == seen:
                 self._shelf.write(key, structs.replace(record, verdict=verdict))
-                await self._ending.end(home, record.process, record.cgroup)
+                await self._ending.end(home, record.process, record)
 
     async def _finish_removal(self, key: Key) -> None:
         """Of a Windlass that was interrupted. One that is still at it holds the lock."""
@@ -456,7 +458,7 @@ class Lives:
         """The lock is held. Nothing of the instance is left, but its last words are heard."""
         home = self._shelf.home(key)
         if record is not None:
-            await self._ending.end(home, record.process, record.cgroup)
+            await self._ending.end(home, record.process, record)
             for port in record.ports.values():
                 self._claims.release(port, key)
             cgroups.remove(record.cgroup)

@@ -69,6 +69,11 @@ class Record(Struct, frozen=True, kw_only=True):
     made: bool = False
     """Its working copy is complete."""
     process: Process | None = None
+    first: Process | None = None
+    """The first process of its cell, which stays as long as the cell; None: the cell has none, or an earlier
+    version started it."""
+    space: int = 0
+    """The number of the process namespace of its cell; 0: it has none, or an earlier version started it."""
     engine: Process | None = None
     """The Windlass that started it, and alone learns how it ended."""
     last: Process | None = None
