@@ -130,7 +130,7 @@ def concerns(isolation: Isolation) -> list[str]:
     missing = isolation.missing()
     said = []
     if missing:
-        parts = "; ".join(f"{part.what} ({part.why})" for part in missing)
+        parts = "; ".join(f"{part.what} ({part.why}), so {part.means}" for part in missing)
         said.append(
             "Services are kept apart only in part; `windlass doctor` says what to do. What a service does "
             f"not have here: {parts}"

@@ -135,7 +135,8 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     holds = ", ".join(found.holds())
     yield ok("Isolation", f"each service has {holds}") if holds else warn("Isolation", "none", advice)
     for part in found.missing():
-        yield warn("Isolation", f"a service does not have {part.what}: {part.why}", part.advice)
+        lacks = f"a service does not have {part.what} ({part.why}), so {part.means}"
+        yield warn("Isolation", lacks, part.advice)
 
 
 # Databases, and what builds

@@ -1,7 +1,8 @@
 """Users of the machine for services: each service gets one of a range, for ever.
 
 A number is never given twice, because files of a service may outlive it, set aside or in a backup. Nor is one
-that owns a folder here, where the file that says whose it is was lost.
+that owns a folder here, where the file that says whose it is was lost. Several installations of one machine
+use the same range and do not know each other: each begins somewhere in it, by chance, and goes on from there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import fcntl
 import json
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,6 +24,8 @@ _READ: Final = stat.S_IROTH
 _READ_FOLDER: Final = stat.S_IROTH | stat.S_IXOTH
 NAME: Final = "windlass-{0}"
 _FOLDERS: Final = ("run/*/*", "run/*/*/*", "run/services/*/*/*", "set-aside/*/*", "set-aside/*/*/*")
+_LAST: Final = ".last"
+"""Beside the names: the number that was given last. No service has such a name."""
 
 
 class NoUserLeft(Exception):
@@ -46,14 +50,15 @@ class Users:
             with self._held() as file:
                 known = _read(file)
                 if name not in known:
-                    known[name] = self._next(known)
+                    known[name] = known[_LAST] = self._next(known)
                     _replace(file, json.dumps(known))
             self._known[name] = known[name]
         return self._known[name]
 
     def all(self) -> dict[str, int]:
         """Returns every number that was given, by name."""
-        return _read(self._file) if self._file.exists() else {}
+        known = _read(self._file) if self._file.exists() else {}
+        return {name: number for name, number in known.items() if name != _LAST}
 
     def merge(self, given: Mapping[str, int]) -> None:
         """Adds numbers that were given elsewhere, as a backup knows them.
@@ -70,12 +75,16 @@ class Users:
             _replace(file, json.dumps(known))
 
     def _next(self, known: dict[str, int]) -> int:
-        number = (
-            max((each for each in known.values() if each in self._numbers), default=self._numbers[0] - 1) + 1
-        )
-        if number not in self._numbers:
-            raise NoUserLeft("isolation_users: every user of the range was given away: name a larger one")
-        return number
+        """Returns the number after the last one; the first of all is chosen by chance. An earlier version,
+        which noted no last one, began with the first of the range, as every other installation did."""
+        numbers, given = self._numbers, set(known.values())
+        last = known.get(_LAST, -1)
+        first = last + 1 - numbers[0] if last in numbers else secrets.randbelow(len(numbers))
+        for step in range(len(numbers)):
+            number = numbers[(first + step) % len(numbers)]
+            if number not in given:
+                return number
+        raise NoUserLeft("isolation_users: every user of the range was given away: name a larger one")
 
     def _owners(self) -> list[int]:
         """Users of the range who own folders of services, in place or set aside."""
