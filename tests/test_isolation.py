@@ -6,6 +6,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import secrets
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from windlass.base.isolation import isolation
-from windlass.base.isolation.isolation import programs
+from windlass.base.isolation.isolation import USERS, programs
 from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
 from windlass.config import BadSetting, Settings
 from windlass.operate.findings import Level
@@ -38,7 +39,7 @@ def settings(tmp_path, **given):
 @pytest.fixture
 def machine(monkeypatch):
     def gives(found):
-        monkeypatch.setattr(isolation, "findings", lambda first: found)
+        monkeypatch.setattr(isolation, "findings", lambda *numbers: found)
 
     return gives
 
@@ -61,6 +62,28 @@ def test_each_missing_part_is_said_at_the_start_and_by_the_doctor(tmp_path, mach
     found = [one for one in asyncio.run(findings(tmp_path)) if one.what == "Isolation"]
     assert [one.level for one in found] == [Level.OK, Level.WARN]
     assert "it is switched off" in found[1].found
+
+
+MEANS = [
+    ("identity", 5, "as the user of Windlass, and can end Windlass"),
+    ("identity", 6, "as the user of Windlass"),
+    ("mounts", 5, "System V memory of others is open"),
+    ("mounts", 0, "the key and other services included"),
+    ("processes", 5, "sees all processes"),
+    ("landlock", 0, "its view of the file system hides"),
+]
+
+
+@pytest.mark.parametrize(("part", "rules", "means"), MEANS)
+def test_the_doctor_says_what_a_service_can_do_where_a_part_is_missing(
+    tmp_path, machine, monkeypatch, part, rules, means
+):
+    machine({**ALL, "landlock": rules, "mounts": part != "mounts", "why": {part: "it is switched off"}})
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    said = [one for one in asyncio.run(findings(tmp_path)) if one.what == "Isolation"][1].found
+    assert means in said
+    assert means in concerns(isolation_of(settings(tmp_path)))[0]
+    assert ("can end Windlass" in said) is (part == "identity" and rules < 6)
 
 
 def test_isolation_that_is_off_is_told_by_the_start_and_the_doctor(tmp_path):
@@ -111,12 +134,76 @@ def test_checking_isolation_logs_nothing(tmp_path, machine, caplog):
 
 def test_a_service_has_the_same_user_for_ever_and_no_other_ever_has_it(tmp_path):
     users = Users(tmp_path, range(5000, 5003))
-    assert [users.of(name) for name in ("one", "two", "one")] == [5000, 5001, 5000]
+    one, two = users.of("one"), users.of("two")
+    assert (users.of("one"), users.of("two")) == (one, two)
     again = Users(tmp_path, range(5000, 5003))
-    assert [again.of(name) for name in ("two", "three", "one")] == [5001, 5002, 5000]
+    assert (again.of("two"), again.of("one")) == (two, one)
+    assert {one, two, again.of("three")} == {5000, 5001, 5002}
     with pytest.raises(NoUserLeft, match="isolation_users"):
         again.of("four")
-    assert set(json.loads((tmp_path / "users.json").read_text())) == {"one", "two", "three"}
+    assert [again.of(name) for name in ("one", "two")] == [one, two]
+
+
+def test_two_installations_of_one_machine_share_no_users(tmp_path):
+    given = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        users = Users(tmp_path / name, range_of(USERS))
+        given.append({users.of(f"service-{number}") for number in range(100)})
+        assert len(given[-1]) == 100
+    assert not given[0] & given[1]
+
+
+def test_installations_that_began_at_the_same_number_would_share_users(tmp_path, monkeypatch):
+    monkeypatch.setattr(secrets, "randbelow", lambda most: 0)
+    test = test_two_installations_of_one_machine_share_no_users
+    with pytest.raises(AssertionError):
+        test(tmp_path)
+
+
+def test_users_that_an_earlier_version_gave_stay_and_later_ones_begin_elsewhere(tmp_path):
+    """It began with the first of the range, as every other installation of the machine did."""
+    (tmp_path / "users.json").write_text(json.dumps({"one": 1_900_000_000, "two": 1_900_000_001}))
+    users = Users(tmp_path, range_of(USERS))
+    assert (users.of("one"), users.of("two")) == (1_900_000_000, 1_900_000_001)
+    assert users.of("three") > 1_900_001_000
+    assert users.of("four") == users.of("three") + 1
+
+
+def test_numbers_of_a_backup_are_given_to_nobody_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(secrets, "randbelow", lambda most: 0)
+    users = Users(tmp_path, range(5000, 5010))
+    assert [users.of(name) for name in ("one", "two")] == [5000, 5001]
+    users.merge({"one": 5000, "two": 5004, "three": 5001, "four": 5003})
+    again = Users(tmp_path, range(5000, 5010))
+    assert [again.of(name) for name in ("one", "two", "four")] == [5000, 5001, 5003]
+    assert [again.of(name) for name in ("three", "five")] == [5002, 5005]
+    assert len(set(again.all().values())) == len(again.all())
+
+
+def test_numbers_that_were_merged_by_name_alone_would_be_given_twice(tmp_path):
+    users = Users(tmp_path, range(5000, 5010))
+    one = users.of("one")
+    (tmp_path / "users.json").write_text(json.dumps({**users.all(), "three": one}))
+    assert Users(tmp_path, range(5000, 5010)).of("three") == users.of("one")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"one": "5000"}', "{"])
+def test_a_damaged_list_of_users_gives_no_number(tmp_path, content):
+    (tmp_path / "users.json").write_text(content)
+    with pytest.raises(OSError, match="bring back"):
+        Users(tmp_path, range(5000, 5010)).of("two")
+    assert (tmp_path / "users.json").read_text() == content
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
+def test_a_number_that_owns_a_folder_is_not_given_when_the_list_of_users_is_lost(tmp_path):
+    folder = tmp_path / "run" / "volumes" / "service" / "data"
+    folder.mkdir(parents=True)
+    os.chown(folder, 5003, 5003)
+    users = Users(tmp_path, range(5000, 5010))
+    given = {users.of(f"another-{number}") for number in range(9)}
+    assert given == {*range(5000, 5010)} - {5003}
 
 
 @pytest.mark.parametrize("text", ["", "5", "9000-8000", "5-6", "1000-99999999999", "a-b"])

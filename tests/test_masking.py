@@ -7,13 +7,14 @@ import json
 import random
 import re
 import string
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.masking import CUT, MASK, MOST, Mask, _alternatives, _tree, is_trivial
+from windlass.core.masking import CUT, MASK, MOST, Mask, PatternSearch, is_trivial
 
 SECRET = 's3cret"val/ue+1'
 
@@ -122,24 +123,42 @@ def letters(count: int) -> list[str]:
     return ["".join(chance.choices(string.ascii_letters, k=24)) for _ in range(count)]
 
 
-def test_the_work_for_a_text_does_not_grow_with_the_secrets():
-    """Counted, not timed: at each place at most one branch for each letter is tried, however many secrets."""
-    few, many = search(letters(10)), search(letters(700))
-    assert many.count("|") > 10 * few.count("|")
-    assert branches(many) <= len(string.ascii_letters + string.digits + "+/-_")
+class Counting(dict[str, int]):
+    looked_up = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looked_up += 1
+        return super().get(key, default)
 
 
-def search(values: list[str]) -> str:
-    return _alternatives(_tree(Mask(values).patterns))
+NEAR = "a" * (CUT + 8)
+ALMOST = [f"{'a' * length}b" for length in range(6, 64)]
 
 
-def branches(pattern: str) -> int:
-    """Returns the number of different beginnings."""
-    depth = count = 0
-    for sign in re.sub(r"\\.", "x", pattern):
-        depth += (sign == "(") - (sign == ")")
-        count += sign == "|" and depth == 1
-    return count + 1
+@pytest.mark.parametrize(("text", "values"), [(NEAR, ALMOST), (" ".join(letters(700)), letters(700))])
+def test_a_place_of_a_text_costs_few_look_ups_for_any_secrets_and_for_text_that_is_almost_one(text, values):
+    """Counted, not timed."""
+    search = PatternSearch(Mask(values).patterns)
+    search.known = counting = Counting(search.known)
+    list(search.spans(text))
+    assert 0 < counting.looked_up <= len(text) * len(search.lengths).bit_length()
+
+
+def test_to_try_each_length_would_cost_many_look_ups():
+    search = PatternSearch(ALMOST)
+    assert len(search.lengths) > 8 * len(search.lengths).bit_length()
+
+
+@given(
+    st.lists(st.text("ab1-", min_size=6, max_size=30), min_size=1, max_size=30),
+    st.lists(st.text("ab1-", max_size=30), max_size=10),
+)
+def test_the_longest_value_is_found_at_each_place(values, between):
+    patterns = Mask(values).patterns
+    text = "".join(part for pair in zip(between, values * 10, strict=False) for part in pair)
+    expected = re.finditer("|".join(re.escape(one) for one in sorted(patterns, key=len, reverse=True)), text)
+    found = list(PatternSearch(patterns).spans(text)) if patterns else []
+    assert found == [one.span() for one in expected if one.span()[1] > one.span()[0]]
 
 
 def test_a_large_file_of_secrets_is_bounded():

@@ -34,7 +34,7 @@ from windlass.control.deployments import RECONCILE
 from windlass.control.holdings import bring_back, put_aside
 from windlass.control.identity import Gate, signer_of
 from windlass.control.listings import Listings
-from windlass.control.logs import Logs
+from windlass.control.logs import LOGS, Logs, recover
 from windlass.control.names import reserve_all
 from windlass.control.neighbours import Neighbours
 from windlass.control.organizations import NOBODY, SYSTEM, found
@@ -53,7 +53,7 @@ from windlass.families.organization import Organization
 from windlass.key import FACT, check_key, found_seal
 from windlass.mark import INSTALLATION
 from windlass.ownership import NotOurs, OwnershipReport, PartsFor, examine, holdings, legacy_id, refusal
-from windlass.parts import Parts, real_parts
+from windlass.parts import Parts, kept_engine, real_parts
 from windlass.store.store import ROUTE, Store, Tx
 
 _log = log("main")
@@ -97,6 +97,8 @@ class Installation:
         self._must_route = asyncio.Event()
         self.left_running = 0
         """Services that go on when this has stopped, as far as the engine can tell."""
+        self.marked_engine = ctx.engine.name
+        """Which the mark of the data directory names."""
         self._mark: mark.Mark | None = None
         """What the data directory was marked with last."""
 
@@ -235,7 +237,7 @@ class Installation:
     async def note_mark(self) -> None:
         """Writes down in the data directory how far the database is, if it has moved on."""
         ctx = self.ctx
-        now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads, ctx.engine.name)
+        now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads, self.marked_engine)
         if now != self._mark:
             await aside(mark.write, ctx.settings, now)
             self._mark = now
@@ -267,12 +269,14 @@ async def install(
     point: Callable[[str], Awaitable[None]] | None = None,
     lease: int = LEASE,
     adopt: bool = False,
+    keeps_engine: bool = False,
 ) -> Installation:
     """Opens the store, checks the key, and makes the first organization if there is none.
 
     `adopt`: goes on where data directory and database do not belong together, and sets aside what the
-    database does not know. `lease`: milliseconds after which another replica takes up what this one was doing
-    when it was killed."""
+    database does not know. `keeps_engine`: the data directory goes on naming the engine that it was used
+    with, whichever the settings name. `lease`: milliseconds after which another replica takes up what this
+    one was doing when it was killed."""
     clock, out = clock or SystemClock(), out or _way_out(settings)
     _make_private(Path(settings.data_dir))
 
@@ -282,13 +286,21 @@ async def install(
     report = await examine(settings, parts_for)
     if report.reason and not adopt:
         raise NotOurs(refusal(settings, report))
+    if report.lost:
+        _log.error(
+            "volumes that hold data of services are not there: `windlass doctor` says what to do",
+            extra={"services": report.lost},
+        )
     store = await open_store(settings, clock)
     try:
+        await aside(recover, Path(settings.data_dir) / LOGS)  # nobody restores while this has the database
         seal, id = await _opened_seal(settings, store)
         own = await parts_for(id)
         watcher = Watcher(lambda: ctx)
         ctx = _context(settings, id, own, store, clock, seal, watcher, out, families or registry(), point)
         installation = Installation(ctx, fetcher or out.fetch, watcher, lease)
+        if keeps_engine:
+            installation.marked_engine = kept_engine(settings) or own.engine.name
         installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
         await reserve_all(ctx)
         if report.reason:
@@ -339,7 +351,7 @@ def _context(
         listings=Listings(own.git),
         servers=own.servers,
         probe=own.probe,
-        logs=Logs(folder / "logs", settings.log_retention_bytes, settings.log_retention_days, clock),
+        logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
         calls=Calls(store),
         readers=Readers(),
         neighbours=Neighbours(),

@@ -6,7 +6,7 @@ Called before anything is started, written or erased; changes nothing itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Container, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,8 @@ from windlass import mark
 from windlass.base.clock import SystemClock
 from windlass.builders.builder import BuilderAway
 from windlass.config import BadSetting, Settings, to_type
-from windlass.control.holdings import Holdings
-from windlass.control.logs import Logs
+from windlass.control.holdings import Holdings, records
+from windlass.control.logs import LOGS, Logs
 from windlass.core.runtime import Kept
 from windlass.database import file_of, looking
 from windlass.engines.engine import EngineAway
@@ -58,6 +58,8 @@ class OwnershipReport(Struct, kw_only=True):
     """Something runs whose files are not here."""
     aside: int = 0
     """Services that were set aside earlier."""
+    lost: list[str] = field(default_factory=list)
+    """Services that have fewer volumes than hold data of theirs."""
     unseen: str = ""
     """Why the engine could not be looked at."""
 
@@ -78,6 +80,8 @@ class DatabaseState(Struct, frozen=True):
     present: frozenset[str] = frozenset()
     """Services that it has."""
     deleted: frozenset[str] = frozenset()
+    volumes: Mapping[str, Collection[str]] = {}
+    """Names of volumes that hold data, by service."""
 
 
 def legacy_id(fingerprint: str) -> str:
@@ -151,6 +155,7 @@ async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
             hash=hash.hex() if hash else "",
             present=present,
             deleted=deleted,
+            volumes=await moment.volumes(),
         )
 
 
@@ -158,6 +163,7 @@ async def _count(
     settings: Settings, report: OwnershipReport, database: DatabaseState, parts_for: PartsFor
 ) -> None:
     await _gather(settings, report, database, parts_for)
+    report.lost = _without_volumes(settings, report, database)
     if report.found:
         database = await look(settings, report.mark)
     known = database.present | database.deleted
@@ -176,6 +182,16 @@ async def _gather(
             there = await held.services()
             report.unknown[label] = _without(there, report.found)
             report.is_lost = report.is_lost or any(kept.is_lost for kept in there.values())
+
+
+def _without_volumes(settings: Settings, report: OwnershipReport, database: DatabaseState) -> list[str]:
+    """Compares numbers: a volume is never erased alone. Services that are set aside have theirs."""
+    here, aside = report.found, records(Path(settings.data_dir))
+    return sorted(
+        service
+        for service, names in database.volumes.items()
+        if service not in aside and len(names) > here.get(service, Kept()).volumes
+    )
 
 
 def _without(found: Mapping[str, Kept], others: Container[str]) -> dict[str, Kept]:
@@ -201,7 +217,7 @@ def _label_by_key(settings: Settings) -> str:
 async def holdings(settings: Settings, parts_for: PartsFor, installation: str) -> AsyncIterator[Holdings]:
     """Opens the data of an installation whose server does not run here."""
     parts, data = await parts_for(installation), Path(settings.data_dir)
-    logs = Logs(data / "logs", settings.log_retention_bytes)
+    logs = Logs(data / LOGS, settings.log_retention_bytes)
     async with AsyncExitStack() as closing:
         closing.push_async_callback(parts.engine.stop)
         closing.push_async_callback(parts.builder.stop)

@@ -79,7 +79,7 @@ async def _engine(
     if chosen == PROCESS:
         isolation = await aside(isolation_of, settings)
         builder = NativeBuilder(folder / "builds", isolation=isolation)
-        return ProcessEngine(folder / "run", clock, isolation=isolation), builder
+        return ProcessEngine(process_folder(settings).resolve(), clock, isolation=isolation), builder
     if chosen == DOCKER:
         # Loaded only where it is used: its HTTP client is a third of the time to start.
         from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
@@ -88,6 +88,11 @@ async def _engine(
         engine = DockerEngine(host=host, folder=folder / "docker", installation=installation)
         return engine, DockerBuilder(host=host, installation=installation)
     raise BadSetting(f"engine: there is no engine {chosen}; it is one of auto, process and docker")
+
+
+def process_folder(settings: Settings) -> Path:
+    """Returns the folder of the engine process."""
+    return Path(settings.data_dir) / "run"
 
 
 def isolation_of(settings: Settings) -> Isolation:
@@ -125,7 +130,7 @@ def concerns(isolation: Isolation) -> list[str]:
     missing = isolation.missing()
     said = []
     if missing:
-        parts = "; ".join(f"{part.what} ({part.why})" for part in missing)
+        parts = "; ".join(f"{part.what} ({part.why}), so {part.means}" for part in missing)
         said.append(
             "Services are kept apart only in part; `windlass doctor` says what to do. What a service does "
             f"not have here: {parts}"

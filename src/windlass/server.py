@@ -65,6 +65,7 @@ async def serve(
 def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[str, Any]:
     """Returns the protocol settings of uvicorn."""
     trusts = trusted(installation.ctx.settings.trusted_proxies)
+    installation.app.stream_quota.most = (bounds or Bounds()).streams
     port = PortState(bounds, trusts, partial(_rate_limit_headers, installation))
     return {
         "http": partial(Connection, port=port),

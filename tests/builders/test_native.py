@@ -660,6 +660,18 @@ async def test_what_is_not_whole_is_not_found_and_is_built_anew(site):
     assert site.left() == {order.key}
 
 
+async def test_an_artifact_that_another_version_recorded_is_not_replaced(site):
+    order = site.order({"main.py": "print(1)"})
+    artifact = await site.build(order=order)
+    record = Path(artifact.ref) / "artifact.json"
+    record.write_text('{"form": 2}')
+    for deed in (site.builder.find("service", order.key), site.build({"main.py": "print(2)"}, key=order.key)):
+        with pytest.raises(BuildError, match="another version of Windlass"):
+            await deed
+    assert record.read_text() == '{"form": 2}'
+    assert (Path(artifact.ref) / "app" / "main.py").read_text() == "print(1)"
+
+
 async def test_sweep_and_discard_erase_what_they_are_told_and_nothing_else(site):
     kept = await site.build({"main.py": "print(1)"}, key="kept")
     await site.build({"main.py": ""}, key="old")
@@ -675,6 +687,18 @@ async def test_sweep_and_discard_erase_what_they_are_told_and_nothing_else(site)
     await site.builder.discard("service")
     await site.builder.discard("service")
     assert {path.name for path in site.kept.iterdir()} == {"cache"}
+
+
+async def test_the_cache_of_versions_that_had_one_for_all_is_swept_and_no_other(site):
+    await site.build({"main.py": ""})
+    own = {path.name for path in (site.kept / "cache").iterdir()}
+    assert own
+    for name in ("pip", "uv", "npm"):
+        (site.kept / "cache" / name / "wheels").mkdir(parents=True)
+        (site.kept / "cache" / name / "wheels" / "a").touch()
+    await site.builder.sweep(())
+    assert {path.name for path in (site.kept / "cache").iterdir()} == own
+    assert list(site.kept.glob(".gone-*")) == []
 
 
 async def test_a_service_that_is_set_aside_comes_back_as_it_was(site, tmp_path):

@@ -37,6 +37,24 @@ async def test_an_unknown_field_is_refused_by_its_path(embedded, path: str, body
     is_refused(answer, 400, f"{path}: is not a field here")
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "meant"),
+    [
+        ("ports[0].port", {"ports": [{"port": 80}]}, "internal_port or external_port"),
+        ("ports[0].internalPort", {"ports": [{"internalPort": 80}]}, "internal_port"),
+        ("git_repository.repository", {"git_repository": {"repository": "x"}}, ""),
+        ("min_instances", {"min_instances": 1}, "min_running_instances or max_running_instances"),
+    ],
+)
+async def test_an_unknown_field_is_refused_with_the_fields_that_may_be_meant(
+    embedded, path, body, meant
+) -> None:
+    environment = await embedded.environment()
+    answer = await embedded.post(f"/environment/{environment}/application", dict(APPLICATION) | body)
+    said = f"; did you mean {meant}?" if meant else ""
+    is_refused(answer, 400, f"{path}: is not a field here{said}")
+
+
 async def test_unknown_fields_are_refused_in_changes_and_deploys_too(embedded) -> None:
     ids = await stocked(embedded)
     for method, path in (("PUT", "/project/{project_id}"), ("POST", "/application/{app_id}/deploy")):

@@ -14,6 +14,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.engines import programs
 from tests.engines.crashes import live_until_killed
@@ -21,7 +22,7 @@ from tests.engines.once import RunsOnce, needs
 from tests.engines.stations import Rig, Station, ask, free_port, until, wanted
 from tests.forms import either
 from windlass.core.runtime import Phase, Volume, Wanted
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import EngineError, VolumeLost
 
 SECRET = "a-secret-that-nobody-writes-down"
 PORT = 8080
@@ -376,6 +377,18 @@ class Conformance(RunsOnce):
         await station.engine.remove(wanted(art).service)
         await station.engine.run(wanted(art, generation=2, **given), 0)
         await station.hears("count 2")
+
+    async def test_a_volume_that_held_data_and_is_gone_is_not_begun_empty(self, rig, station):
+        volume = Volume(name="data", mount="/app/data")
+        it = wanted(await rig.artifact(programs.SLEEPS), volumes=(volume,))
+        known = structs.replace(it, volumes=(structs.replace(volume, is_known=True),))
+        with pytest.raises(VolumeLost, match="to begin empty"):
+            await station.engine.run(known, 0)
+        assert list(await rig.traces(it.service)) == []
+        await station.engine.run(it, 0)  # without the mark it is made
+        await station.engine.remove(it.service, grace=0)
+        later = structs.replace(known, generation=2)
+        assert (await station.engine.run(later, 0)).phase is Phase.RUNNING
 
     async def test_where_a_port_is_found_is_lasting_and_no_others(self, rig, station):
         services = [f"{number}8888888-aaaa-4aaa-8aaa-000000000008" for number in range(3)]

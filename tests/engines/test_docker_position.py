@@ -73,6 +73,12 @@ def test_a_position_outlives_windlass_and_a_torn_one_is_like_none(tmp_path):
     assert list((tmp_path / "read").iterdir()) == []
 
 
+def test_a_position_of_another_version_is_logged_and_lines_are_repeated(tmp_path, caplog):
+    (tmp_path / "one").write_text('{"anchor": 5}')
+    assert Positions(tmp_path).load("one") == Position()
+    assert "lines may be repeated" in caplog.text
+
+
 @pytest.mark.parametrize("anchor", ["", stamp(61_002)])
 def test_the_engine_is_asked_with_its_own_precision(anchor):
     assert Reading(Position(anchor=anchor)).since == ("1769850061.002000000" if anchor else None)

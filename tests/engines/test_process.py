@@ -27,11 +27,11 @@ from tests.engines.stations import CAPABILITIES, Station, ask, free_port, until,
 from windlass.core.runtime import Artifact, Phase, Volume
 from windlass.engines.engine import Engine, EngineAway, EngineError
 from windlass.engines.process import Pauses, cgroups, files, kernel, recorder
-from windlass.engines.process.birth import Birth, Nursery
+from windlass.engines.process.birth import Birth, Born, Nursery
 from windlass.engines.process.census import Census, Member, count
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import Tail, last_words, prepare
-from windlass.engines.process.shelf import Key, Record, Shelf
+from windlass.engines.process.shelf import Key, Record, Shelf, UnknownRecord
 
 SERVICE = wanted(Artifact(kind="native", ref="")).service
 KEY = Key(SERVICE, 1, 0)
@@ -125,10 +125,10 @@ def test_a_program_that_could_not_be_recorded_has_never_run(tmp_path, names):
     nursery = Nursery()
     with pytest.raises(OSError, match="full"):
         nursery.start(what, record)
-    assert kernel.stat(born[0].pid) is None
+    assert kernel.stat(born[0].process.pid) is None
     assert last_words(tmp_path).strip(b"\0") == b""
     nursery.start(what, born.append)  # the other side of it: once recorded, it runs
-    assert os.waitstatus_to_exitcode(os.waitpid(born[1].pid, 0)[1]) == 0
+    assert os.waitstatus_to_exitcode(os.waitpid(born[1].process.pid, 0)[1]) == 0
     assert last_words(tmp_path).strip(b"\0") == b"it ran\n"
     nursery.close()
 
@@ -161,8 +161,8 @@ def test_a_recorder_knows_the_signal_that_ended_a_program(tmp_path, code):
 
 
 def be_killed_at_a_birth(what: Birth, answer: Any) -> None:
-    def be_killed(process: Process) -> None:
-        answer.send(process.pid)
+    def be_killed(born: Born) -> None:
+        answer.send(born.process.pid)
         os.kill(os.getpid(), signal.SIGKILL)
 
     Nursery().start(what, be_killed)
@@ -547,6 +547,57 @@ async def test_a_record_torn_by_a_power_cut_is_like_none(rig):
         await station.engine.sweep(await station.engine.services())
 
 
+OF_ANOTHER_VERSION = [b'{"form": 2, "instance": {}}', b'{"service": 1}', b"[]"]
+
+
+@pytest.mark.parametrize("record", OF_ANOTHER_VERSION)
+async def test_nothing_is_started_or_erased_over_a_record_of_another_version(rig, record, caplog):
+    it = wanted(rig.made(programs.SLEEPS))
+    async with Station(rig) as before:
+        await before.engine.run(it, 0)
+    file = Shelf(rig.folder).home(KEY) / "record.json"
+    readable = file.read_bytes()
+    file.write_bytes(record)
+    async with Station(rig) as after:
+        engine = after.engine
+        [instance] = await engine.observe(SERVICE)
+        assert instance.phase is Phase.EXITED
+        for deed in (
+            engine.run(it, 0),
+            engine.run(structs.replace(it, generation=2), 0),
+            engine.remove(SERVICE, generation=1, indexes=[0]),
+            engine.set_aside(SERVICE, rig.folder / "aside"),
+            engine.discard(SERVICE),
+        ):
+            with pytest.raises(EngineError, match="another version of Windlass"):
+                await deed
+        await engine.sweep([SERVICE])
+        assert (await engine.services())[SERVICE].instances == 1
+        assert (await rig.copies(SERVICE), file.read_bytes()) == ([(1, 0)], record)
+        assert sum("of another version" in said.message for said in caplog.records) == 1
+        file.write_bytes(readable)
+        await engine.discard(SERVICE)
+        assert await rig.traces(SERVICE) == []
+
+
+async def test_a_record_of_another_version_that_counts_as_none_starts_a_second_copy(rig, monkeypatch):
+    it = wanted(rig.made(programs.SLEEPS))
+    async with Station(rig) as before:
+        await before.engine.run(it, 0)
+    (Shelf(rig.folder).home(KEY) / "record.json").write_bytes(OF_ANOTHER_VERSION[0])
+    real = Shelf.read_in
+
+    def as_if_torn(shelf, home):
+        with suppress(UnknownRecord):
+            return real(shelf, home)
+
+    monkeypatch.setattr(Shelf, "read_in", as_if_torn)
+    async with Station(rig) as after:
+        await after.engine.run(it, 0)
+        assert await rig.copies(SERVICE) == [(1, 0), (1, 0)]
+        await after.engine.discard(SERVICE)
+
+
 RECORD_OF_THE_FIRST_VERSION = {
     "service",
     "pod",
@@ -704,6 +755,27 @@ def test_in_a_control_group_not_even_a_child_that_hides_is_left(tmp_path, delega
     assert len(inside) == 2
     assert after == []
     assert not Path(group).exists()
+
+
+@pytest.mark.parametrize(
+    ("controllers", "limits"),
+    [
+        ("cpu memory pids", {"cpu.max": "50000 100000", "memory.max": str(64 << 20), "pids.max": "4096"}),
+        ("cpuset io", {}),
+    ],
+)
+def test_a_control_group_holds_what_its_controllers_can(tmp_path, controllers, limits):
+    base = tmp_path / "given"
+    base.mkdir()
+    (base / "cgroup.controllers").write_text(controllers)
+    (base / "cgroup.procs").touch()
+    groups = cgroups.Cgroups(base, tmp_path)
+    groups.prepare()
+    made = Path(groups.make("x", cpu=500, memory=64))
+    assert {name: (made / name).read_text() for name in limits} == limits
+    assert {name for name in ("cpu.max", "memory.max", "pids.max") if (made / name).exists()} == limits.keys()
+    if limits:
+        assert "+pids" in (base / "cgroup.subtree_control").read_text().split()
 
 
 @pytest.mark.parametrize(

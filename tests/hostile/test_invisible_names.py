@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 
+import msgspec
 import pytest
 from msgspec import inspect
 
@@ -13,6 +14,7 @@ from tests.world import World, make_world
 from windlass.core.fields import Name, visible
 from windlass.core.registry import Operation
 from windlass.families import registry
+from windlass.store.store import Tx
 
 UNSEEN = (
     "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"  # the direction of writing
@@ -95,6 +97,36 @@ async def test_a_name_that_reads_backwards_is_refused_by_its_name(world: World):
 async def test_a_name_has_one_line_and_no_joiner_between_letters_that_do_not_join(world: World, name: str):
     answer = await world.post(f"/organization/{world.org}/project", {"name": name})
     assert (answer.status, answer.message.partition(":")[0]) == (400, "name")
+
+
+async def stored_before_the_rule(world: World) -> tuple[str, str]:
+    """A project whose name and description an earlier version has taken."""
+    id, backwards = await world.project(description="shown"), "sh\u202eop"
+
+    async def change(tx: Tx) -> None:
+        row = await tx.get(id)
+        assert row is not None
+        document = msgspec.json.decode(row.body) | {"name": backwards}
+        await tx.change(msgspec.structs.replace(row, name=backwards, body=msgspec.json.encode(document)))
+
+    await world.installation.ctx.store.write(change)
+    return id, backwards
+
+
+async def test_a_name_that_was_stored_before_the_rule_hinders_no_edit_that_leaves_it(world: World):
+    id, backwards = await stored_before_the_rule(world)
+    for send, body in ((world.patch, {"description": "patched"}), (world.put, {"description": "put"})):
+        answer = await send(f"/project/{id}", body)
+        assert (answer.status, answer["name"]) == (200, backwards), answer
+        assert answer["description"] == body["description"]
+
+
+async def test_a_name_that_was_stored_before_the_rule_is_not_taken_again(world: World):
+    id, backwards = await stored_before_the_rule(world)
+    for body in ({"name": backwards}, {"description": backwards}):
+        answer = await world.patch(f"/project/{id}", body)
+        assert (answer.status, answer.message.partition(":")[0]) == (400, next(iter(body)))
+    assert (await world.patch(f"/project/{id}", {"name": "shop"})).status == 200
 
 
 @pytest.mark.parametrize("name", SHAPED)

@@ -7,6 +7,7 @@ import json
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -15,8 +16,10 @@ from tests.engines.stations import wanted
 from windlass.base.isolation import mounts
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.builders.builder import BuildError, Order
-from windlass.builders.native import NativeBuilder
+from windlass.builders.native import NativeBuilder, node, python, tree
+from windlass.builders.native.builder import _complete
 from windlass.builders.native.cells import Cells
+from windlass.builders.native.shelf import Shelf as BuildShelf
 from windlass.core.runtime import Artifact
 from windlass.engines.process import files
 from windlass.engines.process.lives import Lives
@@ -78,6 +81,97 @@ async def test_links_that_a_build_leaves_would_be_followed_without_a_cell(tmp_pa
     there = outside(tmp_path)
     await build(tmp_path, in_cell=False)
     assert list(there.iterdir()) != []
+
+
+class Made:
+    """What a build has made so far, where its steps may have put links."""
+
+    def __init__(self, folder: Path) -> None:
+        self.outside, self.made, self.source = folder / "outside", folder / "made", folder / "source"
+        for each in (self.outside, self.made, self.source / "node_modules" / "x"):
+            each.mkdir(parents=True)
+        self.app = self.source
+        self.shelf = BuildShelf(folder / "builds", SERVICE)
+        self.shelf.folder.mkdir(parents=True)
+        (self.source / "node_modules" / "x" / "index.js").touch()
+
+
+def record(there: Made) -> None:
+    (there.made / "app").mkdir()
+    there.shelf.put(there.made, Artifact(kind="native", ref="x", key="key"))
+
+
+async def modules(there: Made, monkeypatch) -> None:
+    async def npm(*given: object) -> None: ...
+
+    monkeypatch.setattr(node, "_npm", npm)
+    nothing: dict[str, str] = {}
+    package = node.Package(
+        folder=there.source,
+        scripts=nothing,
+        dependencies=nothing,
+        development=nothing,
+        workspaces=True,
+        main="",
+    )
+    nobody: Any = None
+    await node.in_place(nobody, node.Needs(package=package), there.made, there.app, {})
+
+
+async def requirements(there: Made, monkeypatch) -> None:
+    class Stub:
+        """Of `Tools`."""
+
+        home, with_pip, say = there.made, {"python3"}, staticmethod(lambda line: None)
+
+        async def run(self, argv, **given: object) -> None: ...
+
+    (there.made / "venv" / "bin").mkdir(parents=True)
+    (there.made / "venv" / "bin" / "pip").touch()
+    needed = python.Needs(requirements="x", constraints="y", cwd=there.source)
+    version = python.Interpreter(path="python3", version="3.12")
+    tools: Any = Stub()
+    await python.environment(tools, version, needed, there.made, {})
+
+
+WRITES = {
+    "the record of the artifact": ("artifact.json", lambda there, _: record(there)),
+    "the mark of whole dependencies": ("complete", lambda there, _: _complete(there.made)),
+    "the code that is moved": ("app", lambda there, _: tree.move(there.app, there.made / "app")),
+    "the modules that are moved": ("node_modules", modules),
+    "the requirements": ("requirements.txt", requirements),
+    "the constraints": ("constraints.txt", requirements),
+}
+"""Everything that we write after steps of a build, each with the name of what it writes."""
+
+
+async def written_outside(folder: Path, write: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Returns what a write has put outside of the build, through the link in the place of its file."""
+    there = Made(folder)
+    name, deed = WRITES[write]
+    is_folder = name in {"app", "node_modules"}
+    (there.made / name).symlink_to(there.outside if is_folder else there.outside / "new")
+    with suppress(OSError):
+        done = deed(there, monkeypatch)
+        if done is not None:
+            await done
+    return [path.name for path in there.outside.iterdir()]
+
+
+@pytest.mark.parametrize("write", WRITES)
+async def test_no_write_of_a_build_follows_a_link_of_its_steps(tmp_path, write, monkeypatch):
+    assert await written_outside(tmp_path, write, monkeypatch) == []
+
+
+@pytest.mark.parametrize("write", WRITES)
+async def test_a_write_that_removes_no_link_would_follow_it(tmp_path, write, monkeypatch):
+    real = Path.open
+    monkeypatch.setattr(tree, "fresh", lambda path: path)
+    monkeypatch.setattr(
+        Path, "open", lambda path, mode="r", **given: real(path, mode.replace("x", "w"), **given)
+    )
+    monkeypatch.setattr(Path, "touch", lambda path, **given: real(path, "w").close())
+    assert await written_outside(tmp_path, write, monkeypatch) != []
 
 
 def test_a_link_in_installed_dependencies_does_not_show_what_it_leads_to(tmp_path):

@@ -14,10 +14,13 @@ import pytest
 
 from tests.operate.installations import again, apart, contents, elsewhere, furnish, settings_of, stopped
 from tests.world import HandClock, make_world
+from windlass.base.isolation.users import Users, range_of
 from windlass.config import DATABASE, Settings
 from windlass.key import WrongKey, found_seal
 from windlass.operate.archive import FORMAT, BadArchive, Manifest, Writer
 from windlass.operate.backup import backup, restore
+from windlass.operate.doctor import examined
+from windlass.operate.findings import Level
 from windlass.refused import Refused
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import InUse, connect, migrate
@@ -198,6 +201,45 @@ async def test_a_restore_over_something_needs_force_and_then_nothing_of_it_is_le
     assert await contents(settings) == before
 
 
+@pytest.mark.parametrize(
+    ("restored", "expected"), [(b"of the backup", b"of the backup"), (None, b"former")], ids=str
+)
+async def test_a_start_finishes_with_log_lines_what_a_killed_restore_has_begun(tmp_path, restored, expected):
+    settings = await stopped(tmp_path, "")
+    (lines,) = [path for path in (tmp_path / "logs").rglob("*.jsonl") if "build" not in str(path)]
+    name = lines.relative_to(tmp_path / "logs")
+    (tmp_path / "logs").rename(tmp_path / "logs.replaced")
+    (tmp_path / "logs.replaced" / name).write_bytes(b"former")
+    if restored is not None:
+        (tmp_path / "logs.restored" / name).parent.mkdir(parents=True)
+        (tmp_path / "logs.restored" / name).write_bytes(restored)
+    assert [one.level for one in await examined(settings) if one.what == "Logs"] == [Level.WARN]
+    async with again(settings):
+        assert lines.read_bytes() == expected
+    assert sorted(path.name for path in tmp_path.glob("logs*")) == ["logs"]
+    assert [one for one in await examined(settings) if one.what == "Logs"] == []
+
+
+async def test_a_restore_brings_the_users_of_services_and_gives_no_number_twice(tmp_path):
+    settings = await stopped(tmp_path / "data", "")
+    numbers = range_of(settings.isolation_users)
+    before = Users(tmp_path / "data", numbers)
+    given = {name: before.of(name) for name in ("first", "second")}
+    await backup(settings, tmp_path / "all.zip")
+    assert before.of("made since") not in given.values()
+
+    new = elsewhere(settings, tmp_path / "new")
+    await restore(new, tmp_path / "all.zip", force=False)
+    there = Users(tmp_path / "new", numbers)
+    assert {name: there.of(name) for name in given} == given
+    assert there.of("third") not in given.values()
+
+    await restore(settings, tmp_path / "all.zip", force=True)
+    again = Users(tmp_path / "data", numbers).all()
+    assert again.keys() >= {"first", "second", "made since"}
+    assert len(set(again.values())) == len(again)
+
+
 async def test_a_restore_beside_a_running_server_is_refused(furnished, tmp_path):
     settings = settings_of(furnished)
     await backup(settings, tmp_path / "all.zip")
@@ -325,7 +367,7 @@ async def test_a_backup_of_every_earlier_form_can_be_restored(level, tmp_path, d
     other = Settings(data_dir=str(new), database_url=database_url, key="ab" * 32)
     await restore(other, tmp_path / "all.zip", force=False)
     found = await contents(other)
-    assert [row[0] for row in found["migration"]] == [one.number for one in migrations()]
+    assert sorted(row[0] for row in found["migration"]) == [one.number for one in migrations()]
     assert ("remembered", b"this") in found["fact"]
 
 

@@ -9,7 +9,9 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import tomllib
+from pathlib import Path
 
 import apsw
 import msgspec
@@ -27,6 +29,7 @@ SECRETS = {
     "WINDLASS_DATABASE_URL": "postgresql://windlass:pass-word@127.0.0.1:1/windlass",
 }
 NAMES = Settings.__struct_fields__
+ORDINARY = (sys.executable, "-I", str(Path(__file__).parents[1] / "hostile" / "ordinary.py"))
 
 
 def run(*words: str, **environment: str):
@@ -244,6 +247,25 @@ def test_doctor_sees_a_misspelt_variable(tmp_path):
 def test_doctor_sees_a_folder_in_which_nothing_can_be_made(tmp_path):
     (tmp_path / "file").write_text("in the way")
     assert findings("--data-dir", str(tmp_path / "file" / "data"))["Data directory"][0] == "fail"
+
+
+def test_doctor_of_a_user_who_may_not_read_the_data_directory_says_who_may_and_looks_at_the_rest():
+    with tempfile.TemporaryDirectory() as top:
+        Path(top).chmod(0o755)
+        folder = Path(top, "data")
+        asyncio.run(stopped(folder, ""))
+        folder.chmod(0)
+        before = ORDINARY if not os.geteuid() else ()
+        command = [*before, sys.executable, "-m", "windlass", "doctor", "--json", "--data-dir", str(folder)]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        ended = subprocess.run(command, env=environment | FREE, capture_output=True, text=True, timeout=60)
+        folder.chmod(0o700)
+    found = {one["what"]: one for one in json.loads(ended.stdout)}
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert "cannot be read by this user" in found["Data directory"]["found"]
+    assert found["Data directory"]["advice"].startswith("run `windlass doctor` as its owner, ")
+    assert {"Python", "Disk", "API", "Engine", "git"} <= found.keys()
+    assert not {"Key", "Database", "Installation"} & found.keys()
 
 
 def test_doctor_speaks_to_people_in_lines(tmp_path):

@@ -111,6 +111,18 @@ def test_an_engine_that_was_chosen_is_not_given_other_reasons(found, docker):
     assert told["Docker"][0] == "ok"
 
 
+def test_for_processes_it_names_records_of_another_version(found, tmp_path):
+    home = tmp_path / "data" / "run" / "services" / "of-a-later-version" / "1-0"
+    home.mkdir(parents=True)
+    (home / "record.json").write_text('{"form": 2}')
+    assert found(engine="process")["Instances"] == (
+        "fail",
+        f"records of another version: 1 ({home / 'record.json'})",
+    )
+    (home / "record.json").write_bytes(b"")  # torn by a power cut
+    assert "Instances" not in found(engine="process")
+
+
 def test_for_processes_it_says_what_the_machine_can_limit(found):
     level, said = found(engine="process")["Limits"]
     assert ("the kernel holds each instance to its CPU and memory" in said) == (level == "ok")

@@ -31,6 +31,8 @@ from windlass.installation import install, open_store
 from windlass.key import WrongKey
 from windlass.mark import INSTALLATION
 from windlass.operate.backup import backup
+from windlass.operate.doctor import examined
+from windlass.operate.findings import Level
 from windlass.operate.serving import check_engine
 from windlass.operate.set_aside import listed, purge, put_back
 from windlass.ownership import NotOurs, examine, legacy_id
@@ -320,35 +322,86 @@ async def test_setting_aside_that_is_killed_at_any_moment_loses_nothing_and_is_d
     assert refused > 3, "an installation that was set aside in part is taken for one that was set aside"
 
 
-async def test_putting_back_that_is_killed_at_any_moment_loses_nothing_and_is_done_again(tmp_path):
-    await template(tmp_path / "0", adopted=True)
+async def left_by_put_back(top: Path) -> int | None:
+    """Returns the first change before which a kill leaves what the next start does not put back."""
+    await template(top / "0", adopted=True)
     for number in itertools.count(1):
-        folder = Path(shutil.copytree(tmp_path / "0", tmp_path / str(number)))
-        settings = Settings(data_dir=str(folder), engine="process", gateway_port=0)
+        folder = Path(shutil.copytree(top / "0", top / str(number)))
         with killer.at(number, folder):
-            await put_back(settings, UNKNOWN)
+            await put_back(_of(folder), UNKNOWN)
         assert len(precious(folder)) == 2, number
         if not killer.struck:
-            break
+            assert number > 3
+            return None
         await started(folder)
-        assert (precious(folder), listed(settings)) == (["builds", "run"], []), number
-    assert number > 3
+        if (precious(folder), listed(_of(folder))) != (["builds", "run"], []):
+            return number
+    raise AssertionError
+
+
+async def left_by_purge(top: Path) -> int | None:
+    """Returns the first change before which a kill leaves files that are in no list any more."""
+    furnished(top / "0")
+    await started(top / "0", adopt=True)
+    for number in itertools.count(1):
+        folder = Path(shutil.copytree(top / "0", top / str(number)))
+        with killer.at(number, folder):
+            await purge(_of(folder), [UNKNOWN])
+        if not killer.struck:
+            assert number > 3
+            return None
+        await purge(_of(folder), [record.service for record in listed(_of(folder))])
+        left = [path for path in folder.rglob("*") if UNKNOWN in str(path) and path.is_file()]
+        if left or listed(_of(folder)):
+            return number
+    raise AssertionError
+
+
+async def test_putting_back_that_is_killed_at_any_moment_loses_nothing_and_is_done_again(tmp_path):
+    assert await left_by_put_back(tmp_path) is None
 
 
 async def test_a_purge_that_is_killed_at_any_moment_stays_in_the_list_until_it_is_done(tmp_path):
-    furnished(tmp_path / "0")
-    await started(tmp_path / "0", adopt=True)
-    for number in itertools.count(1):
-        folder = Path(shutil.copytree(tmp_path / "0", tmp_path / str(number)))
-        settings = Settings(data_dir=str(folder), engine="process", gateway_port=0)
-        with killer.at(number, folder):
-            await purge(settings, [UNKNOWN])
-        if not killer.struck:
-            break
-        await purge(settings, [record.service for record in listed(settings)])
-        left = [path for path in folder.rglob("*") if UNKNOWN in str(path) and path.is_file()]
-        assert (left, listed(settings)) == ([], []), number
-    assert number > 3
+    assert await left_by_purge(tmp_path) is None
+
+
+async def test_a_record_that_is_removed_first_leaves_a_service_half_put_back(tmp_path, monkeypatch):
+    async def record_first(self, service):
+        folder = holdings.folder_of(self._data, service)
+        (folder / holdings.RECORD).unlink()
+        for holder in (self.engine, *self._files):
+            await holder.put_back(service, folder)
+        folder.rmdir()
+
+    monkeypatch.setattr(holdings.Holdings, "put_back", record_first)
+    assert await left_by_put_back(tmp_path) is not None
+
+
+async def test_a_record_that_is_removed_first_hides_what_a_purge_has_left(tmp_path, monkeypatch):
+    def record_first(folder):
+        (folder / holdings.RECORD).unlink()
+        for path in folder.iterdir():
+            shutil.rmtree(path)
+        folder.rmdir()
+
+    monkeypatch.setattr(holdings, "_erase", record_first)
+    assert await left_by_purge(tmp_path) is not None
+
+
+# Lost volumes
+
+
+async def test_doctor_and_the_start_name_services_whose_volumes_are_lost(tmp_path, caplog):
+    async with make_world(folder=tmp_path) as world:
+        app = await world.application(name="shop")
+        await world.installation.ctx.store.write(lambda tx: tx.add_volumes(app, ["data"]))
+    settings = _of(tmp_path)
+    lost = [one for one in await examined(settings) if one.what == "Volumes"]
+    assert [(one.level, one.found.rpartition(": ")[2]) for one in lost] == [(Level.FAIL, "shop")]
+    await started(tmp_path)
+    assert "volumes that hold data of services are not there" in caplog.text
+    (tmp_path / "run" / "volumes" / app / "data").mkdir(parents=True)
+    assert [one for one in await examined(settings) if one.what == "Volumes"] == []
 
 
 # Engines
@@ -399,6 +452,19 @@ async def test_a_damaged_record_stops_no_start_and_is_listed(tmp_path):
     assert [(one.service, one.why) for one in listed(_of(tmp_path))] == [(UNKNOWN, "its record is damaged")]
     await started(tmp_path)
     assert precious(tmp_path) == ["builds", "run"]
+
+
+async def test_a_record_of_another_version_is_listed_and_its_service_is_left_where_it_is(tmp_path):
+    await template(tmp_path, adopted=True)
+    record = tmp_path / "set-aside" / UNKNOWN / "record.json"
+    record.write_text('{"form": 2}')
+    assert "another version" in listed(_of(tmp_path))[0].why
+    await started(tmp_path)
+    for deed in (put_back(_of(tmp_path), UNKNOWN), purge(_of(tmp_path), [UNKNOWN])):
+        with pytest.raises(Refused, match="use the version of Windlass"):
+            await deed
+    assert precious(tmp_path) == ["set-aside", "set-aside"]
+    assert record.read_text() == '{"form": 2}'
 
 
 def test_a_file_is_replaced_whole_or_not_at_all_on_a_full_disk(tmp_path):

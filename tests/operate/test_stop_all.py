@@ -22,6 +22,7 @@ from tests.operate.test_losing_a_database import DOCKERFILE, PROGRAM, Site
 from tests.schemathesis.serving import served
 from tests.whole import Windlass, place
 from tests.world import ADMIN, HandClock, World, fake_parts, make_world
+from windlass import mark
 from windlass.base.clock import SECOND, SystemClock
 from windlass.base.stopped import Stopped
 from windlass.config import DATABASE, Settings
@@ -236,6 +237,9 @@ async def test_nothing_runs_afterwards_on_any_engine_and_all_data_stays(site: Si
         [name] = {"process", "docker"} - {settings.engine}
         settings = replace(settings, engine=name, docker_host=docker_host())
     assert await apart(stopping.here(settings, sure)) == 1
+    marked = mark.read(settings)
+    assert marked
+    assert marked.engine == site.settings.engine
     assert not await site.there.machine.running()
     assert await volumes(site) == kept
     async with site.started() as windlass:

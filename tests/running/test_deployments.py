@@ -153,6 +153,55 @@ async def test_what_never_becomes_well_is_taken_back_with_its_last_words(make_wo
         assert generations(world, app) == [1]
 
 
+async def test_a_service_whose_volume_is_lost_says_so_until_somebody_begins_empty(world):
+    app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
+    world.engine.instances.clear()
+    world.engine.lost.add(app)
+    world.installation.noticed(app)
+    await world.installation.note_changes()
+    await world.settle()
+    status = await world.get(f"/application/{app}/status")
+    assert status["state"] == "ERROR"
+    assert status["message"].startswith("Bring back the volume of ")
+    [broke] = await world.events(Event.BROKE)
+    assert b"to begin empty" in broke.body
+
+    failed = await deploy(world, app)
+    await world.settle()
+    shown = await deployment(world, app, failed)
+    assert (shown["status"], world.engine.instances) == ("FAILED", {})
+    assert "uninstall" in shown["message"]
+
+    await world.post(f"/application/{app}/uninstall")
+    await world.settle()
+    await deploy(world, app)
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def test_a_service_without_instances_has_no_volume_that_could_be_lost(world):
+    app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}], min_running_instances=0)
+    world.engine.lost.add(app)
+    assert (await world.patch(f"/application/{app}", {"min_running_instances": 1})).status == 200
+    await deploy(world, app)
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    assert generations(world, app) == [2]
+
+
+async def test_a_volume_that_is_back_is_used_as_before(world):
+    app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
+    world.engine.instances.clear()
+    world.engine.lost.add(app)
+    world.installation.noticed(app)
+    await world.installation.note_changes()
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "ERROR"
+    world.engine.lost.clear()
+    await world.run(60)
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
 async def test_what_shares_its_storage_with_its_successor_ends_before_it_and_comes_back_if_that_fails(
     world: World,
 ):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.world import World, make_world
-from windlass.core.masking import MASK
+from windlass.core.masking import CUT, MASK
 from windlass.core.runtime import Said
 
 SECRET = "s3cret-value-1"
@@ -116,6 +116,18 @@ async def test_services_that_ran_before_a_start_are_masked(tmp_path, database_ur
             "after it", "after it", f"key is {MASK}", f"key is {MASK}",
         ]  # fmt: skip
         assert SECRET not in on_the_disk(world)
+
+
+async def test_the_end_of_a_line_that_is_cut_at_a_stop_is_written_as_hidden(tmp_path):
+    beginning = SECRET[:-2]
+    async with make_world(folder=tmp_path) as world:
+        app = await shop(world, KEY=SECRET)
+        version = await deployed(world, app)
+        world.engine.says(app, Said(1, beginning.rjust(CUT + 8, "."), "p", version))
+    async with make_world(folder=tmp_path) as world:
+        part, end = await log(world, f"/application/{app}")
+        assert (set(part), end) == ({"."}, MASK)
+        assert beginning not in on_the_disk(world)
 
 
 async def test_messages_about_a_failed_deployment_have_no_secret_in_them(world: World):

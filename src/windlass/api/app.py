@@ -22,6 +22,7 @@ from windlass.api.dialect import based
 from windlass.api.limits import Budgets, Window, stranger_at
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Page, Pages
+from windlass.api.quota import StreamPlace, StreamQuota
 from windlass.api.router import Methods, Router, allowed
 from windlass.api.streaming import EVENTS, Streams, until_gone
 from windlass.base.errors import (
@@ -85,6 +86,8 @@ class Answer(Struct, frozen=True):
     stream: AsyncGenerator[bytes, None] | None = None
     lines: sockets.Lines | None = None
     """Of a log, for a websocket."""
+    place: StreamPlace | None = None
+    """Taken by a stream or a websocket."""
 
 
 class App:
@@ -97,6 +100,7 @@ class App:
         self._router = Router(ctx.registry.operations)
         self._dispatch = Dispatch(ctx)
         self._streams = Streams()
+        self.stream_quota = StreamQuota()
         metrics.gauge("streams", lambda: len(self._streams))
         self._origins = frozenset(origin.encode() for origin in ctx.settings.cors_origins)
         self._access_log = ctx.settings.access_log
@@ -109,9 +113,13 @@ class App:
         began = time.perf_counter()
         request = _request(scope)
         answer = await self._answered(request, self._answer(request, receive))
-        await self._send(request, answer, send)
-        self._note(request, answer, began)
-        if answer.stream is not None:
+        if answer.stream is None or answer.place is None:
+            await self._send(request, answer, send)
+            self._note(request, answer, began)
+            return None
+        with answer.place:
+            await self._send(request, answer, send)
+            self._note(request, answer, began)
             await self._stream(request, answer.stream, receive, send)
         return None
 
@@ -120,12 +128,13 @@ class App:
         await receive()
         request = _request({**scope, "method": "GET"})
         answer = await self._answered(request, self._opened(request))
-        if answer.lines is None:
+        if answer.lines is None or answer.place is None:
             await self._send(request, answer, sockets.denying(send))
-        else:
+            self._note(request, answer, began)
+            return
+        with answer.place:
             await send({"type": "websocket.accept", "headers": self._head(request)})
-        self._note(request, answer, began)
-        if answer.lines is not None:
+            self._note(request, answer, began)
             allowed = await self._still_allowed(request)
             told = sockets.follow(answer.lines, self._streams, self._ctx.clock, receive, send, allowed)
             await self._to_its_end(request, told)
@@ -197,8 +206,10 @@ class App:
         assert isinstance(asked, sockets.Wanted)
         if not asked.service:
             raise Invalid("service: must be the id of a service")
-        lines = await followed(self._ctx, actor, request.dialect, asked.service, asked.within, sockets.LAST)
-        return Answer(101, b"", lines=lines)
+        org, lines = await followed(
+            self._ctx, actor, request.dialect, asked.service, asked.within, sockets.LAST
+        )
+        return Answer(101, b"", lines=lines, place=self.stream_quota.take(org, actor.subject))
 
     async def _identified(self, request: Request, exempt: bool) -> Actor | Failure:
         """The caller, within budget; or why nobody in particular is calling."""
@@ -214,7 +225,7 @@ class App:
             now = self._ctx.clock.now()
             if self._gate.witness.met(actor, _caller(request.scope), now):
                 self._gate.witness.tell_met(actor, _whence(request))
-            request.window = self._budgets.quickly(actor.budget or actor.subject, actor.limit, now)
+            request.window = self._budgets.quickly(actor.subject, actor.limit, now)
             if request.window is None:
                 await self._spend(request, actor)
             return actor
@@ -222,7 +233,7 @@ class App:
         return refused("Send `Authorization: Token <API token>`")
 
     async def _spend(self, request: Request, actor: Actor) -> None:
-        request.window, served = await self._budgets.take(actor.budget or actor.subject, actor.limit)
+        request.window, served = await self._budgets.take(actor.subject, actor.limit)
         if not served:
             raise self._too_many(request.window)
 
@@ -270,7 +281,11 @@ class App:
             last_event=_text(request.headers.get(b"last-event-id")) if asked or operation.streams else None,
         )
         reading = self._dispatch.read(call)
-        return _replied(operation, await (until_gone(reading, receive) if operation.outside else reading))
+        reply = await (until_gone(reading, receive) if operation.outside else reading)
+        if reply.stream is None:
+            return _replied(operation, reply)
+        place = self.stream_quota.take(reply.org, actor.subject)
+        return Answer(operation.status, b"", (), EVENTS, reply.stream, place=place)
 
     async def _body(self, request: Request, operation: Operation, receive: Receive) -> Any:
         """The parsed body; the raw one stays with the request, to tell twins from others."""
@@ -443,8 +458,6 @@ def _nothing_at(path: str) -> Failure:
 
 def _replied(operation: Operation, reply: Reply) -> Answer:
     headers = ((b"etag", b'"' + reply.tag.encode() + b'"'),) if reply.tag else ()
-    if reply.stream is not None:
-        return Answer(operation.status, b"", headers, EVENTS, reply.stream)
     return Answer(reply.status or operation.status, reply.body, headers)
 
 

@@ -45,7 +45,7 @@ def parsed(
             return msgspec.convert(forgiven(msgspec.json.decode(raw), wanted), wanted)
         return msgspec.json.decode(raw, type=wanted)
     except msgspec.ValidationError as error:
-        raise Invalid(explain(error)) from error
+        raise Invalid(explain(error, wanted)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"The body is not valid JSON: {error}") from error
     except RecursionError as error:
@@ -68,7 +68,7 @@ def queried(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
     try:
         return msgspec.convert(given, wanted, strict=False), bool(given)
     except msgspec.ValidationError as error:
-        raise Invalid(explain(error)) from error
+        raise Invalid(explain(error, wanted)) from error
 
 
 def _pairs(raw: bytes) -> Iterator[tuple[str, str]]:

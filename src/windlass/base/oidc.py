@@ -27,6 +27,7 @@ Now = Callable[[], float]
 
 MAX_TOKEN: Final = 16 * 1024
 MAX_DOCUMENT: Final = 1024 * 1024
+MAX_KEYS: Final = 200  # reading the thousands that a document has room for would keep other clients waiting
 FRESH: Final = 3600.0  # keys older than this are fetched again before they are used
 USABLE: Final = 24 * 3600.0  # and this long they serve while their issuer cannot be reached
 
@@ -372,6 +373,8 @@ def _usable(jwks: dict[str, Any]) -> list[_Key]:
     listed = jwks.get("keys")
     if not isinstance(listed, list):
         raise Refused("the key set has no list of keys")
+    if len(listed) > MAX_KEYS:
+        raise Refused(f"the key set has more than {MAX_KEYS} keys")
     return [key for each in listed if (key := _key(each)) is not None]
 
 

@@ -207,6 +207,8 @@ class Reply(Struct, frozen=True):
     """Only where it is not the operation's usual one."""
     stream: AsyncGenerator[bytes, None] | None = None
     """Instead of a body: server-sent events, for as long as somebody listens."""
+    org: str = ""
+    """The organization whose stream it is."""
 
 
 Reading = Callable[[Context, Call], Awaitable[Reply]]

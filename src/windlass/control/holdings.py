@@ -60,10 +60,16 @@ class SetAside(Struct, frozen=True, kw_only=True):
     """Which it ran on: no other can put it back, or erase it."""
     is_whole: bool = True
     """False while it is set aside, and after an interruption: there may be something in its place still."""
+    is_known: bool = True
+    """False if this version cannot read the record: the service is neither put back nor erased."""
 
 
 class Occupied(Exception):
     """The service has data in place again, which is not replaced."""
+
+
+class OtherVersion(Exception):
+    """Another version of Windlass has set the service aside."""
 
 
 class OtherEngine(Exception):
@@ -83,9 +89,15 @@ def _read(file: Path) -> SetAside:
     """Reads a record; a damaged one still lists its service, so that nothing is hidden."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=SetAside)
-    except msgspec.MsgspecError:
-        why = "its record is damaged"
-        return SetAside(service=file.parent.name, name="", installation="", at=0, why=why)
+    except msgspec.ValidationError:
+        why = "another version of Windlass has recorded it, and this one cannot read that"
+        return _unread(file, why, is_known=False)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _unread(file, "its record is damaged", is_known=True)
+
+
+def _unread(file: Path, why: str, *, is_known: bool) -> SetAside:
+    return SetAside(service=file.parent.name, name="", installation="", at=0, why=why, is_known=is_known)
 
 
 class Holdings:
@@ -121,7 +133,7 @@ class Holdings:
 
     async def put_back(self, service: str) -> None:
         folder = folder_of(self._data, service)
-        self._check_engine(service)
+        self._check_record(service)
         try:
             for holder in (self.engine, *self._files):
                 await holder.put_back(service, folder)
@@ -132,15 +144,20 @@ class Holdings:
 
     async def purge(self, service: str, *, everywhere: bool) -> None:
         """Erases a service that is set aside. `everywhere`: also from the engine and the builder."""
-        self._check_engine(service)
+        self._check_record(service)
         if everywhere and _has_something((await self.engine.services()).get(service, Kept())):
             await self.engine.discard(service)
         if everywhere:
             await self.builder.discard(service)
         await aside(_erase, folder_of(self._data, service))
 
-    def _check_engine(self, service: str) -> None:
-        ran_on = self.records()[service].engine
+    def _check_record(self, service: str) -> None:
+        record = self.records()[service]
+        if not record.is_known:
+            raise OtherVersion(
+                f"use the version of Windlass that has set the service {service} aside: {record.why}"
+            )
+        ran_on = record.engine
         if ran_on not in {"", self.engine.name}:
             raise OtherEngine(
                 f"set the engine to {ran_on} (WINDLASS_ENGINE={ran_on}): this service ran on it"
@@ -237,7 +254,7 @@ async def bring_back(ctx: Context) -> None:
             continue
         try:
             await holdings.put_back(service)
-        except (Occupied, OtherEngine) as error:
+        except (Occupied, OtherEngine, OtherVersion) as error:
             _log.warning("a service stays set aside", extra={"service": service, "why": str(error)})
         else:
             await _tell(ctx, Event.PUT_BACK, record)

@@ -184,7 +184,7 @@ class Gate:
     async def _by_session(self, claims: dict[str, Any], now: int) -> Actor:
         """A session ends with the token it was made from, and to the second: the clock is our own.
 
-        Sessions of a token are counted together, and beside it; a limit of its own counts them, too."""
+        Its requests count as requests of the token: to exchange a token gives nobody more of them."""
         ends, id = int(claims["exp"] * SECOND), str(claims["sub"])
         if ends <= now:
             raise refused("This session has ended")
@@ -195,10 +195,7 @@ class Gate:
             if row is None:
                 raise await self._no_more("The token behind this session was revoked", id=id)
             actor = self._actor(row.id, row.org, row.body, now)
-        budget = (
-            {} if actor.limit else {"budget": f"session:{id}", "limit": self._ctx.settings.session_rate_limit}
-        )
-        return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None, **budget)
+        return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None)
 
     async def _by_person(self, claims: dict[str, Any]) -> Actor:
         person, reads = _person(claims), self._ctx.store.reads

@@ -19,7 +19,7 @@ from windlass.store.store import DeploymentRow, Row, inside_word, status_word
 async def follow(ctx: Context, call: Call) -> Reply:
     service, deployment = await seen_deployment(ctx.store.reads, call)
     query: Onward = call.query
-    return Reply(stream=_told(ctx, call, service, deployment, onward=query.follow))
+    return Reply(stream=_told(ctx, call, service, deployment, onward=query.follow), org=service.org)
 
 
 async def _told(

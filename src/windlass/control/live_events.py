@@ -63,7 +63,7 @@ async def follow_events(ctx: Context, call: Call) -> Reply:
     query: Onward = call.query
     place = await _place(ctx.store.reads, call.last_event)
     follow = _followed if query.follow else _caught_up
-    return Reply(stream=follow(ctx, call, org.id, place))
+    return Reply(stream=follow(ctx, call, org.id, place), org=org.id)
 
 
 async def _place(source: Reads, last: str | None) -> Place:

@@ -62,8 +62,8 @@ async def follow_status(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     query: Onward = call.query
     if query.follow:
-        return Reply(stream=_followed(ctx, call, row))
-    return Reply(stream=_once(state_of(await statuses_of(ctx.store.reads, call, row))))
+        return Reply(stream=_followed(ctx, call, row), org=row.org)
+    return Reply(stream=_once(state_of(await statuses_of(ctx.store.reads, call, row))), org=row.org)
 
 
 async def _once(state: State) -> AsyncGenerator[bytes, None]:

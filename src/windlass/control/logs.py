@@ -6,6 +6,7 @@ Secrets are hidden before a line is written. Lines of a deployment whose secrets
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from msgspec import Struct
 from windlass.base.clock import DAY, Clock, SystemClock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
+from windlass.base.moving import move, sync
 from windlass.base.segments import EVERYTHING, Gone, Segments, Sieve
 from windlass.control.masks import Masks
-from windlass.core.masking import NOTHING, Mask
+from windlass.core.masking import MASK, NOTHING, Mask
 from windlass.core.runtime import Said
 
+LOGS = "logs"
+"""The folder of the data directory."""
 OURS = "windlass"
 """The name under which Windlass itself speaks in a log."""
 _BUILD = "build-"
@@ -31,6 +35,41 @@ _log = log("logs")
 
 Finding = Callable[[str], Awaitable[None]]
 """Makes the secrets of a deployment known."""
+
+
+def restored(folder: Path) -> Path:
+    """Returns where a restore unpacks log lines before they take the place of those in `folder`."""
+    return folder.with_name(f"{folder.name}.restored")
+
+
+def replaced(folder: Path) -> Path:
+    """Returns where a restore moves the former log lines."""
+    return folder.with_name(f"{folder.name}.replaced")
+
+
+def recover(folder: Path) -> None:
+    """Finishes what a killed restore has begun with log lines. It moves none before its transaction is
+    committed: so the restored lines are the right ones, and the former ones for services without such."""
+    fresh, stale = restored(folder), replaced(folder)
+    if stale.exists():
+        for lines in (*_lines_in(fresh), *_lines_in(stale)):
+            if not (folder / lines.name).exists():
+                move(lines, folder / lines.name)
+        sync(folder)
+    for left in (fresh, stale):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _lines_in(folder: Path) -> Sequence[Path]:
+    return list(folder.iterdir()) if folder.exists() else ()
+
+
+class CutLine(Struct, frozen=True):
+    """A line of which more is to come."""
+
+    held: str
+    """Its end so far, which is not written yet."""
+    version: str
 
 
 class WaitingLines(Struct):
@@ -51,8 +90,8 @@ class Logs:
         self.masks = Masks()
         self.find: Finding | None = None
         self._waiting: dict[str, WaitingLines] = {}
-        self._cut: dict[tuple[str, str], str] = {}
-        """By stream and instance: the end of its last line, where that goes on."""
+        self._cut: dict[tuple[str, str], CutLine] = {}
+        """By stream and instance: its last line, where that goes on."""
 
     # What is said
 
@@ -84,9 +123,10 @@ class Logs:
 
     def _masked(self, stream: str, lines: Sequence[Said], mask: Mask) -> Sequence[Said]:
         messages, whose = [line.message for line in lines], (stream, lines[0].pod)
-        masked, rest = mask.messages(messages, self._cut.pop(whose, ""))
+        before = self._cut.pop(whose, None)
+        masked, rest = mask.messages(messages, before.held if before else "")
         if rest:
-            self._cut[whose] = rest
+            self._cut[whose] = CutLine(rest, lines[-1].version)
         if masked is messages:
             return lines
         return [
@@ -151,9 +191,14 @@ class Logs:
         self._cut = {key: rest for key, rest in self._cut.items() if key[0].partition("/")[0] != service}
 
     def close(self) -> None:
-        """Closes all files, and drops lines that still wait for the secrets of their deployment."""
+        """Closes all files, and drops lines that still wait for the secrets of their deployment.
+
+        The held end of a line that was cut is written as hidden: it may be the beginning of a secret."""
         for waiting in self._waiting.values():
             waiting.task.cancel()
+        for (stream, pod), line in self._cut.items():
+            self._segments.append(stream, [Said(self._clock.now(), MASK, pod, line.version)])
+        self._cut = {}
         self._segments.close()
 
     async def services(self) -> Collection[str]:

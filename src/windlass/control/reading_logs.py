@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing, suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -29,17 +29,18 @@ _GONE = frames.gone("Lines that should come here are no longer kept: the log has
 @reads("*.log")
 async def read_log(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
-    return await log_reply(ctx, call, service.id)
+    return await log_reply(ctx, call, service)
 
 
-async def log_reply(ctx: Context, call: Call, service: str, deployment: str | None = None) -> Reply:
+async def log_reply(ctx: Context, call: Call, row: Row, deployment: str | None = None) -> Reply:
     """What a service says while it runs; or the log of one of its builds. The caller may see it."""
-    query: Tail = call.query
+    service, query = row.id, cast(Tail, call.query)
     wanted = _wanted(query)
     if query.follow:
         lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
         return Reply(
-            stream=_events(lines if deployment is None else _of_a_build(ctx, service, deployment, lines))
+            stream=_events(lines if deployment is None else _of_a_build(ctx, service, deployment, lines)),
+            org=row.org,
         )
     if wanted.takes_all:
         return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment)))
@@ -50,15 +51,16 @@ async def log_reply(ctx: Context, call: Call, service: str, deployment: str | No
 
 async def followed(
     ctx: Context, actor: Actor, dialect: Dialect, service: str, within: Collection[str], last: int
-) -> Lines:
-    """What a service of any family says while it runs: its last lines, and what comes. It has to lie in all
-    that `within` names."""
+) -> tuple[str, Lines]:
+    """What a service of any family says while it runs: its last lines, and what comes; before them, its
+    organization. It has to lie in all that `within` names."""
     found = await ctx.store.reads.get(service)
     if found and (reading := ctx.registry.handled_by(f"{found.family}.log")):
         call = Call(operation=reading[0], actor=actor, ids=(service,), dialect=dialect)
         with suppress(Missing):
-            if await _lies_in(ctx, await target(ctx.store.reads, call), within):
-                return ctx.logs.follow(service, last)
+            row = await target(ctx.store.reads, call)
+            if await _lies_in(ctx, row, within):
+                return row.org, ctx.logs.follow(service, last)
     raise Missing("No service with this id was found there")
 
 

@@ -357,6 +357,8 @@ async def _switch(ctx: Context, task: Task, new: Wanted, count: int) -> bool:
         if story.cancelled and not _switched(current, status):
             return False
         digest = story.digest
+        if count:  # else no instance has made them yet
+            await tx.add_volumes(task.service.id, [volume.name for volume in new.volumes])
         await tx.change_status(
             replace(status, serving=current.id, digest=digest, instances=count, deployed_at=tx.now)
         )
@@ -452,6 +454,7 @@ async def _ended(ctx: Context, task: Task, state: State) -> None:
         status = await status_of(tx, task.service)
         gone = state is State.READY
         if gone:
+            await tx.forget_volumes(task.service.id)
             status = replace(status, deployed_at=None, digest="", instances=0)
         await tx.change_status(status)
         await _settled(ctx, tx, task.service, state, "")
@@ -488,7 +491,9 @@ async def _keep(ctx: Context, task: Task) -> None:
         await ctx.point("about to keep")
         await reserve(ctx, wanted)
         for index in range(count):
-            await ctx.engine.run(wanted, index)
+            await release.start(ctx, wanted, index)
+        if count:
+            await _note_volumes(ctx, task, wanted)
         await ctx.point("kept")
     except EngineAway:
         raise
@@ -505,6 +510,18 @@ async def _keep(ctx: Context, task: Task) -> None:
     ctx.watch.keep(wanted)
     await _note_health(ctx, task, wanted, [one for one in seen if one not in surplus])
     await _rest(ctx, task)
+
+
+async def _note_volumes(ctx: Context, task: Task, wanted: Wanted) -> None:
+    """Of a service that was deployed by a version that did not note them."""
+    names = {volume.name for volume in wanted.volumes}
+    if not names <= (await ctx.store.reads.volumes(task.service.id) if names else names):
+
+        async def change(tx: Tx) -> None:
+            await _fence(tx, task.claim)
+            await tx.add_volumes(task.service.id, sorted(names))
+
+        await ctx.store.write(change)
 
 
 async def _retire_surplus(ctx: Context, task: Task, wanted: Wanted, surplus: Sequence[Instance]) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from windlass.builders.builder import BuilderAway
 from windlass.control.context import Context
@@ -61,9 +62,18 @@ async def bring_up(ctx: Context, new: Wanted, old: Wanted | None, count: int, he
 
 async def _started(ctx: Context, new: Wanted, index: int) -> Instance:
     await ctx.point("about to start")
-    instance = await patiently(ctx, new.patience, lambda: ctx.engine.run(new, index))
+    instance = await patiently(ctx, new.patience, lambda: start(ctx, new, index))
     await ctx.point("started")
     return instance
+
+
+async def start(ctx: Context, wanted: Wanted, index: int) -> Instance:
+    """Starts an instance; the engine fails where a volume of earlier deployments is lost."""
+    if wanted.volumes:
+        known = await ctx.store.reads.volumes(wanted.service)
+        marked = [replace(volume, is_known=volume.name in known) for volume in wanted.volumes]
+        wanted = replace(wanted, volumes=tuple(marked))
+    return await ctx.engine.run(wanted, index)
 
 
 async def become_well(ctx: Context, wanted: Wanted, count: int, seen: Sequence[Instance] = ()) -> None:
@@ -174,7 +184,7 @@ async def take_back(ctx: Context, new: Wanted, old: Wanted | None, count: int) -
         if new.alone:
             for index in range(count):
                 await ctx.point("about to bring back")
-                await ctx.engine.run(old, index)
+                await start(ctx, old, index)
                 await ctx.point("brought back")
     await refresh(ctx, new.service)
     return words

@@ -315,7 +315,7 @@ async def read_deployment(ctx: Context, call: Call) -> Reply:
 async def read_build_log(ctx: Context, call: Call) -> Reply:
     service, _, _ = await _seen_service(ctx.store.reads, call)
     deployment = await _deployment(ctx.store.reads, call, service)
-    return await log_reply(ctx, call, service.id, deployment.id)
+    return await log_reply(ctx, call, service, deployment.id)
 
 
 @writes("deployment.cancel")

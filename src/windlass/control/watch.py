@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from windlass.base.log import log
 from windlass.control.context import Context
+from windlass.control.release import start
 from windlass.control.routes import refresh
 from windlass.core.runtime import Instance, Phase, Probe, Wanted
 from windlass.engines.engine import EngineError
@@ -96,7 +97,7 @@ class Watcher:
                 await ctx.engine.remove(
                     wanted.service, generation=wanted.generation, indexes=[one.index], grace=wanted.grace
                 )
-                await ctx.engine.run(wanted, one.index)
+                await start(ctx, wanted, one.index)
                 await refresh(ctx, wanted.service)
 
     async def _ready(self, ctx: Context, wanted: Wanted, one: Instance, pulses: dict[str, Pulse]) -> bool:

@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.core.resource import Family, Spec, extra_of, struct_of
+from windlass.base.errors import Invalid
+from windlass.core.resource import Family, Spec, extra_of, struct_of, with_any_text
 from windlass.core.validation import converted
 
 Document = dict[str, Any]
@@ -133,7 +134,7 @@ def replaced(family: Family, stored: Document, hidden: Mapping[str, str], sent: 
     """The spec that was sent, with the stored value of each field that is kept where it was left out."""
     present = {**narrowed(stored, family.spec), **hidden}
     kept = {name: value for name, value in present.items() if name in family.kept}
-    return converted({**kept, **sent}, family.spec)
+    return _converted({**kept, **sent}, present, family.spec)
 
 
 def merge_patched(
@@ -141,7 +142,19 @@ def merge_patched(
 ) -> Spec:
     """The stored spec after a JSON merge patch."""
     present = {**narrowed(stored, family.spec), **hidden}
-    return converted(patched(present, changes, family.spec), family.spec)
+    return _converted(patched(present, changes, family.spec), present, family.spec)
+
+
+def _converted(document: Document, present: Document, spec: type[Spec]) -> Spec:
+    """The document as a spec. A text that stays as it is stored is not judged again: it may have been stored
+    under earlier rules, and nobody who changes something else has to know of that."""
+    try:
+        return converted(document, spec)
+    except Invalid:
+        same = frozenset(
+            name for name, value in document.items() if isinstance(value, str) and present.get(name) == value
+        )
+        return converted(document, with_any_text(spec, same))
 
 
 def narrowed(document: Mapping[str, Any], spec: type[Struct]) -> Document:

@@ -2,8 +2,8 @@
 
 A text costs the same for any number of secrets. First a filter: of each secret one window is chosen, such
 that every occurrence of it has at least one aligned word of four bytes (two, for the shortest) in a known
-set. So a text without secrets costs one look-up for four bytes. Only a text that does not pass is searched,
-with a tree of all secrets as one regular expression.
+set. So a text without secrets costs one look-up for four bytes. Only a text that does not pass is searched:
+at each place for the first six characters of any secret, and then for the longest secret that begins there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal
 from urllib.parse import quote, unquote, urlsplit
@@ -58,7 +58,7 @@ class Mask:
     def text(self, text: str) -> str:
         if not self.patterns or not self._may_hold(text):
             return text
-        return _MASKS.sub(MASK, self._one_of.sub(MASK, text))
+        return _without(text, list(self._search.spans(text)), 0, len(text))
 
     def messages(self, messages: list[str], before: str = "") -> tuple[list[str], str]:
         """Masks messages in their order, some of which may be parts of one line that was cut.
@@ -82,7 +82,7 @@ class Mask:
         if len(parts) == 1 and not before and not unfinished:
             return [self.text(parts[0])], ""
         whole = before + "".join(parts)
-        spans = [found.span() for found in self._one_of.finditer(whole)]
+        spans = list(self._search.spans(whole))
         end = self._held_from(whole, spans) if unfinished else len(whole)
         made, start, stop = [], 0, len(before)
         for part in parts:
@@ -103,9 +103,9 @@ class Mask:
         return bool(self._pairs) and not self._pairs.isdisjoint(_aligned(raw, "H", 2))
 
     @cached_property
-    def _one_of(self) -> re.Pattern[str]:
+    def _search(self) -> PatternSearch:
         """Made when it is first needed: most services never print a secret."""
-        return re.compile(_alternatives(_tree(self.patterns)))
+        return PatternSearch(self.patterns)
 
     @cached_property
     def _longest(self) -> int:
@@ -237,6 +237,57 @@ _ORDER: Final = "little" if memoryview(b"\1\0").cast("H")[0] == 1 else "big"
 
 
 # The search
+
+
+class PatternSearch:
+    """Finds the longest pattern at each place of a text.
+
+    The length is found by halving: of each pattern those beginnings are known that a search for its length
+    comes by. So a place costs a few look-ups, for any number of patterns and any text."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        whole = frozenset(patterns)
+        self.lengths = sorted({len(pattern) for pattern in whole})
+        self._heads = re.compile(_alternatives(_tree(pattern[:SHORTEST] for pattern in sorted(whole))))
+        beginnings = {beginning for pattern in whole for beginning in self._beginnings(pattern)}
+        self.known = {beginning: self._longest_of(whole, beginning) for beginning in beginnings}
+        """Beginnings of patterns, and the length of the longest pattern that each of them begins with."""
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yields beginning and end of each pattern, from left to right, without overlaps."""
+        place = 0 if self.lengths else len(text) + 1
+        while place <= len(text) and (head := self._heads.search(text, place)) is not None:
+            start = head.start()
+            length = self._length(text, start)
+            if length:
+                yield start, start + length
+            place = start + (length or 1)
+
+    def _length(self, text: str, start: int) -> int:
+        """Returns the length of the longest pattern at a place, or 0."""
+        low, high, found = 0, len(self.lengths), 0
+        while low < high:
+            middle = (low + high) // 2
+            end = start + self.lengths[middle]
+            known = self.known.get(text[start:end]) if end <= len(text) else None
+            if known is None:
+                high = middle
+            else:
+                low, found = middle + 1, known or found
+        return found
+
+    def _beginnings(self, pattern: str) -> Iterator[str]:
+        low, high = 0, len(self.lengths)
+        while low < high:
+            middle = (low + high) // 2
+            if self.lengths[middle] > len(pattern):
+                high = middle
+            else:
+                low = middle + 1
+                yield pattern[: self.lengths[middle]]
+
+    def _longest_of(self, whole: Collection[str], beginning: str) -> int:
+        return max((n for n in self.lengths if n <= len(beginning) and beginning[:n] in whole), default=0)
 
 
 def _tree(patterns: Iterable[str]) -> dict[str, Any]:

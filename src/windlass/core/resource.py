@@ -285,6 +285,25 @@ def _partial(annotation: Any) -> Any:
             return annotation
 
 
+@cache
+def with_any_text(spec: type[Spec], names: frozenset[str]) -> type[Spec]:
+    """The spec, with any text in these fields: for values that were stored under earlier rules."""
+    declarations = [_declaration(field) for field in fields(spec) if field.encode_name in names]
+    return _struct(
+        spec.__name__, [(name, _any_text(type), *default) for name, type, *default in declarations], spec
+    )
+
+
+def _any_text(annotation: Any) -> Any:
+    match get_origin(annotation), get_args(annotation):
+        case origin, args if origin in {Union, UnionType}:
+            return Union[tuple(_any_text(one) for one in args)]  # noqa: UP007 (made at run time)
+        case origin, (inner, *_) if origin is Annotated and inner is str:
+            return str
+        case _:
+            return annotation
+
+
 def _struct(name: str, declared: Iterable[tuple[Any, ...]], base: type[T]) -> type[T]:
     """A struct made at run time. (msgspec.defstruct does not go together with a metaclass.)"""
     space: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}

@@ -68,6 +68,9 @@ class Volume(Struct, frozen=True, kw_only=True):
     mount: str
     size: int = 0
     """In GB; 0 is no limit."""
+    is_known: bool = False
+    """An earlier deployment has served with it: where it is not there any more, its data is lost, and nothing
+    is started with an empty one."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True):

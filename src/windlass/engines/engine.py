@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from windlass.core.runtime import Ended, Instance, Kept, Said, Usage, Wanted
+from windlass.core.runtime import Ended, Instance, Kept, Said, Usage, Volume, Wanted
 
 
 class EngineError(Exception):
@@ -20,6 +20,17 @@ class EngineError(Exception):
 
 class EngineAway(EngineError):
     """The engine does not answer now; the same call may succeed later."""
+
+
+class VolumeLost(EngineError):
+    """A volume that held data is not there any more."""
+
+    def __init__(self, wanted: Wanted, volume: Volume) -> None:
+        super().__init__(
+            f"Bring back the volume of {wanted.name} at {volume.mount} ({volume.name}), or uninstall "
+            f"{wanted.name} and deploy it again, to begin empty: the volume held data, and it is not there "
+            "any more. Nothing was started"
+        )
 
 
 Notice = Callable[[str], None]
@@ -43,7 +54,8 @@ class Engine(Protocol):
         ...
 
     async def run(self, wanted: Wanted, index: int) -> Instance:
-        """There is this instance afterwards, running; one that is there already is left as it is.
+        """There is this instance afterwards, running; one that is there already is left as it is. Raises
+        VolumeLost instead of making a volume that `is_known`.
         It is started anew, with growing pauses, whenever it ends, until it is removed."""
         ...
 

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from windlass.core.runtime import Ended, Instance, Kept, Phase, Said, Usage, Wanted
-from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
+from windlass.engines.engine import EngineAway, EngineError, Notice, Sink, VolumeLost
 
 Key = tuple[str, int, int]
 
@@ -37,6 +37,8 @@ class FakeEngine:
         self.aside: dict[str, dict[Key, Instance]] = {}
         """By service: what was set aside."""
         self.load: dict[str, Usage] = {}
+        self.lost: set[str] = set()
+        """Services whose volumes are gone."""
         self.broken = ""
         """If set, nothing starts, for this reason."""
         self.exits = ""
@@ -87,6 +89,9 @@ class FakeEngine:
             raise self.crash
         if self.broken:
             raise EngineError(self.broken)
+        for volume in wanted.volumes if wanted.service in self.lost else ():
+            if volume.is_known:
+                raise VolumeLost(wanted, volume)
         instance = Instance(
             id="-".join(map(str, key)),
             service=wanted.service,

@@ -13,7 +13,7 @@ import hmac
 import os
 import zipfile
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
@@ -28,6 +28,7 @@ from windlass.store.archive import Table, level, tables
 FORMAT: Final = "windlass backup 1"
 MANIFEST, SEAL = "manifest.json", "manifest.seal"
 LOGS = "logs/"
+USERS = "users.json"
 _BLOCK = 1 << 20
 _SERVICES: Final = {"status": "id", "tombstone": "service"}
 """Tables with services, and the column that names them."""
@@ -66,10 +67,12 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """Rows of each table."""
     tables: list[Part]
     logs: list[Part]
+    users: Part | None = None
+    """Which user of the machine each service is."""
 
     @property
     def parts(self) -> list[Part]:
-        return [*self.tables, *self.logs]
+        return [*self.tables, *self.logs, *([self.users] if self.users else [])]
 
 
 # Writing
@@ -99,6 +102,11 @@ class Writer:
                 file.write(block)
                 left -= len(block)
         return Part(file=LOGS + name, sha256=file.digest)
+
+    def users(self, given: Mapping[str, int]) -> Part:
+        with self._opened(USERS) as file:
+            file.write(msgspec.json.encode(given))
+        return Part(file=USERS, sha256=file.digest)
 
     def close(self, manifest: Manifest, seal: Seal) -> None:
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
@@ -203,6 +211,12 @@ class Archive:
         if any(part.file == file for part in self.manifest.tables):
             with self._zip.open(file) as lines:
                 yield from (_row(table, line) for line in lines)
+
+    def users(self) -> dict[str, int]:
+        """Returns the user of the machine that each service was; backups of earlier versions do not say."""
+        if self.manifest.users is None:
+            return {}
+        return msgspec.json.decode(self._zip.read(self.manifest.users.file), type=dict[str, int])
 
     def services(self) -> set[str]:
         """Returns the services of which the archive has a record, deleted ones included."""

@@ -15,9 +15,12 @@ from typing import IO
 
 from windlass import __version__, mark
 from windlass.base.clock import Clock, SystemClock, stamp
+from windlass.base.group import aside
+from windlass.base.isolation.users import Users, range_of
 from windlass.base.moving import move, sync
 from windlass.base.seal import Seal
 from windlass.config import Settings
+from windlass.control.logs import LOGS, recover, replaced, restored
 from windlass.core.runtime import Kept
 from windlass.database import looking, replacing
 from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
@@ -56,6 +59,7 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
                 counts={name: part.rows for name, part in tables.items()},
                 tables=list(tables.values()),
                 logs=list(_logs(writer, log_folder(settings))),
+                users=writer.users(_users(settings).all()),
             )
             writer.close(manifest, seal)
     return manifest
@@ -87,6 +91,9 @@ async def restore(
                 for table in await refill.clear(manifest.migrations):
                     for rows in in_batches(archive.rows(table)):
                         await refill.fill(table, rows)
+                # Before: a number that is noted for nothing is harmless, and one that is given twice is not.
+                if users := archive.users():
+                    await aside(_users(settings).merge, users)
                 await refill.finish(manifest.migrations)
                 put_logs()
     if not orphans:
@@ -107,8 +114,12 @@ def _losing(orphans: Mapping[str, Kept]) -> str:
     return f"; without a record then: {inventory(orphans)}" if orphans else ""
 
 
+def _users(settings: Settings) -> Users:
+    return Users(Path(settings.data_dir), range_of(settings.isolation_users))
+
+
 def log_folder(settings: Settings) -> Path:
-    return Path(settings.data_dir) / "logs"
+    return Path(settings.data_dir) / LOGS
 
 
 def _fitting_seal(settings: Settings, manifest: Manifest) -> Seal:
@@ -161,7 +172,7 @@ def _logs_beside(
 ) -> Iterator[Callable[[], None]]:
     """Unpacks log lines beside the present ones; yields a function that replaces these, except `orphans`."""
     folder = log_folder(settings)
-    fresh, stale = folder.with_name("logs.restored"), folder.with_name("logs.replaced")
+    fresh, stale = restored(folder), replaced(folder)
 
     def put() -> None:
         if folder.exists():
@@ -171,23 +182,13 @@ def _logs_beside(
             move(stale / service, folder / service)
         sync(folder.parent)
 
-    _recover(stale, folder)
-    _remove(fresh, stale)
+    recover(folder)
     try:
         fresh.mkdir()
         archive.extract_logs(fresh)
         yield put
-    finally:
-        _remove(fresh, stale)
-
-
-def _recover(stale: Path, folder: Path) -> None:
-    """Puts back log lines that a killed restore had moved away."""
-    for lines in stale.iterdir() if stale.exists() else ():
-        if not (folder / lines.name).exists():
-            move(lines, folder / lines.name)
-
-
-def _remove(*folders: Path) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+    except BaseException:
+        recover(folder)
+        raise
+    for done in (fresh, stale):
+        shutil.rmtree(done, ignore_errors=True)

@@ -12,17 +12,20 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import apsw
+import msgspec
 
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
 from windlass.config import BadSetting, Settings, strangers, to_type
+from windlass.control.logs import replaced
 from windlass.database import file_of, looking
 from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
+from windlass.operate.backup import log_folder
 from windlass.operate.explain import explain
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.machine import ports, runs
@@ -44,12 +47,21 @@ async def examined(settings: Settings) -> list[Finding]:
         _sqlite(),
         *_settings(),
         *_folder(settings),
-        _key(settings),
-        *[finding async for finding in _database(settings)],
-        *[finding async for finding in _installation(settings)],
+        *([finding async for finding in _inside(settings)] if _may_enter(settings) else ()),
         *await asyncio.to_thread(ports, settings),
         *[finding async for finding in runs(settings)],
     ]
+
+
+async def _inside(settings: Settings) -> AsyncIterator[Finding]:
+    """What can be said only by who may read the data directory."""
+    yield _key(settings)
+    async for finding in _database(settings):
+        yield finding
+    async for finding in _installation(settings):
+        yield finding
+    for finding in _logs(settings):
+        yield finding
 
 
 def _python() -> Finding:
@@ -72,8 +84,13 @@ def _settings() -> Iterator[Finding]:
 
 def _folder(settings: Settings) -> Iterator[Finding]:
     folder = Path(settings.data_dir).absolute()
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    there = _nearest(settings)
+    if there == folder and folder.is_dir() and not _may_enter(settings):
+        owner = _owner(folder)
+        found = f"{folder} cannot be read by this user, so its key, database and services were not looked at"
+        advice = f"run `windlass doctor` as its owner, {owner}: `sudo -u {owner} windlass doctor …`"
+        yield fail("Data directory", found, advice)
+    elif not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         advice = "change its permissions, or choose another with --data-dir (WINDLASS_DATA_DIR)"
         yield fail("Data directory", f"{there} cannot be written", advice)
     elif there == folder:
@@ -88,6 +105,26 @@ def _folder(settings: Settings) -> Iterator[Finding]:
         yield warn("Disk", said, "make room soon: builds and logs need some")
     else:
         yield ok("Disk", said)
+
+
+def _nearest(settings: Settings) -> Path:
+    """Returns the data directory, or the nearest folder above it that this user sees."""
+    folder = Path(settings.data_dir).absolute()
+    return next(path for path in (folder, *folder.parents) if os.path.exists(path))  # noqa: PTH110 (it never raises)
+
+
+def _may_enter(settings: Settings) -> bool:
+    there = _nearest(settings)
+    return os.access(there, os.X_OK) and (
+        os.access(there, os.R_OK) or there != Path(settings.data_dir).absolute()
+    )
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return folder.owner()
+    except KeyError:
+        return str(folder.stat().st_uid)
 
 
 def _key(settings: Settings) -> Finding:
@@ -155,10 +192,29 @@ async def _installation(settings: Settings) -> AsyncIterator[Finding]:
         yield ok("Installation", f"{report.installation}, in data directory and database")
     else:
         yield ok("Installation", "the next start marks the data directory")
+    if report.lost:
+        advice = (
+            "bring the volumes back, or uninstall these services and deploy them again, which begins empty: "
+            "until then they are not started"
+        )
+        found = f"services {len(report.lost)} are without the data that they stored: "
+        yield fail("Volumes", found + ", ".join(await _names(settings, report.lost)), advice)
     if report.aside:
         shown = to_type(settings, "set-aside list")
         advice = f"`{shown}` shows them; restore them, or purge them for good"
         yield warn("Set aside", f"services {report.aside}, with what they stored", advice)
+
+
+def _logs(settings: Settings) -> Iterator[Finding]:
+    if replaced(log_folder(settings)).exists():
+        advice = "start the server, which finishes that, or repeat the restore"
+        yield warn("Logs", "a restore was interrupted while it moved log lines", advice)
+
+
+async def _names(settings: Settings, services: Iterable[str]) -> list[str]:
+    async with looking(settings) as line:
+        rows = [await Moment(line).reads.get(service) for service in services]
+    return [str(msgspec.json.decode(row.body)["name"]) for row in rows if row]
 
 
 async def _form(moment: Moment) -> Finding:

@@ -14,8 +14,9 @@ from windlass.builders.databases.machine import Places, Server, servers
 from windlass.builders.databases.native import KINDS, Kind
 from windlass.config import BadSetting, Settings
 from windlass.engines.process import cgroups, kernel
+from windlass.engines.process.shelf import unknown_records
 from windlass.operate.findings import SECONDS, Finding, fail, ok, said_by, warn
-from windlass.parts import chosen_engine, docker_at, isolation_of, kept_engine
+from windlass.parts import chosen_engine, docker_at, isolation_of, kept_engine, process_folder
 from windlass.server import listen
 
 _QUICKLY = 1.0
@@ -30,6 +31,8 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
     yield _docker(settings, chosen, docker)
     if chosen == "process":
         yield _limits()
+        async for finding in _records(settings):
+            yield finding
         async for finding in _isolation(settings):
             yield finding
         async for finding in _native_databases():
@@ -103,6 +106,21 @@ def _limits() -> Finding:
     return warn("Limits", "; ".join(found), advice)
 
 
+async def _records(settings: Settings) -> AsyncIterator[Finding]:
+    """Reports instances that another version of Windlass has recorded in a way that this one cannot read."""
+    try:
+        unknown = await asyncio.to_thread(unknown_records, process_folder(settings))
+    except PermissionError:
+        return  # said of the data directory
+    if unknown:
+        shown = ", ".join(map(str, unknown[:3])) + (", …" if len(unknown) > 3 else "")
+        advice = (
+            "start the version of Windlass that wrote them, or, once none of their programs runs any more, "
+            "remove these files: until then nothing is started, stopped or erased for their services"
+        )
+        yield fail("Instances", f"records of another version: {len(unknown)} ({shown})", advice)
+
+
 async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     """Reports which parts of isolation this machine supports."""
     advice = "only code that you trust like yourself may run here: set isolation to auto"
@@ -117,7 +135,8 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
     holds = ", ".join(found.holds())
     yield ok("Isolation", f"each service has {holds}") if holds else warn("Isolation", "none", advice)
     for part in found.missing():
-        yield warn("Isolation", f"a service does not have {part.what}: {part.why}", part.advice)
+        lacks = f"a service does not have {part.what} ({part.why}), so {part.means}"
+        yield warn("Isolation", lacks, part.advice)
 
 
 # Databases, and what builds

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from windlass.base.clock import SystemClock
 from windlass.config import Settings, to_type
-from windlass.control.holdings import Holdings, Occupied, OtherEngine, SetAside, records
+from windlass.control.holdings import Holdings, Occupied, OtherEngine, OtherVersion, SetAside, records
 from windlass.ownership import check, holdings, look
 from windlass.parts import real_parts
 from windlass.refused import Refused
@@ -35,7 +35,7 @@ async def put_back(settings: Settings, service: str) -> SetAside:
                 f"the service {_called(record)} was deployed again meanwhile, and nothing is replaced: "
                 f"uninstall it first ({error})"
             ) from error
-        except OtherEngine as error:
+        except (OtherEngine, OtherVersion) as error:
             raise Refused(str(error)) from error
     return record
 
@@ -49,7 +49,7 @@ async def purge(settings: Settings, services: Sequence[str]) -> None:
         async with _holdings(settings, record) as held:
             try:
                 await held.purge(service, everywhere=service not in present)
-            except OtherEngine as error:
+            except (OtherEngine, OtherVersion) as error:
                 raise Refused(str(error)) from error
 
 

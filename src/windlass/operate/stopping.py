@@ -126,7 +126,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
 async def _installed(settings: Settings, parts: Parts | None) -> Installation:
     try:
         # While a service stops, nobody needs to reach it: ports that others have taken are no hindrance.
-        return await install(replace(settings, gateway_port=0), parts=parts)
+        return await install(replace(settings, gateway_port=0), parts=parts, keeps_engine=True)
     except InUse as error:
         raise Refused(
             "leave out --data-dir and name the server instead, with --url (WINDLASS_URL) and WINDLASS_TOKEN: "

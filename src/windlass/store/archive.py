@@ -102,6 +102,14 @@ class Moment:
             return set()
         return {row[0] for row in await self._line.all(sql.TOMBSTONES)}
 
+    async def volumes(self) -> dict[str, set[str]]:
+        """Returns the names of all volumes that hold data, by service."""
+        found: dict[str, set[str]] = {}
+        rows = await self._line.all(sql.VOLUMES_ALL) if await self._line.has("volume") else ()
+        for service, name in rows:
+            found.setdefault(service, set()).add(name)
+        return found
+
     def events(self) -> AsyncIterator[Sequence[Any]]:
         """All of them, in order; each an `EventRow`."""
         return self._line.stream(sql.EVENTS_ALL)

@@ -340,6 +340,13 @@ ON CONFLICT (subject) DO UPDATE SET opened = excluded.opened, used = excluded.us
 BUDGET_GIVE_BACK: Final = "UPDATE budget SET used = used - $1 WHERE subject = $2 AND opened = $3"
 BUDGET_SWEEP: Final = "DELETE FROM budget WHERE opened < $1"
 
+VOLUMES: Final = "SELECT name FROM volume WHERE service = $1 ORDER BY name"
+VOLUMES_ALL: Final = "SELECT service, name FROM volume ORDER BY service, name"
+VOLUME_ADD: Final = (
+    "INSERT INTO volume (service, name) VALUES ($1, $2) ON CONFLICT (service, name) DO NOTHING"
+)
+VOLUMES_REMOVE: Final = "DELETE FROM volume WHERE service = $1"
+
 TOMBSTONE: Final = "SELECT 1 FROM tombstone WHERE service = $1"
 TOMBSTONES: Final = "SELECT service FROM tombstone"
 TOMBSTONE_ADD: Final = """

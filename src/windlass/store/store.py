@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -338,6 +338,10 @@ class Reads:
             block *= _FANOUT
         return block + 1, rest
 
+    async def volumes(self, service: str) -> set[str]:
+        """Returns the names of the volumes that a deployment of this service has served with."""
+        return {row[0] for row in await self._all(sql.VOLUMES, service)}
+
     async def status(self, id: str) -> StatusRow | None:
         row = await self._one(sql.STATUS, id)
         return StatusRow(*row) if row else None
@@ -541,6 +545,7 @@ class Tx(Reads):
             sql.DEPLOYMENTS_REMOVE,
             sql.WORK_REMOVE,
             sql.IDENTITY_REMOVE,
+            sql.VOLUMES_REMOVE,
         ):
             await self._all(statement, id)
         if await self._all(sql.NAMES_REMOVE, id):
@@ -570,6 +575,14 @@ class Tx(Reads):
             row.instances,
             row.id,
         )
+
+    async def add_volumes(self, service: str, names: Iterable[str]) -> None:
+        for name in names:
+            await self._all(sql.VOLUME_ADD, service, name)
+
+    async def forget_volumes(self, service: str) -> None:
+        """After its volumes were erased on purpose."""
+        await self._all(sql.VOLUMES_REMOVE, service)
 
     async def add_deployment(self, row: DeploymentRow) -> None:
         await self._all(sql.DEPLOYMENT_ADD, *msgspec.structs.astuple(row))

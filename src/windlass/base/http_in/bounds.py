@@ -45,6 +45,11 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """Refused requests and connections are counted, and logged once in this time."""
 
     @property
+    def streams(self) -> int:
+        """Event streams and websockets of one port, at once: the other connections are for requests."""
+        return max(1, self.connections * 3 // 4)
+
+    @property
     def tick_seconds(self) -> float:
         """Seconds between two checks of all connections: a quarter of the shortest timeout."""
         shortest = min(

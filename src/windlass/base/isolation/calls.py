@@ -83,9 +83,9 @@ def unshare(flags: int) -> None:
         failed("unshare")
 
 
-def join(process: int, flags: int) -> None:
-    """Enters these namespaces of the process of a pidfd."""
-    if libc.setns(process, flags):
+def join(namespace: int, kind: int) -> None:
+    """Enters an open namespace."""
+    if libc.setns(namespace, kind):
         failed("setns")
 
 

@@ -7,6 +7,7 @@ it, and the kernel then kills every process in the cell.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import signal
@@ -21,6 +22,15 @@ _FILES: Final = 65_536
 _UMASK: Final = 0o022
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 _NOT_FOUND, _REFUSED = 127, 126
+_GET_USER: Final = 0xB701
+_GET_PARENT: Final = 0xB702
+"""What ioctl asks of a namespace: the user namespace that owns it, and the one above it."""
+_NAMES: Final = {
+    calls.CLONE_NEWUSER: "user",  # first: the rights to enter the others come from it
+    calls.CLONE_NEWNS: "mnt",
+    calls.CLONE_NEWIPC: "ipc",
+    calls.CLONE_NEWPID: "pid",
+}
 _OF_LAUNCHERS: Final = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
 """CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID: a database's launcher leaves root with these."""
 
@@ -43,10 +53,34 @@ def enter(cell: Cell) -> None:
 
 
 def join(cell: Cell, process: int) -> None:
-    """Enters the namespaces of a process that runs in this cell."""
+    """Enters the namespaces of a process of this cell, given by its pidfd.
+
+    Refuses namespaces that a program of the cell has made: in them it could show us anything, while we still
+    have our rights. They belong to a user namespace that the program had to make first; so it is enough to
+    look at that."""
     flags = namespaces(cell)
-    if flags:
-        calls.join(process, flags)
+    opened = {flag: _namespace(process, name) for flag, name in _NAMES.items() if flags & flag}
+    signal.pidfd_send_signal(process, 0)  # it lives, so the number was its own
+    ours = os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    theirs = opened.get(calls.CLONE_NEWUSER, ours)
+    owners = [fcntl.ioctl(file, _GET_USER) for flag, file in opened.items() if file != theirs]
+    above = ours if theirs == ours else fcntl.ioctl(theirs, _GET_PARENT)
+    if not _same(above, ours) or not all(_same(owner, theirs) for owner in owners):
+        raise OSError("it has left its cell for namespaces of its own")
+    for flag, file in opened.items():
+        calls.join(file, flag)
+    for file in {*opened.values(), *owners, above, ours}:
+        os.close(file)
+
+
+def _namespace(process: int, name: str) -> int:
+    with open(f"/proc/self/fdinfo/{process}") as facts:  # noqa: PTH123 (a descriptor)
+        pid = next(line.split()[1] for line in facts if line.startswith("Pid:"))
+    return os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _same(one: int, other: int) -> bool:
+    return os.path.samestat(os.fstat(one), os.fstat(other))
 
 
 def _map(inner: int, uid: int, gid: int) -> None:

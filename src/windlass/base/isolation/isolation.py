@@ -16,6 +16,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.landlock import SCOPES_SINCE
 from windlass.base.isolation.launching import SOURCE, program
 from windlass.base.isolation.probe import Findings
 from windlass.base.isolation.users import NAME, Users, range_of
@@ -60,20 +61,22 @@ class MissingPart(Struct, frozen=True):
     part: str
     what: str
     why: str
+    means: str
+    """What a service can do therefore, or cannot."""
     advice: str
 
 
-def findings(first: int) -> Findings:
-    """What the kernel supports, which does not change while this process runs: tried once."""
+def findings(first: int, last: int) -> Findings:
+    """What the kernel supports, which does not change while this process runs: tried once. `first`, `last`:
+    the users that services could get."""
     with _TRYING:
-        return _findings(first)
+        return _findings(first, last)
 
 
 @cache
-def _findings(first: int) -> Findings:
-    done = subprocess.run(
-        program("probe", first), env={}, cwd="/", capture_output=True, timeout=_PATIENCE, check=True
-    )
+def _findings(first: int, last: int) -> Findings:
+    command = [*program("probe", first), str(last)]
+    done = subprocess.run(command, env={}, cwd="/", capture_output=True, timeout=_PATIENCE, check=True)
     found: Findings = json.loads(done.stdout)
     return found
 
@@ -93,10 +96,10 @@ class Isolation:
     def missing(self) -> list[MissingPart]:
         if self.mode == "off":
             return []
-        found = findings(self._numbers[0])
+        found = self._findings()
         why = found["why"]
         return [
-            MissingPart(part, what, why[part], _FIRST if _waits(part, found) else advice)
+            MissingPart(part, what, why[part], _means(part, found), _FIRST if _waits(part, found) else advice)
             for part, (what, advice) in _MEANING.items()
             if part in why
         ]
@@ -105,7 +108,7 @@ class Isolation:
         """The parts that each service has here, for people."""
         if self.mode == "off":
             return []
-        found = findings(self._numbers[0])
+        found = self._findings()
         identity = {
             "user": "a user of its own",
             "namespace": "a user namespace of its own",
@@ -115,9 +118,12 @@ class Isolation:
             _MEANING[part][0] for part in _MEANING if part != "identity" and part not in found["why"]
         ]
 
+    def _findings(self) -> Findings:
+        return findings(self._numbers[0], self._numbers[-1])
+
     def owner(self, name: str) -> int | None:
         """Returns the user who owns the files of this service; None for the user of Windlass."""
-        if self.mode == "off" or findings(self._numbers[0])["identity"] != "user":
+        if self.mode == "off" or self._findings()["identity"] != "user":
             return None
         return self._users.of(name)
 
@@ -134,7 +140,7 @@ class Isolation:
         """Returns the cell of a service; None if isolation is off."""
         if self.mode == "off":
             return None
-        found, owner = findings(self._numbers[0]), self.owner(name)
+        found, owner = self._findings(), self.owner(name)
         ours = os.geteuid()
         return Cell(
             identity=found["identity"],
@@ -157,6 +163,26 @@ class Isolation:
 def _waits(part: str, found: Findings) -> bool:
     """True if a part is missing only because services have no user of their own."""
     return part in ("mounts", "processes") and found["identity"] == "none"
+
+
+def _means(part: str, found: Findings) -> str:
+    """Returns the consequence of a missing part, with the parts that are there."""
+    rules, user = found["landlock"], "the user of Windlass" if os.geteuid() else "root"
+    match part:
+        case "identity":
+            signals = "" if rules >= SCOPES_SINCE else ", and can end Windlass and other services"
+            return f"it runs as {user}{signals}"
+        case "mounts" if rules:
+            return (
+                "Landlock alone hides files of others from it, System V memory of others is open to it, and "
+                "it cannot use /tmp and /dev/shm"
+            )
+        case "processes":
+            return "it sees all processes of this machine, with their command lines"
+        case "landlock" if found["mounts"]:
+            return "nothing but its view of the file system hides files of others from it"
+        case _:
+            return f"it can read and change what {user} can, the key and other services included"
 
 
 @cache

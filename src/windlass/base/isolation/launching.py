@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
-from io import BufferedReader
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,6 +25,34 @@ _PROGRAM: Final = (
 )
 
 
+PATIENCE: Final = 30.0
+"""Seconds that a step of a start may take. A program that joins a cell can be stopped by those in it, and all
+other starts wait meanwhile."""
+
+
+class Answers:
+    """What a new process tells by a pipe. It ends when the process has become the program, or could not."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe, self._rest, self._over = pipe, b"", False
+        os.set_blocking(pipe, False)
+
+    def next(self, until: float) -> LaunchAnswer | None:
+        """Returns the next answer, or None after the last one. Raises a TimeoutError."""
+        while b"\n" not in self._rest and not self._over:
+            waiting = select.poll()
+            waiting.register(self._pipe, select.POLLIN)
+            if not waiting.poll(max(0.0, until - time.monotonic()) * 1000):
+                raise TimeoutError(errno.ETIMEDOUT, "it was not started in time")
+            piece = os.read(self._pipe, 4096)
+            self._rest, self._over = self._rest + piece, not piece
+        line, _, self._rest = self._rest.partition(b"\n")
+        return json.loads(line) if line else None
+
+    def close(self) -> None:
+        os.close(self._pipe)
+
+
 class Begun(NamedTuple):
     """A program that waits for `go`, and its cell's first process: both are children of this process."""
 
@@ -31,8 +61,7 @@ class Begun(NamedTuple):
     """The first process of its cell, where it has processes of its own."""
     waiting: int
     """A pipe: the program runs once `go` is called, and never if the pipe is closed before."""
-    answer: BufferedReader
-    """Ends when it has become the program, or could not."""
+    answers: Answers
 
 
 def program(module: str, number: int) -> list[str]:
@@ -48,7 +77,8 @@ class Launcher:
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self, request: LaunchRequest, output: int, process: int | None = None) -> Begun:
-        """Starts a process that waits for `go`. `process`: joins its cell. May raise an OSError."""
+        """Starts a process that waits for `go`, where the request says so. `process`: joins its cell. May
+        raise an OSError."""
         ours, theirs = os.pipe()
         hear, tell = os.pipe()
         sent = _sent(request)
@@ -62,17 +92,17 @@ class Launcher:
         finally:
             for each in (ours, tell, sent):
                 os.close(each)
-        lines = open(hear, "rb")  # noqa: PTH123, SIM115 (a descriptor, which outlives this function)
-        answer = _heard(lines)
+        answers = Answers(hear)
+        answer, failure = _heard(answers, ready=request["waits"])
         pid, first = answer.get("pid"), answer.get("first")
-        if made != pid:
+        begun = Begun(pid or (made if failure else 0), first, theirs, answers)
+        if made != begun.pid:
             os.waitpid(made, 0)
-        begun = Begun(pid or 0, first, theirs, lines)
-        if pid is None or "error" in answer:
-            end(begun)
-            close(begun)
-            raise OSError(answer.get("number", 0), answer.get("error", "it ended at once"))
-        return begun
+        if failure is None and pid is not None and "error" not in answer:
+            return begun
+        end(begun)
+        close(begun)
+        raise failure or OSError(answer.get("number", 0), answer.get("error", "it ended at once"))
 
     def close(self) -> None:
         if self._channel is not None and self._process is not None:
@@ -109,10 +139,21 @@ class Launcher:
 
 
 def go(begun: Begun) -> None:
-    """Lets the program run; returns when it has been executed."""
+    """Lets the program run; returns when it has been executed. May raise a TimeoutError."""
     with suppress(BrokenPipeError):  # killed already; whoever watches will see
         os.write(begun.waiting, GO)
-    begun.answer.read()
+    until = time.monotonic() + PATIENCE
+    while begun.answers.next(until) is not None:
+        continue
+
+
+def failed(begun: Begun) -> OSError | None:
+    """Returns why a program that has ended was never executed, as far as it has told."""
+    with suppress(TimeoutError):
+        while answer := begun.answers.next(0.0):
+            if "error" in answer:
+                return OSError(answer.get("number", 0), answer["error"])
+    return None
 
 
 def end(begun: Begun) -> None:
@@ -128,7 +169,7 @@ def end(begun: Begun) -> None:
 
 def close(begun: Begun) -> None:
     os.close(begun.waiting)
-    begun.answer.close()
+    begun.answers.close()
 
 
 def _sent(request: LaunchRequest) -> int:
@@ -140,12 +181,16 @@ def _sent(request: LaunchRequest) -> int:
     return file
 
 
-def _heard(lines: BufferedReader) -> LaunchAnswer:
-    """Reads the answer until the process is ready or has ended."""
+def _heard(answers: Answers, *, ready: bool) -> tuple[LaunchAnswer, TimeoutError | None]:
+    """Reads answers until the process is known and, if wanted, ready; or until it has ended."""
     answer: LaunchAnswer = {}
-    for line in lines:
-        answer.update(json.loads(line))
-        # They come from two processes, in any order.
-        if "pid" in answer and ("ready" in answer or "error" in answer):
-            break
-    return answer
+    until = time.monotonic() + PATIENCE
+    try:
+        while piece := answers.next(until):
+            answer.update(piece)
+            # They come from two processes, in any order.
+            if "pid" in answer and (not ready or "ready" in answer or "error" in answer):
+                break
+    except TimeoutError as error:
+        return answer, error
+    return answer, None

@@ -28,11 +28,11 @@ class Findings(TypedDict):
 
 
 def main(uid: int) -> None:
-    sys.stdout.write(json.dumps(found(uid)))
+    sys.stdout.write(json.dumps(found(uid, int(sys.argv[3]))))
 
 
-def found(uid: int) -> Findings:
-    """`uid`: the first user that a service would get."""
+def found(uid: int, last: int) -> Findings:
+    """`uid`, `last`: the first and the last user that a service could get."""
     why: dict[str, str] = {}
     version = landlock.version() if calls.known_machine() else 0
     if not version:
@@ -41,7 +41,7 @@ def found(uid: int) -> Findings:
     if not calls.known_machine():
         why["identity"] = f"not known for processors of this kind ({os.uname().machine})"
     elif not os.geteuid() and not (
-        why_not := _no_users(uid) or _failure(_cell("user", uid, version, mounts=True))
+        why_not := _no_users(uid, last) or _failure(_cell("user", uid, version, mounts=True))
     ):
         identity = "user"
     elif why_there := _failure(_cell("namespace", uid, version)):
@@ -62,7 +62,7 @@ def found(uid: int) -> Findings:
     return Findings(identity=identity, mounts=mounts, processes=processes, landlock=version, why=why)
 
 
-def _no_users(uid: int) -> str:
+def _no_users(first: int, last: int) -> str:
     """Why root cannot give a service a user of its own; empty, if it can."""
     status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines() if ":" in line)
     has = int(status["CapEff"], 16)
@@ -70,8 +70,9 @@ def _no_users(uid: int) -> str:
         return f"root lacks the capabilities {', '.join(missing)}"
     for name in ("uid_map", "gid_map"):
         ranges = [[int(word) for word in line.split()] for line in _read(f"/proc/self/{name}").splitlines()]
-        if not any(first <= uid < first + count for first, _, count in ranges):
-            return f"the user {uid} does not exist in this container: set isolation_users to some that do"
+        for uid in (first, last):
+            if not any(start <= uid < start + count for start, _, count in ranges):
+                return f"the user {uid} does not exist in this container: set isolation_users to some that do"
     return ""
 
 

@@ -1,16 +1,20 @@
 """Users of the machine for services: each service gets one of a range, for ever.
 
-A number is never given twice, because files of a service may outlive it, set aside or in a backup.
+A number is never given twice, because files of a service may outlive it, set aside or in a backup. Nor is one
+that owns a folder here, where the file that says whose it is was lost. Several installations of one machine
+use the same range and do not know each other: each begins somewhere in it, by chance, and goes on from there.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +25,9 @@ _RANGE: Final = re.compile(r"([0-9]{1,10})-([0-9]{1,10})\Z")
 _READ: Final = stat.S_IROTH
 _READ_FOLDER: Final = stat.S_IROTH | stat.S_IXOTH
 NAME: Final = "windlass-{0}"
+_FOLDERS: Final = ("run/*/*", "run/*/*/*", "run/services/*/*/*", "set-aside/*/*", "set-aside/*/*/*")
+_LAST: Final = ".last"
+"""Beside the names: the number that was given last. No service has such a name."""
 
 
 class NoUserLeft(Exception):
@@ -43,28 +50,68 @@ class Users:
     def of(self, name: str) -> int:
         if name not in self._known:
             with self._held() as file:
-                known: dict[str, int] = json.loads(file.read_text() or "{}")
+                known = _read(file)
                 if name not in known:
-                    known[name] = self._next(known)
+                    known[name] = known[_LAST] = self._next(known)
                     write_whole(file, json.dumps(known).encode())
             self._known[name] = known[name]
         return self._known[name]
 
+    def all(self) -> dict[str, int]:
+        """Returns every number that was given, by name."""
+        known = _read(self._file) if self._file.exists() else {}
+        return {name: number for name, number in known.items() if name != _LAST}
+
+    def merge(self, given: Mapping[str, int]) -> None:
+        """Adds numbers that were given elsewhere, as a backup knows them.
+
+        One that is somebody else's here stays so, and its former holder gets another; one that its holder
+        does not need here is never given again."""
+        with self._held() as file:
+            known = _read(file)
+            taken = set(known.values())
+            for name, number in given.items():
+                if number not in taken:
+                    known[name if name not in known else f"{name} {number}"] = number
+                    taken.add(number)
+            write_whole(file, json.dumps(known).encode())
+
     def _next(self, known: dict[str, int]) -> int:
-        number = (
-            max((each for each in known.values() if each in self._numbers), default=self._numbers[0] - 1) + 1
-        )
-        if number not in self._numbers:
-            raise NoUserLeft("isolation_users: every user of the range was given away: name a larger one")
-        return number
+        """Returns the number after the last one; the first of all is chosen by chance. An earlier version,
+        which noted no last one, began with the first of the range, as every other installation did."""
+        numbers, given = self._numbers, set(known.values())
+        last = known.get(_LAST, -1)
+        first = last + 1 - numbers[0] if last in numbers else secrets.randbelow(len(numbers))
+        for step in range(len(numbers)):
+            number = numbers[(first + step) % len(numbers)]
+            if number not in given:
+                return number
+        raise NoUserLeft("isolation_users: every user of the range was given away: name a larger one")
+
+    def _owners(self) -> list[int]:
+        """Users of the range who own folders of services, in place or set aside."""
+        data = self._file.parent
+        found = (path.lstat().st_uid for parts in _FOLDERS for path in data.glob(parts))
+        return sorted({number for number in found if number in self._numbers})
 
     @contextmanager
     def _held(self) -> Iterator[Path]:
         """Holds a lock: several servers may use one folder."""
         with filelock.held(self._file.with_suffix(".lock")):
             if not self._file.exists():
-                write_whole(self._file, b"{}")
+                write_whole(
+                    self._file, json.dumps({f"former {each}": each for each in self._owners()}).encode()
+                )
             yield self._file
+
+
+def _read(file: Path) -> dict[str, int]:
+    """Raises an OSError for a damaged file: from an empty one, numbers would be given a second time."""
+    with suppress(ValueError):
+        known = json.loads(file.read_text())
+        if isinstance(known, dict) and all(isinstance(number, int) for number in known.values()):
+            return known
+    raise OSError(errno.EIO, f"bring back {file.name} of the data directory from a backup: it is damaged")
 
 
 def give(top: Path, uid: int) -> None:

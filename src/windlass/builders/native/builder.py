@@ -60,7 +60,8 @@ class NativeBuilder:
         """It holds nothing open."""
 
     async def find(self, service: str, key: str) -> Artifact | None:
-        return await group.aside(Shelf(self._folder, service).find, key)
+        with _in_plain_words():
+            return await group.aside(Shelf(self._folder, service).find, key)
 
     async def build(self, order: Order, say: Say) -> Artifact:
         lock = self._busy.setdefault((order.service, order.key), asyncio.Lock())
@@ -291,9 +292,7 @@ def _shims(folder: Path, version: python.Interpreter) -> None:
 
 def _complete(deps: Path) -> None:
     synced(deps)
-    mark = deps / COMPLETE
-    mark.unlink(missing_ok=True)  # a step of the build may have put a link there
-    mark.touch(exist_ok=False)
+    tree.fresh(deps / COMPLETE).touch(exist_ok=False)
 
 
 def _folders(*wanted: Path) -> None:

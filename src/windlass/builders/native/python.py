@@ -170,10 +170,10 @@ async def environment(
     cwd = await _scratch(tools, needed) if needed.local or needed.whole else needed.cwd
     words: list[str | Path] = []
     if needed.requirements:
-        await group.aside((tools.home / "requirements.txt").write_text, needed.requirements)
+        await group.aside(_write, tools.home / "requirements.txt", needed.requirements)
         words += ["-r", tools.home / "requirements.txt"]
     if needed.constraints:
-        await group.aside((tools.home / "constraints.txt").write_text, needed.constraints)
+        await group.aside(_write, tools.home / "constraints.txt", needed.constraints)
         words += ["-c", tools.home / "constraints.txt"]
     if needed.whole and needed.project:
         words.append(cwd / needed.project.relative_to(needed.cwd))
@@ -181,6 +181,11 @@ async def environment(
         with step(tools.say, "Installing the Python dependencies"):
             await _pip(tools, python, venv, words, cwd, given)
     await _pip_in(tools, python, venv)
+
+
+def _write(file: Path, text: str) -> None:
+    with tree.fresh(file).open("x") as written:
+        written.write(text)
 
 
 async def project(

@@ -1,6 +1,6 @@
 """Where artifacts and dependencies are kept, and how they get there: whole, or not at all.
 
-    <folder>/cache/                      what tools have fetched, for all
+    <folder>/cache/<organization>/       what tools have fetched
     <folder>/<service>/<key>/            an artifact; it is complete: it gets its name at the end
     <folder>/<service>/.deps/<name>/     installed dependencies, where they were made: they know
                                          their path. Complete with the file `complete` in it
@@ -27,7 +27,12 @@ from typing import Final
 import msgspec
 
 from windlass.base import filelock, group
+from windlass.base.log import log
+from windlass.builders.builder import BuildError
+from windlass.builders.native import tree
 from windlass.core.runtime import Artifact
+
+_log = log("builders.native")
 
 DEPS: Final = ".deps"
 NEW: Final = ".new-"
@@ -35,6 +40,8 @@ GONE: Final = ".gone-"
 RECORD: Final = "artifact.json"
 COMPLETE: Final = "complete"
 CACHE: Final = "cache"
+_SHARED: Final = ("pip", "uv", "npm")
+"""Names of caches that earlier versions had directly below `cache`, for all organizations."""
 LINKS: Final = ("venv", "node_modules")
 TRIES: Final = 50
 
@@ -92,9 +99,7 @@ class Shelf:
 
     def put(self, made: Path, artifact: Artifact) -> Artifact:
         """Under its final name, whole. One that came first is taken instead: it was made of the same."""
-        record = made / RECORD
-        record.unlink(missing_ok=True)  # a step of the build may have put a link there
-        with record.open("xb") as file:
+        with tree.fresh(made / RECORD).open("xb") as file:
             file.write(msgspec.json.encode(artifact))
         synced(made)
         final = self.at(artifact.key)
@@ -185,7 +190,10 @@ def services(folder: Path) -> list[str]:
 
 
 def finish_removals(folder: Path) -> None:
-    """Erases what an interrupted removal has left."""
+    """Erases what an interrupted removal has left, and caches of versions that had one for all."""
+    for name in _SHARED:
+        if (folder / CACHE / name).exists():
+            (folder / CACHE / name).rename(folder / f"{GONE}{uuid.uuid4().hex}")
     for left in folder.glob(f"{GONE}*"):
         _gone(left)
 
@@ -202,10 +210,23 @@ def synced(folder: Path) -> None:
 
 
 def _read(path: Path) -> Artifact | None:
+    """Returns an artifact, or None if it is not there or not whole. Raises BuildError for one that another
+    version has recorded: what runs may use its files, so they are not replaced."""
     try:
         artifact = msgspec.json.decode((path / RECORD).read_bytes(), type=Artifact)
-    except (OSError, msgspec.MsgspecError):
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except msgspec.ValidationError as error:
+        _log.error(
+            "an artifact of another version cannot be read, and is left as it is",
+            extra={"folder": str(path), "why": str(error)},
+        )
+        raise BuildError(
+            "What was built for this commit was recorded by another version of Windlass, and is not "
+            "replaced: deploy another commit, or uninstall the service and deploy it again."
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # torn by a power cut
     links = (path / name for name in LINKS)
     whole = (path / "app").is_dir() and all(link.exists() for link in links if link.is_symlink())
     return artifact if whole else None

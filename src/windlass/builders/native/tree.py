@@ -46,8 +46,17 @@ def inside(top: Path, path: Path) -> Path | None:
     return Path(real) if _within(real, os.path.realpath(top)) and os.path.lexists(real) else None
 
 
+def fresh(path: Path) -> Path:
+    """Returns a path that we are about to write, without the link, or file, that a step of the build may have
+    put there: it would be followed."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    return path
+
+
 def move(source: Path, to: Path) -> None:
     """By name where that can be done; else copied."""
+    fresh(to)
     try:
         source.rename(to)
     except OSError:

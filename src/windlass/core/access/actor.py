@@ -16,8 +16,6 @@ class Actor(Struct, frozen=True, kw_only=True):
     name: str
     subject: str
     """Identifies the caller across all of its credentials."""
-    budget: str = ""
-    """Key of the rate limit; the subject if empty."""
     permits: Permits
     limited_to: frozenset[str] | None = None
     """Ids of resources outside of which this caller may do nothing; None if it has no limits."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 from windlass.base.docker import Docker, Refused
 from windlass.base.docker.images import image, pull
 from windlass.base.locks import Locks
-from windlass.core.runtime import Wanted
+from windlass.core.runtime import Volume, Wanted
 from windlass.engines.docker import words
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import EngineError, VolumeLost
 
 OURS: Final = "windlass/"
 """So images are called that were built here. No registry is asked for them: it would be somebody else's."""
@@ -68,11 +68,24 @@ class Place:
         return await image(self._docker, ref) or {}
 
     async def volumes(self, wanted: Wanted) -> None:
-        """They are there. The engine's own driver knows no limit of size: `size` has no effect here."""
+        """They are there. The engine's own driver knows no limit of size: `size` has no effect here. Raises
+        VolumeLost instead of making one that held data."""
+        for volume in wanted.volumes:
+            if volume.is_known and not await self._has_volume(wanted.service, volume):
+                raise VolumeLost(wanted, volume)
         labels = {words.INSTALLATION: self._installation, words.SERVICE: wanted.service}
         for volume in wanted.volumes:
             name = words.volume(self._installation, wanted.service, volume)
             await self._docker.json("POST", "/volumes/create", body={"Name": name, "Labels": labels})
+
+    async def _has_volume(self, service: str, volume: Volume) -> bool:
+        try:
+            await self._docker.json("GET", f"/volumes/{words.volume(self._installation, service, volume)}")
+        except Refused as refused:
+            if refused.status == 404:
+                return False
+            raise
+        return True
 
     async def discard_volumes(self, service: str) -> None:
         for name in await self._volumes(service=service):

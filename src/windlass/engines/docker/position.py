@@ -14,6 +14,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.base.log import log
+
+_log = log("engines.docker")
 _ROOM: Final = 256
 """A position is written over the former in one piece: nothing that kills Windlass leaves half of one."""
 
@@ -36,8 +39,13 @@ class Positions:
         self._open: dict[str, int] = {}
 
     def load(self, container: str) -> Position:
+        """Returns where reading goes on. Without a position, lines are repeated, not lost."""
         try:
             return msgspec.json.decode((self._folder / container).read_bytes().rstrip(), type=Position)
+        except msgspec.ValidationError as error:
+            extra = {"container": container, "why": str(error)}
+            _log.warning("lines may be repeated: another version noted how far output was read", extra=extra)
+            return Position()
         except (FileNotFoundError, msgspec.DecodeError):  # never read, or the power failed just then
             return Position()
 

@@ -9,6 +9,8 @@ import signal
 from contextlib import suppress
 from typing import Final
 
+from windlass.base.isolation import launching
+from windlass.base.isolation.launching import Begun
 from windlass.engines.process import kernel
 from windlass.engines.process.birth import Birth, Nursery
 from windlass.engines.process.ending import gone
@@ -26,27 +28,35 @@ async def execute(nursery: Nursery, what: Birth, process: Process, timeout: floa
     `process`: in whose cell it runs."""
     said = _Said()
     try:
-        child = await _started(nursery, what, process, said.theirs)
+        begun = await _started(nursery, what, process, said.theirs)
     except OSError as error:
         said.close()
-        code = _NOT_FOUND if error.errno == errno.ENOENT else _REFUSED
-        return code, f"{what.command[0]}: {error.strerror}"
-    handle = os.pidfd_open(child)
+        return _refused(what, error)
+    handle = os.pidfd_open(begun.pid)
     try:
         said.listen()
         await gone([handle], timeout)
         status = kernel.status(handle)
         said.hear()
+        failure = launching.failed(begun)
     finally:
-        await _end(child, handle)
+        await _end(begun.pid, handle)
+        launching.close(begun)
         said.close()
+    if failure is not None:
+        return _refused(what, failure)
     if status is None:
         return _NO_TIME, f"{said.text}\n{what.command[0]} did not end within {timeout:g} s".lstrip()
     return status if status >= 0 else 128 - status, said.text
 
 
-async def _started(nursery: Nursery, what: Birth, process: Process, output: int) -> int:
-    def begin() -> int:
+def _refused(what: Birth, error: OSError) -> tuple[int, str]:
+    code = _NOT_FOUND if error.errno == errno.ENOENT else _REFUSED
+    return code, f"{what.command[0]}: {error.strerror or error}"
+
+
+async def _started(nursery: Nursery, what: Birth, process: Process, output: int) -> Begun:
+    def begin() -> Begun:
         there = kernel.handle(process.pid, process.start)
         if there is None:
             raise ProcessLookupError(errno.ESRCH, "the instance has ended")
@@ -60,8 +70,9 @@ async def _started(nursery: Nursery, what: Birth, process: Process, output: int)
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with suppress(OSError):
-            child = await starting
-            await _end(child, os.pidfd_open(child))
+            begun = await starting
+            await _end(begun.pid, os.pidfd_open(begun.pid))
+            launching.close(begun)
         raise
 
 

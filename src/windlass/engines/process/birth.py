@@ -12,13 +12,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from windlass.base.isolation import launching
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.launcher import LaunchRequest
-from windlass.base.isolation.launching import Launcher
+from windlass.base.isolation.launching import Begun, Launcher
 from windlass.engines.engine import EngineError
 from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.census import MARKS
@@ -37,6 +38,14 @@ class Birth(Struct, frozen=True):
     cgroup: str = ""
 
 
+class Born(NamedTuple):
+    process: Process
+    first: Process | None
+    """The first process of its cell, where it has processes of its own."""
+    space: int
+    """See `Record.space`."""
+
+
 class Nursery:
     """The thread that everything is started from, and the launcher that it asks."""
 
@@ -48,7 +57,7 @@ class Nursery:
         self.thread.shutdown()
         self._launcher.close()
 
-    def start(self, birth: Birth, record: Callable[[Process], None]) -> Process:
+    def start(self, birth: Birth, record: Callable[[Born], None]) -> Born:
         """`record` is called between the birth and the first instruction of the program."""
         try:
             output = _opened(birth)
@@ -62,22 +71,22 @@ class Nursery:
             for pid in (begun.first, begun.pid):
                 if pid is not None:
                     cgroups.enter(birth.cgroup, pid)
-            process = _identified(begun.pid)
-            record(process)
+            first = None if begun.first is None else _identified(begun.first)
+            born = Born(_identified(begun.pid), first, kernel.space(begun.pid) if begun.first else 0)
+            record(born)
             launching.go(begun)
         except BaseException:
             launching.end(begun)
             raise
         finally:
             launching.close(begun)
-        return process
+        return born
 
-    def beside(self, birth: Birth, output: int, process: int | None) -> int:
-        """Starts a program without a record, in the cell of this process. May raise an OSError."""
+    def beside(self, birth: Birth, output: int, process: int | None) -> Begun:
+        """Starts a program without a record, in the cell of this process. Does not wait until it runs,
+        because programs of the cell can delay that. May raise an OSError."""
         request = _request(birth, waits=False)
-        begun = self._launcher.begin(request, output, process if birth.cell else None)
-        launching.close(begun)
-        return begun.pid
+        return self._launcher.begin(request, output, process if birth.cell else None)
 
 
 def _opened(birth: Birth) -> int:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from windlass.base.isolation.isolation import MOST_PROCESSES
 from windlass.base.log import log
 
 _log = log("engines.process")
@@ -37,7 +38,7 @@ class Cgroups:
             self._base = None
 
     def make(self, name: str, cpu: int, memory: int) -> str:
-        """The path of a group with these limits; empty where there are no groups."""
+        """The path of a group with these limits, and that of processes; empty where there are no groups."""
         if self._base is None:
             return ""
         # Another engine may divide the same group, over a folder of its own.
@@ -47,6 +48,8 @@ class Cgroups:
             (group / "memory.max").write_text(str(memory << 20))
             _write_if_there(group / "memory.swap.max", "0")
             _write_if_there(group / "memory.oom.group", "1")
+        if "pids" in self.controllers:
+            (group / "pids.max").write_text(str(MOST_PROCESSES))
         if "cpu" in self.controllers:
             (group / "cpu.max").write_text(f"{max(cpu, 10) * _PERIOD // 1000} {_PERIOD}")
         return str(group)
@@ -131,7 +134,7 @@ def _given(group: Path, inner: str) -> bool:
 
 
 def _hand_on(base: Path) -> frozenset[str]:
-    wanted = {"cpu", "memory"} & set((base / "cgroup.controllers").read_text().split())
+    wanted = {"cpu", "memory", "pids"} & set((base / "cgroup.controllers").read_text().split())
     own = base / _OWN
     own.mkdir(exist_ok=True)
     for pid in (base / "cgroup.procs").read_text().split():

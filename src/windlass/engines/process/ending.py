@@ -14,6 +14,7 @@ from typing import Final
 from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.census import Counting, members
 from windlass.engines.process.kernel import Process
+from windlass.engines.process.shelf import Record
 
 _SOON: Final = 5.0
 """How long a killed process may take to be gone before it is killed again."""
@@ -24,38 +25,38 @@ class Ending:
     def __init__(self, counting: Counting) -> None:
         self._counting = counting
 
-    async def ask(self, home: Path, leader: Process | None, group: str, grace: float) -> None:
+    async def ask(self, home: Path, record: Record, grace: float) -> None:
         """Sends SIGTERM to all processes; returns when they are gone or the time is over. The first process
         of a cell gets none: with it everything in the cell would end at once."""
-        living = await self._living(home, leader, group)
+        living = await self._living(home, record.process, record)
         asked = [each for each in living if not kernel.leads_namespace(each.pid)]
         with opened(asked) as handles:
             for fd in handles:
                 kernel.send(fd, signal.SIGTERM)
             await gone(handles, grace, burying=True)
 
-    async def end(self, home: Path, leader: Process | None, group: str) -> bool:
-        """None of them lives when this returns. Answers whether there were any.
+    async def end(self, home: Path, leader: Process | None, record: Record) -> bool:
+        """None of them lives when this returns. Answers whether there were any. `leader`: the program.
 
         One that is born while they are counted may be missed if its parent ends meanwhile, so it takes two
         counts in a row that find nobody.
         """
         any_at_all, calm = False, 0
         while calm < 2:
-            living = await self._living(home, leader, group)
+            living = await self._living(home, leader, record)
             if not living:
                 calm += 1
                 continue
             any_at_all, calm = True, 0
-            if group:
-                cgroups.kill(group)
+            if record.cgroup:
+                cgroups.kill(record.cgroup)
             await end_these([*living, *_unburied(leader)])
         return any_at_all
 
-    async def _living(self, home: Path, leader: Process | None, group: str) -> list[kernel.Stat]:
+    async def _living(self, home: Path, leader: Process | None, record: Record) -> list[kernel.Stat]:
         census = await self._counting.now()
-        found = {each.stat.pid: each.stat for each in members(census, home, leader)}
-        for pid in cgroups.members(group) if group else ():
+        found = {each.stat.pid: each.stat for each in members(census, home, leader, record)}
+        for pid in cgroups.members(record.cgroup) if record.cgroup else ():
             if pid not in found and (stat := kernel.stat(pid)) and not stat.dead:
                 found[pid] = stat
         return list(found.values())

@@ -30,7 +30,7 @@ from windlass.engines.process.kernel import Process
 from windlass.engines.process.lives import Lives
 from windlass.engines.process.output import BACKLOG
 from windlass.engines.process.set_aside import move_in, move_out
-from windlass.engines.process.shelf import Key, Record, Shelf, names, safe
+from windlass.engines.process.shelf import Key, Record, Shelf, UnknownRecord, names, safe
 from windlass.engines.process.surroundings import Surroundings
 
 _log = log("engines.process")
@@ -149,7 +149,8 @@ class ProcessEngine:
         environment[EXECUTED_BY] = _name(self._lives.own)
         folder = files.working_directory(home, record.workdir)
         what = Birth(command, folder, environment, home / "output", record.cell)
-        return await beside.execute(self._lives.nursery, what, record.process, timeout)
+        first = record.first if kernel.lives(record.first) else None
+        return await beside.execute(self._lives.nursery, what, first or record.process, timeout)
 
     async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
         self._prepare()
@@ -158,9 +159,9 @@ class ProcessEngine:
     async def usage(self) -> Mapping[str, Usage]:
         census = await self._counting.now()
         return {
-            key.id: weight.usage(record, members(census, self._shelf.home(key), record.process))
+            key.id: weight.usage(record, members(census, self._shelf.home(key), record.process, record))
             for key in self._shelf.find()
-            if (record := self._shelf.read(key)) and kernel.lives(record.process)
+            if (record := self._shelf.known(key)) and kernel.lives(record.process)
         }
 
     async def services(self) -> Mapping[str, Kept]:
@@ -176,7 +177,8 @@ class ProcessEngine:
         folders = (self._shelf.services, self._shelf.volumes, self._shelf.caches)
         known = {name for folder in folders for name in names(folder)} | self._places.services()
         for service in sorted(known & set(erase)):
-            await self.discard(service)
+            with suppress(UnknownRecord):  # the log says so, and others are erased all the same
+                await self.discard(service)
         await self._end_strays(await self._counting.now())
         self._claims.tidy()
         self._shelf.removed.forget(erase)
@@ -246,8 +248,7 @@ class ProcessEngine:
             raise _away(error) from error
 
     async def _seen(self, keys: Sequence[Key]) -> list[Instance]:
-        records = [(key, self._shelf.read(key)) for key in keys]
-        found = [await self._lives.describe(key, record) for key, record in records if record is not None]
+        found = [await self._lives.look(key) for key in keys]
         return [instance for instance in found if instance is not None]
 
     async def _remove(
@@ -284,16 +285,32 @@ class ProcessEngine:
 
     def _kept(self, service: str) -> Kept:
         keys = self._shelf.find(service)
-        records = [record for key in keys if (record := self._shelf.read(key))]
+        records = [record for key in keys if (record := self._shelf.known(key))]
         # A pod is called after its service, generation and index.
         name = records[-1].pod.rsplit("-", 2)[0] if records else ""
         return Kept(name=name, instances=len(keys), volumes=len(names(self._shelf.volumes / service)))
 
     def _lost(self, census: Census) -> dict[str, Kept]:
-        """Services that run although their folder is gone."""
-        homes = {Path(each.home) for each in census.by_pid.values() if each.home}
-        lost = [home for home in homes if home.parent.parent == self._shelf.services and not home.exists()]
-        return {home.parent.name: Kept(instances=1, is_lost=True) for home in lost}
+        """Services that run although their folder is gone. A program of a service that is there does not pass
+        for one of another."""
+        marked = [(Path(each.home), each) for each in census.by_pid.values() if each.home]
+        lost = [
+            (home, each)
+            for home, each in marked
+            if home.parent.parent == self._shelf.services and not home.exists()
+        ]
+        if not lost:
+            return {}
+        records = [record for key in self._shelf.find() if (record := self._shelf.read(key))]
+        spaces = {record.space for record in records} - {0}
+        users = {
+            record.cell["uid"] for record in records if record.cell and record.cell["identity"] == "user"
+        }
+        return {
+            home.parent.name: Kept(instances=1, is_lost=True)
+            for home, each in lost
+            if each.space not in spaces and kernel.user(each.stat.pid) not in users
+        }
 
     async def _end_strays(self, census: Census) -> None:
         """Processes whose instance is gone, and commands whose Windlass is."""
@@ -332,10 +349,10 @@ class ProcessEngine:
             return
         census = await self._counting.now()
         for key in keys:
-            record = self._shelf.read(key)
+            record = self._shelf.known(key)
             if record is None or record.process is None:
                 continue
-            found = members(census, self._shelf.home(key), record.process)
+            found = members(census, self._shelf.home(key), record.process, record)
             if weight.looks_heavy(record, found) and await asyncio.to_thread(weight.is_heavy, record, found):
                 self._lives.go(self._lives.end_for(key, record.process, fate.too_much(record.memory)))
 

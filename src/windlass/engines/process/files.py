@@ -20,7 +20,7 @@ from typing import Final
 
 from windlass.base.isolation.users import give, show
 from windlass.core.runtime import Volume, Wanted
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import EngineError, VolumeLost
 from windlass.engines.process import beneath
 from windlass.engines.process.beneath import NEW_FILE, UNCHANGED, opened
 
@@ -58,6 +58,13 @@ def make(home: Path, wanted: Wanted, volumes: Path, cache: Path, owner: int | No
             show(folder)
         for own in (home / "home", home / "tmp", home / "files", cache):
             give(own, owner)
+
+
+def check_volumes(volumes: Path, wanted: Wanted) -> None:
+    """Raises VolumeLost if a volume that held data is not there any more."""
+    for volume in wanted.volumes:
+        if volume.is_known and not volume_folder(volumes, wanted.service, volume.name).is_dir():
+            raise VolumeLost(wanted, volume)
 
 
 def built(artifact: Path) -> list[Path]:

@@ -21,7 +21,7 @@ from windlass.engines.engine import Sink
 from windlass.engines.process.files import erase
 from windlass.engines.process.inotify import Inotify
 from windlass.engines.process.output import Tail
-from windlass.engines.process.shelf import Key, Record, Shelf, names
+from windlass.engines.process.shelf import Key, Record, Shelf, UnknownRecord, names
 
 _log = log("engines.process")
 
@@ -84,9 +84,17 @@ class Keeper:
     def follow(self, key: Key, record: Record) -> None:
         home = self._shelf.home(key)
         if home not in self._tails and self.keeps():
-            with suppress(FileNotFoundError):  # removed by another engine meanwhile
+            try:
                 self._tails[home] = Tail(home, key.service, record, self._backlog)
-                self._rouse(home)
+            except FileNotFoundError:
+                return  # removed by another engine meanwhile
+            except OSError as error:  # its program may do with it what it likes; it is tried again
+                _log.warning(
+                    "output of an instance cannot be read",
+                    extra={"instance": key.id, "why": error.strerror or str(error)},
+                )
+                return
+            self._rouse(home)
 
     def drop(self, home: Path) -> None:
         tail = self._tails.pop(home, None)
@@ -104,7 +112,7 @@ class Keeper:
             if home not in homes or not tail.current():
                 self.drop(home)
         for home, key in homes.items():
-            if home not in self._tails and (record := self._shelf.read(key)):
+            if home not in self._tails and (record := self._shelf.known(key)):
                 self.follow(key, record)
 
     async def flush(self, home: Path) -> None:
@@ -121,6 +129,8 @@ class Keeper:
         """The last words of an instance, and then nothing is left of it; now, or when it is tried again."""
         try:
             await self._finish(aside)
+        except UnknownRecord:
+            return  # left to the version that wrote it; the log says so
         except OSError as error:
             _log.warning(
                 "an instance that ended is erased later", extra={"why": error.strerror or str(error)}

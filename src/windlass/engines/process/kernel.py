@@ -140,6 +140,22 @@ def leads_namespace(pid: int) -> bool:
     return False
 
 
+def user(pid: int) -> int | None:
+    """Its real user; None: it is gone."""
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("Uid:")).split()[1])
+    return None
+
+
+def space(pid: int) -> int:
+    """The number of its process namespace; 0: nobody may know it, or it is gone."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/pid").st_ino  # noqa: PTH116 (called for every process)
+    except OSError:
+        return 0
+
+
 def environment(pid: int) -> dict[bytes, bytes]:
     """With which it was started; nothing of a process that is gone or somebody else's."""
     try:

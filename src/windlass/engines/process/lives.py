@@ -23,7 +23,7 @@ from windlass.base.log import log
 from windlass.core.runtime import Instance, Phase, Wanted
 from windlass.engines.engine import EngineError, Notice
 from windlass.engines.process import cgroups, fate, files, kernel, listening, recorder
-from windlass.engines.process.birth import Birth, Nursery
+from windlass.engines.process.birth import Birth, Born, Nursery
 from windlass.engines.process.census import Counting, members
 from windlass.engines.process.ending import Ending
 from windlass.engines.process.fate import Pauses
@@ -31,7 +31,7 @@ from windlass.engines.process.keeper import Keeper
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import last_words
 from windlass.engines.process.ports import Claims
-from windlass.engines.process.shelf import Key, Record, Shelf
+from windlass.engines.process.shelf import Key, Record, Shelf, UnknownRecord
 from windlass.engines.process.surroundings import Surroundings, command
 
 _log = log("engines.process")
@@ -161,6 +161,7 @@ class Lives:
 
     async def run(self, key: Key, wanted: Wanted, *, once: bool = False) -> Instance:
         command(wanted)
+        self._shelf.check(key.service)
         while True:
             async with self._shelf.held(key, make=True) as home:
                 assert home is not None
@@ -224,6 +225,7 @@ class Lives:
 
     async def _begin(self, key: Key, wanted: Wanted, record: Record) -> Record:
         """The lock is held, and no process of the instance lives."""
+        files.check_volumes(self._shelf.volumes, wanted)
         home = self._shelf.home(key)
         record = structs.replace(
             record, ports=self._surroundings.ports(key, wanted, record), memory=wanted.memory
@@ -276,18 +278,20 @@ class Lives:
         cgroup = self._groups.make(key.id, wanted.cpu, wanted.memory)
         record = structs.replace(record, cell=what.cell, cgroup=cgroup)
 
-        def note(process: Process) -> None:
-            self._shelf.write(key, structs.replace(record, process=process))
+        def noted(born: Born) -> Record:
+            return structs.replace(record, process=born.process, first=born.first, space=born.space)
+
+        def note(born: Born) -> None:
+            self._shelf.write(key, noted(born))
 
         start, what = self.nursery.start, structs.replace(what, cgroup=cgroup)
-        process = await asyncio.get_running_loop().run_in_executor(self.nursery.thread, start, what, note)
-        return structs.replace(record, process=process)
+        return noted(await asyncio.get_running_loop().run_in_executor(self.nursery.thread, start, what, note))
 
     # Watched.
 
     def adopt(self, key: Key) -> None:
         """Brings what this engine does for an instance up to what its record says."""
-        record = self._shelf.read(key)
+        record = self._shelf.known(key)
         if record is None:
             return
         if record.removing:
@@ -360,7 +364,7 @@ class Lives:
             status = -signal.SIGKILL
         status, now = result or (status, self._clock.now())
         reason = self._why(key, home, record, status)
-        await self._ending.end(home, record.process, record.cgroup)
+        await self._ending.end(home, record.process, record)
         cgroups.remove(record.cgroup)
         return self._shelf.write(key, fate.ended(record, status, reason, now, self._pauses))
 
@@ -397,11 +401,19 @@ class Lives:
             if home is None or record is None or record.removing or life.wanted is None or self._closing:
                 return
             if record.resume_at == due and record.process is None:
-                await self._ending.end(home, record.last, record.cgroup)
+                await self._ending.end(home, record.last, record)
                 await self._again(key, life.wanted, record)
         self.adopt(key)
 
     # Seen.
+
+    async def look(self, key: Key) -> Instance | None:
+        """Returns an instance as it is now. One whose record is of another version is there all the same."""
+        try:
+            record = self._shelf.read(key)
+        except UnknownRecord as error:
+            return _unknown(key, str(error))
+        return None if record is None else await self.describe(key, record)
 
     async def describe(self, key: Key, record: Record) -> Instance | None:
         if kernel.lives(record.process):
@@ -430,7 +442,7 @@ class Lives:
         }
         if any(inodes - life.foreign for inodes in own_choice.values()):
             census = await self._counting.now()
-            pids = [each.stat.pid for each in members(census, self._shelf.home(key), record.process)]
+            pids = [each.stat.pid for each in members(census, self._shelf.home(key), record.process, record)]
             ours = await asyncio.to_thread(listening.sockets, pids)
             heard |= {inner: inner for inner, inodes in own_choice.items() if inodes & ours}
             life.foreign = set().union(*own_choice.values()) - ours
@@ -445,7 +457,7 @@ class Lives:
             record = self._shelf.read(key)
             if record is not None:
                 record = self._shelf.write(key, structs.replace(record, removing=True))
-                await self._ending.ask(home, record.process, record.cgroup, grace)
+                await self._ending.ask(home, record, grace)
             await self._take_away(key, record)
         self.notice(key.service)
 
@@ -456,8 +468,8 @@ class Lives:
             if home is None or record is None:
                 return
             self.let_go(key)
-            await self._ending.ask(home, record.process, record.cgroup, grace)
-            await self._ending.end(home, record.process, record.cgroup)
+            await self._ending.ask(home, record, grace)
+            await self._ending.end(home, record.process, record)
             for port in record.ports.values():
                 self._claims.release(port, key)
             cgroups.remove(record.cgroup)
@@ -472,7 +484,7 @@ class Lives:
             record = self._shelf.read(key)
             if home is not None and record is not None and record.process == seen:
                 self._shelf.write(key, structs.replace(record, verdict=verdict))
-                await self._ending.end(home, record.process, record.cgroup)
+                await self._ending.end(home, record.process, record)
 
     async def _finish_removal(self, key: Key) -> None:
         """Of a Windlass that was interrupted. One that is still at it holds the lock."""
@@ -487,7 +499,7 @@ class Lives:
         """The lock is held. Nothing of the instance is left, but its last words are heard."""
         home = self._shelf.home(key)
         if record is not None:
-            await self._ending.end(home, record.process, record.cgroup)
+            await self._ending.end(home, record.process, record)
             for port in record.ports.values():
                 self._claims.release(port, key)
             cgroups.remove(record.cgroup)
@@ -527,6 +539,17 @@ def _instance(key: Key, record: Record, phase: Phase, ports: Mapping[int, int]) 
         reason=record.reason,
         restarts=record.restarts,
         started_at=record.started_at,
+    )
+
+
+def _unknown(key: Key, reason: str) -> Instance:
+    return Instance(
+        id=key.id,
+        service=key.service,
+        generation=key.generation,
+        index=key.index,
+        phase=Phase.EXITED,
+        reason=reason,
     )
 
 

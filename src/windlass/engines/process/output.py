@@ -47,7 +47,7 @@ class Tail:
         self.home, self.service = home, service
         self.pod, self.version = record.pod, record.deployment
         self._backlog = backlog
-        self._file = os.open(home / "output", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = _opened(home / "output")
         self._mark = os.open(home / "read", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         saved = os.pread(self._mark, 64, 0).split() or [b"0", b"-1"]
         self._position, self._fore = max(int(saved[0]), FORELAND), int(saved[1])
@@ -163,6 +163,17 @@ class Tail:
         target += piece.find(b"\n") + 1
         lost, self._next = target - self._next, target
         return lost
+
+
+def _opened(file: Path) -> int:
+    """Opens the output also where the program has closed it to its own user, which is perhaps ours, or has
+    a lease of it, for which others have to wait."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        return os.open(file, flags, 0o600)
+    except PermissionError:
+        file.chmod(0o600)
+        return os.open(file, flags, 0o600)
 
 
 def _punch(file: int, start: int, length: int) -> bool:

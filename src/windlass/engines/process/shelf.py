@@ -2,8 +2,9 @@
 
 A record is replaced as a whole, before the effect that it describes, and never holds a variable: values are
 known only to who was told them. Records speak of processes, which end with the machine; so they are not
-forced to the disk, and one that a power cut has torn is like none. What must hold over a power cut, the
-whereabouts of services, is (ports.py).
+forced to the disk, and one that a power cut has torn is like none. One that is whole and cannot be understood
+is of another version: it is left as it is. What must hold over a power cut, the whereabouts of services, is
+(ports.py).
 
 Every instance has a lock. Who changes something of it holds the lock, in this process or another.
 """
@@ -25,15 +26,21 @@ from msgspec import Struct, field
 
 from windlass.base import filelock
 from windlass.base.isolation.cell import Cell
+from windlass.base.log import log
 from windlass.base.moving import write_whole
 from windlass.engines.engine import EngineError
 from windlass.engines.process.kernel import Process
 from windlass.engines.removed import Removed
 
+_log = log("engines.process")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _PRIVATE: Final = 0o700
 _PATIENCE: Final = 0.1
 """Longest pause between two attempts to get a lock that another process holds, in seconds."""
+
+
+class UnknownRecord(EngineError):
+    """The record of an instance is whole and cannot be understood; the message is for who deploys."""
 
 
 class Key(Struct, frozen=True):
@@ -62,6 +69,11 @@ class Record(Struct, frozen=True, kw_only=True):
     made: bool = False
     """Its working copy is complete."""
     process: Process | None = None
+    first: Process | None = None
+    """The first process of its cell, which stays as long as the cell; None: the cell has none, or an earlier
+    version started it."""
+    space: int = 0
+    """The number of the process namespace of its cell; 0: it has none, or an earlier version started it."""
     engine: Process | None = None
     """The Windlass that started it, and alone learns how it ended."""
     last: Process | None = None
@@ -95,6 +107,8 @@ class Shelf:
         self.removed = Removed(folder / "removed", durable=False)
         self._bell = folder / "bell"
         self._decoder = msgspec.json.Decoder(Record)
+        self._logged: set[Path] = set()
+        """Folders of instances whose record was said to be unknown."""
 
     def prepare(self) -> None:
         self.folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
@@ -123,12 +137,38 @@ class Shelf:
         return self.read_in(self.home(key))
 
     def read_in(self, home: Path) -> Record | None:
+        """Returns the record in the folder of an instance, or None. Raises UnknownRecord for one that another
+        version wrote: its program may run, so nothing is started or erased over it."""
         try:
             return self._decoder.decode((home / "record.json").read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except msgspec.DecodeError:
+        except msgspec.ValidationError as error:
+            self._log_once(home, error)
+            raise UnknownRecord(
+                "ask the operator to look with `windlass doctor`: another version of Windlass has recorded "
+                "an instance of this service, and this one cannot read that. Nothing is started or erased "
+                "over it"
+            ) from error
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return None  # torn by a power cut, which nothing that it spoke of has outlived
+
+    def known(self, key: Key) -> Record | None:
+        """Returns the record, for somebody who only looks: an unknown one is like none."""
+        with suppress(UnknownRecord):
+            return self.read(key)
+        return None
+
+    def check(self, service: str) -> None:
+        """Raises UnknownRecord if an instance of the service has a record that cannot be understood."""
+        for key in self.find(service):
+            self.read(key)
+
+    def _log_once(self, home: Path, error: msgspec.ValidationError) -> None:
+        if home not in self._logged:
+            self._logged.add(home)
+            extra = {"folder": str(home), "why": str(error)}
+            _log.error("a record of another version cannot be read, and is left as it is", extra=extra)
 
     def write(self, key: Key, record: Record) -> Record:
         write_whole(self.home(key) / "record.json", msgspec.json.encode(record), durable=False)
@@ -181,6 +221,17 @@ class Shelf:
 
     def heard(self) -> int:
         return self._bell.stat().st_mtime_ns
+
+
+def unknown_records(folder: Path) -> list[Path]:
+    """Returns the records below the folder of an engine that are of another version."""
+    shelf, found = Shelf(folder), []
+    for key in shelf.find():
+        try:
+            shelf.read(key)
+        except UnknownRecord:
+            found.append(shelf.home(key) / "record.json")
+    return found
 
 
 def safe(name: str) -> str:

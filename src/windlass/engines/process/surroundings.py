@@ -8,7 +8,7 @@ from typing import Final
 from windlass.core.runtime import Wanted
 from windlass.engines.engine import EngineError
 from windlass.engines.process import files, ports
-from windlass.engines.process.census import FILES, INSTANCE
+from windlass.engines.process.census import EXECUTED_BY, FILES, INSTANCE
 from windlass.engines.process.shelf import Key, Record, Shelf
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -46,7 +46,9 @@ class Surroundings:
         own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
         marks = {INSTANCE: key.id, FILES: str(home / "files")}
         told = _told_ports(given) | self._told_volumes(key, wanted)
-        return own | dict(wanted.artifact.environment) | told | _variables(wanted, given) | marks
+        whole = own | dict(wanted.artifact.environment) | told | _variables(wanted, given) | marks
+        whole.pop(EXECUTED_BY, None)  # it would pass for a command of ours
+        return whole
 
     def _told_volumes(self, key: Key, wanted: Wanted) -> dict[str, str]:
         return {

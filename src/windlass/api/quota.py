@@ -1,0 +1,68 @@
+"""How many event streams and websockets may be open at once: in all, of an organization, and of a caller."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import TracebackType
+from typing import Final
+
+from windlass.base.errors import TooMany
+from windlass.base.http_in.bounds import Bounds
+
+_RETRY_SECONDS: Final = 10
+
+
+class StreamQuota:
+    """An organization may have as many streams as places are free, and one caller half as many.
+
+    So one organization gets half of all places, two get a third each, and there is always room for the next:
+    no number of streams that some keep open leaves others without any."""
+
+    def __init__(self, most: int = Bounds().streams) -> None:
+        self.most = most
+        self._total = 0
+        self._by_org: Counter[str] = Counter()
+        self._by_caller: Counter[str] = Counter()
+
+    def take(self, org: str, caller: str) -> StreamPlace:
+        """Takes a place until it is left. Raises TooMany."""
+        free = self.most - self._total
+        if self._by_caller[caller] * 2 >= free:
+            raise _too_many("you have", self._by_caller[caller])
+        if self._by_org[org] >= free:
+            raise _too_many("this organization has", self._by_org[org])
+        self._count(org, caller, 1)
+        return StreamPlace(self, org, caller)
+
+    def leave(self, org: str, caller: str) -> None:
+        self._count(org, caller, -1)
+
+    def _count(self, org: str, caller: str, step: int) -> None:
+        self._total += step
+        for counter, key in ((self._by_org, org), (self._by_caller, caller)):
+            counter[key] += step
+            if not counter[key]:
+                del counter[key]
+
+
+class StreamPlace:
+    """One open stream. The end of the `with` leaves the place."""
+
+    def __init__(self, quota: StreamQuota, org: str, caller: str) -> None:
+        self._quota, self._org, self._caller = quota, org, caller
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._quota.leave(self._org, self._caller)
+
+
+def _too_many(who: str, streams: int) -> TooMany:
+    return TooMany(
+        f"Close event streams or websockets, or try again later: {who} {streams} of them open, and the "
+        "places that are left are for others",
+        {"retry-after": str(_RETRY_SECONDS)},
+    )

@@ -1,0 +1,218 @@
+"""Programs that lie about whose they are, or get in the way of what Windlass does in their cell, harm nobody
+else. Negative controls say what a lie is made of."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, until, wanted
+from windlass.base.isolation import inside
+from windlass.engines.process.census import count
+
+LIAR, VICTIM = "11111111-aaaa-4aaa-8aaa-000000000001", "22222222-aaaa-4aaa-8aaa-000000000002"
+CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWIPC = 0x10000000, 0x00020000, 0x08000000
+SLEEPS = "import time; time.sleep(1000)"
+SAYS = "import os; print('pid namespace', os.readlink('/proc/self/ns/pid'), flush=True)"
+LIES = """
+import os, subprocess, sys, time
+lie = {{**os.environ, **{lie!r}}}
+subprocess.Popen([sys.executable, '-I', '-S', '-c', {program!r}], env=lie, start_new_session=True)
+print('lied', flush=True)
+time.sleep(1000)
+"""
+EATS = "import time; eaten = b'x' * (64 << 20); print('eaten', flush=True); time.sleep(1000)"
+STOPS = """
+import os, signal
+print('stops', flush=True)
+while True:
+    try:
+        os.kill(-1, signal.SIGSTOP)
+    except OSError:
+        pass
+"""
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> ProcessRig:
+    return ProcessRig(tmp_path)
+
+
+async def run(station: Station, rig: ProcessRig, program: str, service: str = LIAR, **given: Any) -> Any:
+    return await station.engine.run(wanted(rig.made(program), service=service, **given), 0)
+
+
+async def lied(station: Station, rig: ProcessRig, lie: dict[str, str], program: str = SLEEPS) -> None:
+    await run(station, rig, LIES.format(lie=lie, program=program), memory=1024)
+    await station.hears("lied")
+
+
+def home_of(rig: ProcessRig, service: str) -> str:
+    return str(rig.folder / "services" / service / "1-0")
+
+
+@pytest.mark.parametrize("said", ["x", "1.2", "a.b.c", "9" * 5000 + ".1.x", "-1.-1.", "1.1.\udcff"])
+async def test_a_program_that_passes_for_a_command_of_windlass_does_not_keep_it_from_starting(rig, said):
+    async with Station(rig) as station:
+        await lied(station, rig, {"WINDLASS_EXECUTED_BY": said})
+        started = count(rig.folder)
+        assert [
+            one for one in started.by_pid.values() if one.home == home_of(rig, LIAR)
+        ]  # it is believed to be ours
+    async with Station(rig) as station:
+        await station.running(LIAR)
+        await station.engine.sweep([])
+        await station.engine.discard(LIAR)
+
+
+async def test_a_variable_of_a_service_does_not_pass_for_a_command_of_windlass(rig):
+    async with Station(rig) as station:
+        await run(
+            station,
+            rig,
+            "import os, time; print(dict(os.environ), flush=True); time.sleep(1000)",
+            variables={"WINDLASS_EXECUTED_BY": "1.1.1", "OTHER": "kept"},
+        )
+
+        async def said() -> str:
+            return "".join(station.said)
+
+        told = await until(said)
+        assert "WINDLASS_EXECUTED_BY" not in told
+        assert "'OTHER': 'kept'" in told
+        await station.engine.discard(LIAR)
+
+
+async def test_a_program_that_names_a_folder_that_is_not_there_is_no_lost_service(rig):
+    async with Station(rig) as station:
+        await lied(station, rig, {"WINDLASS_FILES": f"{home_of(rig, VICTIM)}/files"})
+        assert VICTIM not in await station.engine.services()
+        await station.engine.discard(LIAR)
+
+
+async def test_a_service_whose_folder_is_gone_is_still_found(rig, tmp_path):
+    """Otherwise the test above would show nothing."""
+    async with Station(rig) as station:
+        await run(station, rig, SLEEPS, VICTIM)
+        there = rig.folder / "services" / VICTIM
+        there.rename(tmp_path / "elsewhere")
+        assert (await station.engine.services())[VICTIM].is_lost
+        (tmp_path / "elsewhere").rename(there)
+        await station.engine.discard(VICTIM)
+
+
+async def test_memory_is_counted_for_the_service_that_uses_it_whatever_its_programs_say(rig):
+    async with Station(rig) as station:
+        victim = await run(station, rig, SLEEPS, VICTIM)
+        lie = {"WINDLASS_INSTANCE": victim.id, "WINDLASS_FILES": f"{home_of(rig, VICTIM)}/files"}
+        await lied(station, rig, lie, EATS)
+        await station.hears("eaten")
+        told = count(rig.folder).by_home[home_of(rig, VICTIM)]
+        assert sum(one.stat.memory for one in told) > 64 << 20  # by what they say, it is the victim's
+        used = await station.engine.usage()
+        liar = (await station.one(LIAR)).id
+        assert used[victim.id].memory < 64 << 20 < used[liar].memory
+        await station.engine.discard(LIAR)
+        await station.engine.discard(VICTIM)
+
+
+async def test_a_program_that_stops_commands_in_its_cell_delays_no_other_service(rig):
+    async with Station(rig) as station:
+        stopper = await run(station, rig, STOPS)
+        await station.hears("stops")
+        commands = [
+            asyncio.create_task(station.engine.execute(stopper, ["/bin/sleep", "0.01"], 3.0))
+            for _ in range(20)
+        ]
+        await asyncio.sleep(0.2)
+        async with asyncio.timeout(20):
+            await run(station, rig, SLEEPS, VICTIM)
+        await asyncio.wait(commands)
+        await station.engine.discard(LIAR)
+        await station.engine.discard(VICTIM)
+
+
+async def test_a_command_runs_in_the_cell_and_not_in_namespaces_that_its_program_made(rig):
+    program = f"""
+import ctypes, os, time
+made = not ctypes.CDLL(None).unshare({CLONE_NEWUSER | CLONE_NEWNS})
+print('made', made, os.readlink('/proc/self/ns/mnt'), flush=True)
+time.sleep(1000)
+"""
+    async with Station(rig) as station:
+        instance = await run(station, rig, program)
+
+        async def told() -> str:
+            return next((line for line in station.said if line.startswith("made")), "")
+
+        _, made, space = str(await until(told)).split()
+        if made == "False":
+            pytest.skip("no program may make user namespaces here")
+        code, said = await station.engine.execute(instance, ["/bin/readlink", "/proc/self/ns/mnt"], 10.0)
+        assert (code, said.strip() == space) == (0, False)
+        await station.engine.discard(LIAR)
+
+
+def in_child(deed: Any) -> str:
+    """What the deed raises, in a process of its own; empty, if nothing."""
+    hear, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            deed()
+        except OSError as error:
+            os.write(tell, (str(error) or type(error).__name__).encode())
+        finally:
+            os._exit(0)
+    os.close(tell)
+    with os.fdopen(hear) as said:
+        found = said.read()
+    os.waitpid(child, 0)
+    return found
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_namespaces_that_a_program_has_made_below_those_of_its_cell_are_not_entered(levels):
+    """The control is one level: the namespaces of the cell itself."""
+    made, go = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        ours = os.geteuid(), os.getegid()
+        for _ in range(levels):
+            if ctypes.CDLL(None).unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC):
+                os._exit(1)
+            inside._map(ours[0], *ours)
+        os.write(made[1], b"!")
+        os.read(go[0], 1)
+        os._exit(0)
+    os.close(made[1])
+    try:
+        if not os.read(made[0], 1):
+            pytest.skip("no user namespaces here")
+        handle = os.pidfd_open(child)
+        cell: Any = {"identity": "namespace", "mounts": True, "processes": False}
+        said = in_child(lambda: inside.join(cell, handle))
+        os.close(handle)
+        assert ("left its cell" in said) is (levels == 2), said
+        assert said == "" or levels == 2
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+async def test_output_that_its_program_has_closed_does_not_keep_windlass_from_starting(rig):
+    async with Station(rig) as station:
+        await run(
+            station, rig, "import os, time; os.fchmod(1, 0); print('closed', flush=True); time.sleep(1000)"
+        )
+        await station.hears("closed")
+    async with Station(rig) as station:
+        await station.running(LIAR)
+        await station.engine.discard(LIAR)
