@@ -28,9 +28,10 @@ from tests.documented import (
     success,
     within,
 )
-from tests.world import World
+from tests.world import World, make_world
 from windlass.api.openapi import document, served
 from windlass.core.registry import Operation
+from windlass.engines.fake import FakeEngine
 from windlass.families import registry
 from windlass.families.organization import organization
 
@@ -306,6 +307,13 @@ def test_the_example_of_a_stream_is_an_event_with_data_as_described(operation: O
 )
 def test_the_example_of_a_refusal_is_one(answer: Document) -> None:
     assert complaints(answer["content"]["application/json"], OAS30ReadValidator) == []
+
+
+@pytest.fixture
+async def world(database_url: str):
+    """With an engine that runs images, as some services need."""
+    async with make_world(database_url, engine=FakeEngine("image")) as made:
+        yield made
 
 
 async def test_examples_are_accepted_as_they_are_and_answered_as_described(world: World) -> None:

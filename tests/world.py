@@ -24,6 +24,7 @@ from windlass.base.http_out import Answered, Unreachable
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
 from windlass.control.context import Repositories, WayOut
+from windlass.control.kind import ServiceKind
 from windlass.core.registry import Registry
 from windlass.core.runtime import Instance, Probe
 from windlass.engines.engine import Engine
@@ -247,6 +248,7 @@ async def make_world(
     engine: FakeEngine | None = None,
     fetcher: Callable[[str], Awaitable[bytes]] | None = None,
     families: Registry | None = None,
+    kinds: Mapping[str, ServiceKind] | None = None,
     out: WayOut | None = NO_WAY_OUT,
     router: Gateway | None = None,
     git: Repositories | None = None,
@@ -270,6 +272,7 @@ async def make_world(
             parts=fake_parts(engine, router, git),
             fetcher=fetcher,
             families=families,
+            kinds=kinds,
             out=out,
         )
         await engine.start(installation.noticed, installation.ctx.logs.take)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,8 @@ from windlass.control.context import Context, Routing, WayOut
 from windlass.control.deployments import RECONCILE
 from windlass.control.holdings import bring_back, put_aside
 from windlass.control.identity import Gate, signer_of
+from windlass.control.kind import ServiceKind
+from windlass.control.kinds import check_kinds, declared, kinds_of
 from windlass.control.listings import Listings
 from windlass.control.logs import LOGS, Logs, recover
 from windlass.control.names import reserve_all
@@ -265,6 +267,7 @@ async def install(
     parts: Parts | None = None,
     fetcher: Callable[[str], Awaitable[bytes]] | None = None,
     families: Registry | None = None,
+    kinds: Mapping[str, ServiceKind] | None = None,
     out: WayOut | None = None,
     point: Callable[[str], Awaitable[None]] | None = None,
     lease: int = LEASE,
@@ -297,7 +300,9 @@ async def install(
         seal, id = await _opened_seal(settings, store)
         own = await parts_for(id)
         watcher = Watcher(lambda: ctx)
-        ctx = _context(settings, id, own, store, clock, seal, watcher, out, families or registry(), point)
+        known = families or registry(), kinds or kinds_of(*declared())
+        check_kinds(*known)
+        ctx = _context(settings, id, own, store, clock, seal, watcher, out, *known, point)
         installation = Installation(ctx, fetcher or out.fetch, watcher, lease)
         if keeps_engine:
             installation.marked_engine = kept_engine(settings) or own.engine.name
@@ -334,6 +339,7 @@ def _context(
     watcher: Watcher,
     out: WayOut,
     families: Registry,
+    kinds: Mapping[str, ServiceKind],
     point: Callable[[str], Awaitable[None]] | None,
 ) -> Context:
     folder = Path(settings.data_dir)
@@ -341,6 +347,7 @@ def _context(
         settings=settings,
         installation=id,
         registry=families,
+        kinds=kinds,
         store=store,
         clock=clock,
         seal=seal,

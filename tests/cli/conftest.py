@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World, make_world
+from windlass.engines.fake import FakeEngine
 from windlass.main import main
 
 
@@ -59,7 +60,7 @@ class Line:
 
 @pytest.fixture
 async def windlass():
-    async with make_world() as world, served(world) as url:
+    async with make_world(engine=FakeEngine("image")) as world, served(world) as url:
         yield Line(world, url)
 
 

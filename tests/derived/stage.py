@@ -26,6 +26,7 @@ from windlass.base.issuer import DISCOVERY_PATH, JWKS_PATH, Signer
 from windlass.core.access import WORDS, Scope
 from windlass.core.operations import Operation, PathId
 from windlass.core.resource import Family
+from windlass.engines.fake import FakeEngine
 from windlass.families import registry
 from windlass.store.sqlite import SqliteStore
 from windlass.store.store import FAR
@@ -316,13 +317,15 @@ async def _fetch_from_people(url: str) -> bytes:
     return json.dumps(answers[url.removeprefix(_PEOPLE)]).encode()
 
 
-async def _service(plot: Plot, thing: Thing) -> Thing:
-    """The thing itself, or one in it if it is an environment."""
-    return await plot.below(thing, registry()["application"]) if thing.family.name == "environment" else thing
+async def _services(plot: Plot, thing: Thing) -> list[Thing]:
+    """The thing itself, or a new service of each family in it if it contains services."""
+    inside = [family for family in registry().services if family.parent is thing.family]
+    return [await plot.below(thing, family) for family in inside] or [thing]
 
 
 async def _waits(plot: Plot, thing: Thing) -> dict[str, Any]:
-    await plot.deployed(await _service(plot, thing))
+    for service in await _services(plot, thing):
+        await plot.deployed(service)
     return {}
 
 
@@ -336,17 +339,26 @@ async def _ran_earlier(plot: Plot, thing: Thing) -> dict[str, Any]:
 
 
 async def _chosen_to_deploy(plot: Plot, thing: Thing) -> dict[str, Any]:
-    return {"applications": [{"application_id": (await _service(plot, thing)).id}]}
+    return {f"{one.family.name}s": [to_deploy(one)] for one in await _services(plot, thing)}
+
+
+def to_deploy(service: Thing) -> Any:
+    """How a body names a service among others that are to be deployed."""
+    chosen = next((trait.chosen for trait in service.family.traits if trait.chosen), None)
+    if chosen is None:
+        return service.id
+    return {field.name: service.id for field in msgspec.structs.fields(chosen) if field.required}
 
 
 async def _chosen(plot: Plot, thing: Thing) -> dict[str, Any]:
-    return {"application_ids": [(await _service(plot, thing)).id]}
+    return {f"{one.family.name}_ids": [one.id] for one in await _services(plot, thing)}
 
 
 async def _chosen_that_runs(plot: Plot, thing: Thing) -> dict[str, Any]:
-    service = await _service(plot, thing)
-    await plot.ran(service)
-    return {"application_ids": [service.id]}
+    services = await _services(plot, thing)
+    for service in services:
+        await plot.ran(service)
+    return {f"{one.family.name}_ids": [one.id] for one in services}
 
 
 _PREPARED: Mapping[str, Callable[[Plot, Thing], Awaitable[dict[str, Any]]]] = {
@@ -369,6 +381,7 @@ _MAKERS: Mapping[str, Callable[[World, Tenant], Awaitable[str]]] = {"member": _m
 @contextlib.asynccontextmanager
 async def staged(database_url: str, **options: Any) -> AsyncIterator[Stage]:
     options |= {"fetcher": _fetch_from_people, "oidc_issuer": _PEOPLE}
+    options.setdefault("engine", FakeEngine("image"))
     async with make_world(database_url, **options) as world, looking_beside(world) as beside:
         stage = Stage(world, beside)
         await stage.set_up()

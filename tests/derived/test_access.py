@@ -14,7 +14,7 @@ from tests.derived.bodies import MISSING
 from tests.derived.stage import BASES, OPERATIONS, Plot, Stage, for_operations, operation_of
 from tests.world import Answer
 from windlass.base.tokens import new_token
-from windlass.control.tokens import LIMITABLE
+from windlass.control.tokens import limitable
 from windlass.core.access import Scope
 from windlass.core.registry import Operation, Registry
 from windlass.core.resource import Family, Reference
@@ -45,6 +45,7 @@ def about_the_organization(operation: Operation) -> bool:
     return families_on_the_way(operation) == {"organization"}
 
 
+LIMITABLE = limitable(registry())
 every_operation = for_operations()
 with_an_id = for_operations(lambda operation: bool(operation.params))
 

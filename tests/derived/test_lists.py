@@ -329,7 +329,7 @@ async def populated(stage: Stage, operation: Operation) -> Subject:
             await plot.deployed(await plot.standing(service))
             stage.world.clock.turn(0.001)
         elif operation.answer is ServiceInBrief:
-            await plot.fresh(registry()["application"])
+            await plot.fresh(registry().services[0])
         elif family is not None and family.parent is not None:
             await plot.fresh(family, operation.parent)
     return await plot.subject(operation)

@@ -55,6 +55,13 @@ class Conformance(RunsOnce):
         assert await rig.copies(it.service) == [(1, 0)]
         assert await station.engine.trouble() == ""
 
+    async def test_an_artifact_is_made_ready_as_often_as_asked_and_runs_nothing(self, rig, station):
+        artifact = await rig.artifact(programs.SLEEPS)
+        for _ in range(2):
+            await station.engine.prepare(artifact, lambda line: None)
+        assert await station.engine.all() == []
+        await station.engine.run(wanted(artifact), 0)
+
     async def test_what_is_run_twice_is_there_once(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         first = await station.engine.run(it, 0)

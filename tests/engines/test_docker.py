@@ -342,6 +342,20 @@ async def test_what_the_engine_cannot_start_is_an_error_and_leaves_nothing(engin
     assert await engine.observe(it.service) == []
 
 
+async def test_an_image_that_cannot_be_pulled_says_what_to_do_and_nothing_runs(engine):
+    said: list[str] = []
+    with pytest.raises(EngineError, match=r"Check the registry: that of localhost:1/none:1 does not answer"):
+        await engine.prepare(Artifact(kind="image", ref="localhost:1/none:1"), said.append)
+    assert said == ["Pulling localhost:1/none:1"]
+    assert await engine.all() == []
+
+
+async def test_an_image_that_is_there_is_not_pulled(engine):
+    said: list[str] = []
+    await engine.prepare(Artifact(kind="image", ref=BOX), said.append)
+    assert said == []
+
+
 async def test_a_command_that_is_not_in_the_image_says_so(engine, watched):
     it = wanted(command=("no-such-program",))
     await engine.run(it, 0)

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import schemathesis
 from schemathesis.core import NotSet
 from schemathesis.core.parameters import ParameterLocation
@@ -21,7 +22,9 @@ from tests.schemathesis.rules import RULES, Body
 from tests.schemathesis.town import Ids, Town
 from tests.world import ADMIN
 from windlass.core.registry import Operation
+from windlass.core.resource import Family
 from windlass.families import registry
+from windlass.families.application import application
 
 Case = schemathesis.Case[Any]
 Context = schemathesis.HookContext
@@ -163,19 +166,18 @@ class Mending:
         """Only services of the environment can be chosen in it, and each can be deleted only once."""
         env = str(case.path_parameters.get("env_id"))
         here, erasable = self._town.services.get(env), self._town.erasable.get(env)
-        applications, databases = ((here or {}).get(name, []) for name in ("application", "database"))
+        chosen = {family: (here or {}).get(family.name, []) for family in registry().services}
         if case.operation.path.endswith("/service/delete"):
-            applications, databases = [erasable.pop()] if erasable else [], []
-        for field, chosen in {
-            "application_ids": applications,
-            "database_ids": databases,
-            "databases": databases,
-        }.items():
-            if body.get(field):
-                body[field] = chosen
-        if body.get("applications"):
-            pairs = zip(body["applications"], applications, strict=False)
-            body["applications"] = [{**one, "application_id": id} for one, id in pairs]
+            chosen = {family: [] for family in chosen}
+            chosen[application] = [erasable.pop()] if erasable else []
+        for family, ids in chosen.items():
+            if body.get(f"{family.name}_ids"):
+                body[f"{family.name}_ids"] = ids
+            if asked := body.get(f"{family.name}s"):
+                body[f"{family.name}s"] = [
+                    {**one, _id_field(family): id} if isinstance(one, dict) else id
+                    for one, id in zip(asked, ids, strict=False)
+                ]
 
     def _end(self, operation: Operation, case: Case) -> None:
         """An answer that never ends cannot be checked: see tests/test_logs.py and tests/live for streams."""
@@ -189,6 +191,12 @@ class Mending:
         token = self._town.tokens.get(str(case.path_parameters.get("org_id")), ADMIN)
         if case.headers.get("Authorization") == AUTHORIZATION and token != ADMIN:
             case.headers["Authorization"] = f"Token {token}"
+
+
+def _id_field(family: Family) -> str:
+    """The field that names a service among others that are to be deployed."""
+    chosen = next(trait.chosen for trait in family.traits if trait.chosen)
+    return next(field.name for field in msgspec.structs.fields(chosen) if field.required)
 
 
 class Telling(Mending):

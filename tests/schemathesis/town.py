@@ -42,7 +42,7 @@ class Holding(FakeEngine):
     """Starts what it is told to hold, and never gets done with it."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("image")
         self.held: set[str] = set()
 
     async def run(self, wanted: Wanted, index: int) -> Instance:

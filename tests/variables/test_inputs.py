@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tests.world import World, make_world
-from windlass.control.inputs import Inputs, _sha, inputs_of, is_current
-from windlass.core.variables import Unusable
+from windlass.control.inputs import _sha, inputs_of, is_current
+from windlass.core.variables import Inputs, Unusable
 from windlass.store.store import Row, Tx
 
 PORT = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
@@ -33,7 +33,7 @@ async def inputs(world: World, service: str) -> Inputs:
 
 async def current(world: World, service: str, before: Inputs) -> bool:
     ctx = world.installation.ctx
-    return await is_current(ctx.store.reads, await row_of(world, service), before.digest)
+    return await is_current(ctx, ctx.store.reads, await row_of(world, service), before.digest)
 
 
 class Town:
@@ -369,8 +369,9 @@ async def test_a_digest_from_before_counts_every_database(town: Town):
     """As it was written until 0.1: services that run then do not all become out of date by an upgrade."""
     world, service = town.world, await row_of(town.world, town.app)
     await world.database(town.env, name="first")
-    marks = await world.installation.ctx.store.reads.marks(town.app)
-    old = msgspec.structs.replace(await inputs(world, town.app), digest=_sha(service, marks))
+    ctx = world.installation.ctx
+    marks = await ctx.store.reads.marks(town.app, ["environmentVariable", "secret", "database"])
+    old = msgspec.structs.replace(await inputs(world, town.app), digest=_sha(ctx, service, marks))
     assert await current(world, town.app, old)
     await world.database(town.env, name="second")
     assert not await current(world, town.app, old)

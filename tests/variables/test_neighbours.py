@@ -15,7 +15,8 @@ PORT = {"internal_port": 8000}
 
 async def found(world: World, environment: str) -> list[tuple[str, int]]:
     ctx = world.installation.ctx
-    neighbours = await ctx.neighbours.of(ctx.store.reads, environment, "application")
+    main_port = ctx.kinds["application"].main_port
+    neighbours = await ctx.neighbours.of(ctx.store.reads, environment, "application", main_port)
     return [(one.name, one.port["internal_port"]) for one in neighbours]
 
 

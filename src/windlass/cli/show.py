@@ -61,8 +61,8 @@ def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -
         said = json.loads(data)
         if not whole:
             click.echo(plain(said["message"]), err=True)
-        elif operation.answer in _LINES:
-            _LINES[operation.answer](said)
+        elif show := _shown_as_line(operation):
+            show(said)
         else:
             click.echo(plain(data))
     except (ValueError, KeyError, TypeError) as error:
@@ -105,12 +105,17 @@ def _show_status(kind: str, status: Any) -> None:
     click.echo(f"{what} {plain(status['id'])}  {how}{said}")
 
 
-_LINES: Final[Mapping[type[Struct] | None, Callable[[Any], None]]] = {
+_LINES: Final[Mapping[type[Struct], Callable[[Any], None]]] = {
     LogLine: show_line,
     OrganizationEvent: _show_happening,
     EnvironmentChanges: _show_statuses,
 }
 """How one event of a stream is shown, by what it tells."""
+
+
+def _shown_as_line(operation: Operation) -> Callable[[Any], None] | None:
+    answer = operation.answer
+    return next((show for shape, show in _LINES.items() if answer and issubclass(answer, shape)), None)
 
 
 def _show_begun(deployment: dict[str, Any]) -> None:

@@ -57,7 +57,8 @@ def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
     with_it = sorted((one for one in groups if verb in groups[one]), key=lambda one: (one != _USUAL, one))
     if name in _VERBS:
         return [f"{one} {verb}" for one in with_it[:1]]
-    return [f"{one} {verb}" for one in with_it] if len(with_it) <= _MOST else []
+    is_clear = len(with_it) <= _MOST or with_it[0] == _USUAL
+    return [f"{one} {verb}" for one in with_it[:_MOST]] if is_clear else []
 
 
 def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoReturn:

@@ -19,21 +19,16 @@ from windlass.builders.git import Commit
 from windlass.control.context import Context
 from windlass.control.deployments import particulars
 from windlass.control.git_tokens import source_of
-from windlass.control.inputs import Inputs
+from windlass.control.kind import Built
 from windlass.core.deployment import Made
 from windlass.core.document import Document
 from windlass.core.runtime import Artifact
 from windlass.core.states import OPEN, Do, Progress
+from windlass.core.variables import Inputs
 from windlass.store.store import DeploymentRow, Row
 
 _REMEMBERED = 200
 """How many deployments back an earlier build is looked for."""
-
-
-class Built(Struct, frozen=True):
-    made: Made
-    commit: Document | None
-    branch: str | None
 
 
 async def build(ctx: Context, service: Row, deployment: DeploymentRow, inputs: Inputs, say: Say) -> Built:

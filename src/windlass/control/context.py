@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -27,6 +27,9 @@ from windlass.core.runtime import Artifact, Instance, Probe, Wanted
 from windlass.engines.engine import Engine
 from windlass.routers.router import Router
 from windlass.store.store import Store, Tx
+
+if TYPE_CHECKING:
+    from windlass.control.kind import ServiceKind
 
 
 class Dialect(Struct, frozen=True):
@@ -138,6 +141,8 @@ class Context(Struct, frozen=True, kw_only=True):
     installation: str
     """Its id; see `mark`."""
     registry: Registry
+    kinds: Mapping[str, ServiceKind]
+    """By family: how services of this family are made and run."""
     store: Store
     clock: Clock
     seal: Seal

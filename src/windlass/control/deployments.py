@@ -18,9 +18,11 @@ from windlass.core.document import Document
 from windlass.core.events import Event
 from windlass.core.plan import superseded
 from windlass.core.states import OPEN, WORDS, Do, Progress, State, action, action_status
+from windlass.core.traits import Deployment
 from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 RECONCILE = "reconcile"
+_FIELDS = frozenset(Deployment.__struct_encode_fields__)
 
 _particulars = msgspec.json.Decoder(Particulars).decode
 
@@ -189,8 +191,10 @@ def shown_deployment(
         "execution_id": deployment.id,
         "deployment_request_id": deployment.id,
     }
-    if service.family == "application":
-        own["application_id"] = service.id
+    if story.image_tag:
+        own["image_tag"] = story.image_tag
+    if (id_field := f"{service.family}_id") in _FIELDS:
+        own[id_field] = service.id
     return {**shown_status(call, service, status, freshness), **own}
 
 

@@ -13,6 +13,7 @@ from typing import cast
 from windlass import control
 from windlass.control.context import PREPARING, Call, Context, Reading, Reply, Writing, handler_of
 from windlass.control.repeats import Repeatable, once
+from windlass.control.resources import check_behaviours
 from windlass.store.store import Tx
 
 for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
@@ -24,6 +25,7 @@ class Dispatch:
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
+        check_behaviours(ctx.registry)
         self._handlers = {operation: handler_of(operation) for operation in ctx.registry.operations}
 
     def read(self, call: Call) -> Awaitable[Reply]:

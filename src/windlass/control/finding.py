@@ -135,7 +135,7 @@ class Search:
     async def _organizations(self, part: PathPart) -> list[str]:
         actor = self._call.actor
         if not part.text:
-            return [actor.home] if part.family is organization else []
+            return [actor.home] if part.family.parent is None else []
         named = [
             row for org in actor.organizations if (row := await self._source.find(organization.name, org))
         ]

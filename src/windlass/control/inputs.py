@@ -11,16 +11,15 @@ import msgspec
 from msgspec import Struct, inspect
 
 from windlass.base.errors import Missing
-from windlass.control.built_ins import Whereabouts, found
+from windlass.control.built_ins import found
 from windlass.control.context import Context
+from windlass.control.kind import Whereabouts
 from windlass.control.resources import open_hidden
-from windlass.core import databases
 from windlass.core.built_ins import identity
 from windlass.core.document import Document
+from windlass.core.resource import Family
 from windlass.core.traits import has_variables
-from windlass.core.variables import Entry, resolve
-from windlass.families import registry
-from windlass.families.database import database
+from windlass.core.variables import Entry, Inputs, resolve
 from windlass.families.variable import secret, variable
 from windlass.store.store import Reads, Row
 
@@ -31,31 +30,10 @@ _SAYS_NOTHING_OF_RUNNING: Final = frozenset(
 _KINDS: Final = (variable, secret)
 
 
-class Inputs(Struct, frozen=True, kw_only=True):
-    variables: dict[str, str]
-    files: dict[str, bytes]
-    """By the path where the service finds them."""
-    secrets: frozenset[str]
-    """Which of the variables are not for build logs and images."""
-    secret_files: frozenset[str] = frozenset()
-    """The same of the files, by path."""
-    arguments: dict[str, str]
-    """For builds: all that is no secret."""
-    warnings: tuple[str, ...] = ()
-    """For the build log."""
-    digest: str
-
-    @property
-    def hidden(self) -> list[str]:
-        """The values of secrets, which nobody must read in a log."""
-        files = [self.files[path].decode(errors="replace") for path in self.secret_files]
-        return [*(self.variables[key] for key in self.secrets), *files]
-
-
 async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Whereabouts) -> Inputs:
     """Read and worked out now; raises `core.variables.Unusable` with what the person who deploys can do."""
-    if not _takes_variables(service.family):
-        digest = Digest(_sha(service, ())).text
+    if not _takes_variables(ctx, service):
+        digest = Digest(_sha(ctx, service, ())).text
         return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)
     levels = await source.above(service.id)
     if not levels:
@@ -63,11 +41,11 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Wher
     rows = [await _said_at(source, level) for level in levels]
     own = await found(ctx, source, levels, whereabouts)
     result = resolve([*([_entry(ctx, row) for row in level] for level in rows), own.entries])
-    used = frozenset(row.id for row in own.databases if _is_used(row, result.used))
+    used = frozenset(row.id for row in own.counted if _is_used(ctx, row, result.used))
     said = [row for level in rows for row in level]
     # Of the very rows that were read: a change that comes between is a change since.
-    everyone = [*said, *(row for row in own.databases if row.id in used)]
-    sha = _sha(service, ((row.id, row.family, row.tag, row.name) for row in everyone))
+    everyone = [*said, *(row for row in own.counted if row.id in used)]
+    sha = _sha(ctx, service, ((row.id, row.family, row.tag, row.name) for row in everyone))
     return Inputs(
         variables=result.variables,
         files=result.files,
@@ -79,9 +57,10 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Wher
     )
 
 
-def _is_used(row: Row, used: Collection[str]) -> bool:
-    """True if a variable mentions, or is an alias of, one of this database."""
-    return any(identity(row.id, key) in used for key in databases.keys(row.id, _name(row)))
+def _is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:
+    """True if a variable mentions, or is an alias of, one of this service."""
+    keys = ctx.kinds[row.family].counted_keys(row.id, _name(row))
+    return any(identity(row.id, key) in used for key in keys)
 
 
 def _name(row: Row) -> str:
@@ -94,7 +73,7 @@ async def _said_at(source: Reads, level: Row) -> list[Row]:
 
 def _entry(ctx: Context, row: Row) -> Entry:
     document: Document = msgspec.json.decode(row.body)
-    hush = row.family == secret.name
+    hush = "value" in ctx.registry[row.family].hidden
     mount_path = document.get("mount_path") or ""
     aliased = document.get("aliased_secret" if hush else "aliased_variable")
     return Entry(
@@ -112,14 +91,14 @@ def _entry(ctx: Context, row: Row) -> Entry:
 
 
 class Digest(Struct, frozen=True):
-    """A hash of what a service runs with, and which databases are among it.
+    """A hash of what a service runs with, and which counted services are among it.
 
     Every service finds the variables of every database around it; one that mentions none of them stays up to
     date when a database comes or goes."""
 
     sha: str
     used: frozenset[str] = frozenset()
-    """Databases that its variables mention."""
+    """Counted services that its variables mention."""
     missing: frozenset[str] = frozenset()
     """Names that they mention and that nothing had, as hashes: one may be a part of a secret."""
 
@@ -127,34 +106,43 @@ class Digest(Struct, frozen=True):
     def text(self) -> str:
         return ".".join((self.sha, "+".join(sorted(self.used)), "+".join(sorted(self.missing))))
 
-    def counts(self, database: str, name: str) -> bool:
-        if database in self.used:
-            return True
-        return bool(self.missing) and not self.missing.isdisjoint(
-            map(_hidden, databases.keys(database, name))
-        )
+    def counts(self, id: str, keys: Collection[str]) -> bool:
+        """True if this service, which offers variables of these names, is a part of what was hashed."""
+        return id in self.used or (bool(self.missing) and not self.missing.isdisjoint(map(_hidden, keys)))
 
 
 def _hidden(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
-async def is_current(source: Reads, service: Row, digest: str) -> bool:
+async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
     """True if a new deployment would have the same digest. Cheap: no secret is decrypted."""
     sha, new, rest = digest.partition(".")
-    marks = await source.marks(service.id) if _takes_variables(service.family) else []
+    counted = _counted(ctx)
+    families = [*(family.name for family in _KINDS), *counted]
+    marks = await source.marks(service.id, families) if _takes_variables(ctx, service) else []
     if new:  # else it was made when every database counted
         used, missing = (frozenset(part.split("+")) - {""} for part in rest.split("."))
         known = Digest(sha, used, missing)
-        marks = [mark for mark in marks if mark[1] != database.name or known.counts(mark[0], str(mark[3]))]
-    return sha == _sha(service, marks)
+        marks = [
+            mark
+            for mark in marks
+            if mark[1] not in counted
+            or known.counts(mark[0], ctx.kinds[mark[1]].counted_keys(mark[0], str(mark[3])))
+        ]
+    return sha == _sha(ctx, service, marks)
 
 
-def _sha(service: Row, marks: Iterable[tuple[str, str, str, str | None]]) -> str:
-    """Variables count with each change; of databases, only whether they are there and how they are called:
+def _counted(ctx: Context) -> list[str]:
+    """The families of services that count for those that use their variables."""
+    return [family for family, kind in ctx.kinds.items() if kind.is_counted]
+
+
+def _sha(ctx: Context, service: Row, marks: Iterable[tuple[str, str, str, str | None]]) -> str:
+    """Variables count with each change; of services, only whether they are there and how they are called:
     nothing else of them is in anybody's variables."""
-    known = sorted((id, name if family == database.name else tag) for id, family, tag, name in marks)
-    told = [_running(_shape(service.family), msgspec.json.decode(service.body)), known]
+    known = sorted((id, name if family in ctx.kinds else tag) for id, family, tag, name in marks)
+    told = [_running(_shape(ctx.registry[service.family]), msgspec.json.decode(service.body)), known]
     return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
 
 
@@ -163,8 +151,8 @@ Shape: TypeAlias = "Mapping[str, Shape] | None"
 
 
 @cache
-def _shape(family: str) -> Mapping[str, Shape]:
-    fields = _fields(registry()[family].spec)
+def _shape(family: Family) -> Mapping[str, Shape]:
+    fields = _fields(family.spec)
     return {name: shape for name, shape in fields.items() if name not in _SAYS_NOTHING_OF_RUNNING}
 
 
@@ -197,6 +185,5 @@ def _running(shape: Shape, value: Any) -> Any:
     }
 
 
-@cache
-def _takes_variables(family: str) -> bool:
-    return has_variables in registry()[family].traits
+def _takes_variables(ctx: Context, service: Row) -> bool:
+    return has_variables in ctx.registry[service.family].traits

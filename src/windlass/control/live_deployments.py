@@ -17,7 +17,7 @@ from windlass.store.store import DeploymentRow, Row, inside_word, status_word
 
 @reads("deployment.follow")
 async def follow(ctx: Context, call: Call) -> Reply:
-    service, deployment = await seen_deployment(ctx.store.reads, call)
+    service, deployment = await seen_deployment(ctx, ctx.store.reads, call)
     query: Onward = call.query
     return Reply(stream=_told(ctx, call, service, deployment, onward=query.follow), org=service.org)
 
@@ -60,7 +60,7 @@ class _Deployment(Reader):
         if row is None or status is None:
             self.event, self.over = b"", True
         else:
-            fresh = await freshness(source, self._service, status)
+            fresh = await freshness(self._ctx, source, self._service, status)
             data = encode(shown_deployment(self._call, self._service, row, status, fresh))
             mark = hashlib.blake2b(data, digest_size=8).hexdigest().encode()
             self.event, self.over = frames.event(mark, data), row.status not in OPEN

@@ -35,7 +35,7 @@ class State(Struct, frozen=True, eq=False):
 
 
 def state_of(statuses: Document) -> State:
-    lists = {name: shown for name, shown in statuses.items() if name != "environment"}
+    lists = {name: shown for name, shown in statuses.items() if not isinstance(shown, dict)}
     services = {one["id"]: (name, one) for name, shown in lists.items() for one in shown}
     mark = hashlib.blake2b(encode(statuses), digest_size=8).hexdigest()
     return State(statuses["environment"], services, tuple(lists), mark)
@@ -63,7 +63,7 @@ async def follow_status(ctx: Context, call: Call) -> Reply:
     query: Onward = call.query
     if query.follow:
         return Reply(stream=_followed(ctx, call, row), org=row.org)
-    return Reply(stream=_once(state_of(await statuses_of(ctx.store.reads, call, row))), org=row.org)
+    return Reply(stream=_once(state_of(await statuses_of(ctx, ctx.store.reads, call, row))), org=row.org)
 
 
 async def _once(state: State) -> AsyncGenerator[bytes, None]:
@@ -107,7 +107,7 @@ class _Statuses(Reader):
         if row is None:
             self.state = None
             return True
-        state = state_of(await statuses_of(source, self._call, row))
+        state = state_of(await statuses_of(self._ctx, source, self._call, row))
         self.expect(self._place | {status_word(id) for id in state.services})
         if not state.differs(self.state):
             return False

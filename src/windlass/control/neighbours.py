@@ -6,6 +6,7 @@ deployment costs the same beside three thousand services without ports as beside
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -14,6 +15,8 @@ from msgspec import Struct
 from windlass.core.document import Document
 from windlass.store.store import Reads, Row
 
+MainPort = Callable[[Document], Document | None]
+"""Takes the document of a service. Returns the port that is meant when no port is named."""
 _MOST: Final = 1000
 """Environments that are kept."""
 
@@ -38,27 +41,21 @@ class Neighbours:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _Known] = {}
 
-    async def of(self, source: Reads, environment: str, family: str) -> list[Neighbour]:
+    async def of(self, source: Reads, environment: str, family: str, main_port: MainPort) -> list[Neighbour]:
         """The services of an environment that have ports, in the order of their creation."""
         version = await source.list_version(environment, family)
         known = self._known.get((environment, family))
         if known is None or known.version != version:
             # What is changed between these two reads is read, and read again by whoever asks next.
             rows = await source.of_parent(environment, family)
-            known = _Known(version, [one for row in rows if (one := _neighbour(row))])
+            known = _Known(version, [one for row in rows if (one := _neighbour(row, main_port))])
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[environment, family] = known
         return known.found
 
 
-def _neighbour(row: Row) -> Neighbour | None:
+def _neighbour(row: Row, main_port: MainPort) -> Neighbour | None:
     document = msgspec.json.decode(row.body)
     port = main_port(document)
     return Neighbour(row.id, document["name"], port) if port else None
-
-
-def main_port(document: Document) -> Document | None:
-    """The port that is meant when no port is named."""
-    ports: list[Document] = document.get("ports") or []
-    return next((port for port in ports if port.get("is_default")), ports[0] if ports else None)

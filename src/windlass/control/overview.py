@@ -14,10 +14,6 @@ from windlass.control.permissions import Sight
 from windlass.control.resources import paging, target
 from windlass.control.routes import links_of
 from windlass.core.document import Document
-from windlass.core.registry import Registry
-from windlass.core.resource import Family
-from windlass.core.traits import Deployment
-from windlass.families.environment import environment
 from windlass.families.organization import OfServices
 
 _AT_ONCE: Final = 20
@@ -31,15 +27,6 @@ class ServicePlace(Struct, frozen=True):
     family: str
     environment: str
     project: str
-
-
-def deployable(registry: Registry) -> list[Family]:
-    """The families of services: what can be deployed in an environment."""
-    return [
-        family
-        for family in registry.children(environment)
-        if any(action.answer is Deployment for action in family.actions)
-    ]
 
 
 @reads("organization.services")
@@ -64,7 +51,7 @@ async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
         on_cluster = {row.id for row in await source.linked(query.cluster_id, "cluster_id")}
     places = [
         ServicePlace(*found)
-        for family in deployable(ctx.registry)
+        for family in ctx.registry.services
         for found in await source.services_of(org, family.name, project, environment_id)
     ]
     sight = Sight(source, call.actor, org)

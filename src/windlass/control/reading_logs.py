@@ -66,9 +66,8 @@ async def followed(
 
 async def _lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
     above = await ctx.store.reads.above(row.id)
-    clusters = {
-        str(msgspec.json.decode(one.body)["cluster_id"]) for one in above if one.family == environment.name
-    }
+    home = {one.family: one for one in above}.get(environment.name)
+    clusters = {str(msgspec.json.decode(home.body)["cluster_id"])} if home else set()
     return {one.id for one in above} | clusters >= set(within)
 
 

@@ -18,9 +18,8 @@ from msgspec.structs import replace
 from windlass.builders.builder import BuildError
 from windlass.builders.git import GitError
 from windlass.control import release
-from windlass.control.builds import build, builds_of
+from windlass.control.builds import builds_of
 from windlass.control.context import Context
-from windlass.control.databases import made_database
 from windlass.control.deployments import (
     RECONCILE,
     announce,
@@ -31,19 +30,20 @@ from windlass.control.deployments import (
     particulars,
     status_of,
 )
-from windlass.control.inputs import Inputs, inputs_of
+from windlass.control.inputs import inputs_of
+from windlass.control.kind import Built, Making
 from windlass.control.names import reserve_declared, reserve_wanted
 from windlass.control.release import Failed
 from windlass.control.resources import DISCARD
 from windlass.control.routes import all_endpoints, refresh, reserve
 from windlass.control.wanted import open_wanted, seal_wanted, wanted_of
-from windlass.core.deployment import Made
+from windlass.core.deployment import Particulars
 from windlass.core.document import Document
 from windlass.core.events import Event
 from windlass.core.plan import Open, Step, plan
 from windlass.core.runtime import Instance, Phase, Wanted
 from windlass.core.states import WORDS, Do, Progress, State
-from windlass.core.variables import Unusable
+from windlass.core.variables import Inputs, Unusable
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.routers.router import RouteError
 from windlass.store.store import Claim, DeploymentRow, Reads, Row, StatusRow, Tx, route_word
@@ -96,7 +96,7 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
         step = _plan(head, status)
         if step is Step.BEGIN:
             assert head is not None
-            if await _must_wait(tx, service, head):
+            if await _must_wait(ctx, tx, service, head):
                 await tx.again(claim, tx.now + int(LOOK * 1000))
                 return None
             head = await begin(tx, service, status, head)
@@ -125,14 +125,15 @@ def _switched(deployment: DeploymentRow, status: StatusRow) -> bool:
     return status.serving == deployment.id
 
 
-async def _must_wait(tx: Tx, service: Row, head: DeploymentRow) -> bool:
+async def _must_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> bool:
     """An application waits for the databases of its environment that were to be deployed before it."""
-    if service.family == "database" or head.action != Do.DEPLOY:
+    if head.action != Do.DEPLOY:
         return False
-    for neighbour in await tx.of_parent(service.parent, "database"):
-        ahead = await tx.open_deployments(neighbour.id)
-        if any(one.action == Do.DEPLOY and one.created <= head.created for one in ahead):
-            return True
+    for family in sorted(ctx.kinds[service.family].waits_for):
+        for neighbour in await tx.of_parent(service.parent, family):
+            ahead = await tx.open_deployments(neighbour.id)
+            if any(one.action == Do.DEPLOY and one.created <= head.created for one in ahead):
+                return True
     return False
 
 
@@ -191,12 +192,13 @@ async def _build(ctx: Context, task: Task) -> None:
     service, deployment = task.service, task.doing
     say = ctx.logs.build(service.id, deployment.id)
     try:
-        inputs = await _inputs(ctx, service)
+        document, inputs = await _settings(ctx, service, particulars(deployment))
         ctx.logs.masks.add(deployment.id, inputs.hidden)
         for warning in inputs.warnings:
             say(warning)
-        made, commit, branch = await _made(ctx, service, deployment, inputs, say)
-        wanted = await wanted_of(ctx, service, deployment, made.artifact, inputs)
+        making = Making(service=service, document=document, deployment=deployment, inputs=inputs, say=say)
+        built = await _made(ctx, making)
+        wanted = await wanted_of(ctx, service, document, deployment, built.made.artifact, inputs)
         await ctx.point("built")
     except (BuildError, GitError, EngineError, Unusable) as error:
         say(f"Failed: {error}")
@@ -211,7 +213,8 @@ async def _build(ctx: Context, task: Task) -> None:
     async def change(tx: Tx) -> None:
         current = await _current(tx, task)
         story = particulars(current)
-        story.made, story.commit, story.branch, story.digest = made, commit, branch, inputs.digest
+        story.made, story.commit, story.branch = built.made, built.commit, built.branch
+        story.image_tag, story.digest = built.image_tag, inputs.digest
         sealed = seal_wanted(ctx, await reserve_wanted(ctx, tx, wanted))
         await move(tx, current, Progress.DEPLOYING, story, sealed)
         await tx.change_status(
@@ -221,24 +224,21 @@ async def _build(ctx: Context, task: Task) -> None:
     await ctx.store.write(change)
 
 
-def service_builds(service: Row) -> bool:
-    return service.family == "application"
+async def _settings(ctx: Context, service: Row, story: Particulars) -> tuple[Document, Inputs]:
+    """The settings that a deployment runs with, and what goes with them, as they are now."""
+    own = msgspec.json.decode(service.body)
+    document = ctx.kinds[service.family].settings(own, story)
+    if document is not own:
+        service = replace(service, body=msgspec.json.encode(document))
+    return document, await inputs_of(ctx, ctx.store.reads, service, ctx.engine.whereabouts)
 
 
-async def _inputs(ctx: Context, service: Row) -> Inputs:
-    return await inputs_of(ctx, ctx.store.reads, service, ctx.engine.whereabouts)
-
-
-async def _made(
-    ctx: Context, service: Row, deployment: DeploymentRow, inputs: Inputs, say: Callable[[str], None]
-) -> tuple[Made, Document | None, str | None]:
+async def _made(ctx: Context, making: Making) -> Built:
+    kind = ctx.kinds[making.service.family]
+    if why := kind.hindrance(ctx):
+        raise BuildError(why)
     async with asyncio.timeout(ctx.settings.build_seconds):
-        if service.family == "database":
-            return await made_database(ctx, service, say), None, None
-        built = await release.patiently(
-            ctx, ctx.settings.ready_seconds, lambda: build(ctx, service, deployment, inputs, say)
-        )
-        return built.made, built.commit, built.branch
+        return await release.patiently(ctx, ctx.settings.ready_seconds, lambda: kind.make(ctx, making))
 
 
 async def _release(ctx: Context, task: Task) -> None:
@@ -324,20 +324,20 @@ async def _frozen(ctx: Context, task: Task) -> Wanted:
         made, digest = None, task.status.digest
         serving = await ctx.store.reads.deployment(running.deployment)
         earlier = particulars(serving) if serving else story
-        made, commit = earlier.made, earlier.commit
+        made, commit, tag = earlier.made, earlier.commit, earlier.image_tag
     else:
         assert story.made is not None
-        made, commit = story.made, story.commit
-        if service_builds(task.service) and not await ctx.builder.find(task.service.id, made.artifact.key):
+        made, commit, tag = story.made, story.commit, story.image_tag
+        if not await ctx.kinds[task.service.family].is_kept(ctx, task.service, made.artifact):
             raise EngineError("What was built for it is no more: deploy its commit again")
-        inputs = await _inputs(ctx, task.service)
+        document, inputs = await _settings(ctx, task.service, story)
         digest = story.digest or inputs.digest
-        wanted = await wanted_of(ctx, task.service, deployment, made.artifact, inputs)
+        wanted = await wanted_of(ctx, task.service, document, deployment, made.artifact, inputs)
 
     async def change(tx: Tx) -> Wanted:
         current = await _current(tx, task)
         story = particulars(current)
-        story.digest, story.made, story.commit = digest, made, commit
+        story.digest, story.made, story.commit, story.image_tag = digest, made, commit, tag
         named = await reserve_wanted(ctx, tx, wanted)
         await move(tx, current, Progress.DEPLOYING, story, seal_wanted(ctx, named))
         return named
@@ -371,29 +371,22 @@ async def _switch(ctx: Context, task: Task, new: Wanted, count: int) -> bool:
 async def _succeeded(ctx: Context, task: Task) -> None:
     async def change(tx: Tx) -> None:
         current = await _current(tx, task)
-        service = await _with_commit(tx, current)
+        service = await _as_deployed(ctx, tx, current)
         await finish(tx, service, current, Progress.SUCCEEDED)
         await _settled(ctx, tx, service, WORDS[Do(current.action)].done, "")
 
     await ctx.store.write(change)
 
 
-async def _with_commit(tx: Tx, deployment: DeploymentRow) -> Row:
-    """An application shows which commit of it runs."""
+async def _as_deployed(ctx: Context, tx: Tx, deployment: DeploymentRow) -> Row:
+    """Writes into the document of a service what a successful deployment changes in it."""
     service = await tx.get(deployment.service)
     assert service is not None
-    commit = particulars(deployment).commit
-    if commit is None:
-        return service
     document = msgspec.json.decode(service.body)
-    repository = document["git_repository"]
-    repository |= {
-        "deployed_commit_id": commit["git_commit_id"],
-        "deployed_commit_date": commit["created_at"],
-        "deployed_commit_contributor": commit["author_name"],
-        "deployed_commit_tag": commit["tag"],
-    }
-    body = msgspec.json.encode(document)
+    after = ctx.kinds[service.family].deployed(document, particulars(deployment))
+    if after is document:
+        return service
+    body = msgspec.json.encode(after)
     await tx.rewrite(service.id, body)
     return replace(service, body=body)
 
@@ -611,10 +604,11 @@ async def _settled(ctx: Context, tx: Tx, service: Row, state: State, message: st
     if waiting:
         state, message = WORDS[Do(waiting[0].action)].queued, ""
     await tx.change_status(replace(status, state=state, message=message))
-    if service.family == "database":
-        for neighbour in await tx.of_parent(service.parent, "application"):
-            if await tx.open_deployments(neighbour.id):
-                await tx.ask(RECONCILE, neighbour.id, org=neighbour.org)
+    for family, kind in ctx.kinds.items():
+        if service.family in kind.waits_for:
+            for neighbour in await tx.of_parent(service.parent, family):
+                if await tx.open_deployments(neighbour.id):
+                    await tx.ask(RECONCILE, neighbour.id, org=neighbour.org)
 
 
 async def _current(tx: Tx, task: Task) -> DeploymentRow:

@@ -40,6 +40,7 @@ from windlass.core.document import (
 )
 from windlass.core.events import Event
 from windlass.core.operations import PathId
+from windlass.core.registry import Registry
 from windlass.core.resource import Family, Spec
 from windlass.store.store import Reads, Row, Taken, Tx
 
@@ -107,12 +108,18 @@ Laying = Callable[[Family, Document, Mapping[str, str], Mapping[str, Any]], Spec
 """From a document, what is sealed with it, and what a client sent, to the spec that is wanted now."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 BEHAVIOURS: dict[str, Behaviour] = {}
+"""By family."""
+TRAIT_BEHAVIOURS: dict[str, Behaviour] = {}
+"""By trait; for families without a behaviour of their own."""
 _PLAIN = Behaviour()
 
 
-def behaves(*families: Family) -> Callable[[T], T]:
+def behaves(*families: Family, trait: str = "") -> Callable[[T], T]:
+    """Registers the behaviour of these families, or of all families with a trait."""
+
     def register(behaviour: T) -> T:
         BEHAVIOURS.update({family.name: behaviour() for family in families})
+        TRAIT_BEHAVIOURS.update({trait: behaviour()} if trait else {})
         return behaviour
 
     return register
@@ -225,7 +232,7 @@ async def born(
     await check_openings(ctx, tx, family, spec, actor)
     id = ids.new_id() if parent else org
     draft = Draft(family, id, org, parent, spec, actor, dict(extras), {}, {**named, **links})
-    behaviour = behaviour_of(family.name)
+    behaviour = behaviour_of(family)
     await behaviour.creating(ctx, tx, draft)
     row = await _stored(ctx, tx, draft)
     for field, other in draft.links.items():
@@ -242,7 +249,8 @@ async def _stored(ctx: Context, tx: Tx, draft: Draft) -> Row:
     family, parent_id = draft.family, draft.parent.id if draft.parent else ""
     place, created = await tx.place(parent_id, family.name)
     moment = stamp(created)
-    owners = {name: {"id": draft.org if name == "organization" else parent_id} for name in family.owners}
+    ids_above = {"organization": draft.org}
+    owners = {name: {"id": ids_above.get(name, parent_id)} for name in family.owners}
     base = {"id": draft.id, "created_at": moment, "updated_at": moment}
     view = view_of(family, draft.spec, {**owners, **draft.extras, **base})
     tag = ids.new_tag()
@@ -297,7 +305,7 @@ async def _changed(
     moved = check_addresses(family, old, spec, changes)
     await check_openings(ctx, tx, family, spec, call.actor, old)
     extras: Document = {}
-    behaviour = behaviour_of(family.name)
+    behaviour = behaviour_of(family)
     whole = before | {name: sent[name] for name in family.veiled & sent.keys()}
     await behaviour.updating(ctx, tx, row, whole, spec, extras)
     view = view_of(family, spec, {**_server_side(family, before), **extras})
@@ -332,7 +340,7 @@ async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def removed(ctx: Context, tx: Tx, call: Call, row: Row) -> None:
     family = ctx.registry[row.family]
-    await behaviour_of(family.name).deleting(ctx, tx, row)
+    await behaviour_of(family).deleting(ctx, tx, row)
     await forgotten(tx, row)
     await count(ctx, tx, family, await tx.get(row.parent), -1)
     await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)
@@ -395,7 +403,7 @@ async def check_openings(
                 f"{opens}: a {other} that this token does not see is sent there. "
                 f"Send null as {path} with it, or use a token that is not limited"
             )
-        if why := behaviour_of(other).refuses(msgspec.json.decode(row.body), address):
+        if why := behaviour_of(ctx.registry[other]).refuses(msgspec.json.decode(row.body), address):
             raise Invalid(f"{path}: {why}")
 
 
@@ -430,8 +438,20 @@ def value_at(whole: Any, path: str) -> Any:
     return whole
 
 
-def behaviour_of(family: str) -> Behaviour:
-    return BEHAVIOURS.get(family, _PLAIN)
+def behaviour_of(family: Family) -> Behaviour:
+    of_traits = (TRAIT_BEHAVIOURS[trait.name] for trait in family.traits if trait.name in TRAIT_BEHAVIOURS)
+    return BEHAVIOURS.get(family.name) or next(of_traits, _PLAIN)
+
+
+def check_behaviours(registry: Registry) -> None:
+    """Stops the start where a trait needs a behaviour and there is none."""
+    for family in registry.families.values():
+        for trait in family.traits:
+            if trait.needs_behaviour and trait.name not in TRAIT_BEHAVIOURS and family.name not in BEHAVIOURS:
+                raise LookupError(
+                    f"{family.name} is {trait.name}, and nothing says what follows from that: "
+                    f"register a Behaviour with @behaves(trait={trait.name!r})"
+                )
 
 
 def without_veils(

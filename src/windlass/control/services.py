@@ -1,21 +1,19 @@
-"""What is done with applications and databases: deploy, stop, restart, go back, cancel; and how they are."""
+"""Actions on services of any kind: deploy, stop, restart, roll back, cancel; and their status and history."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
-from windlass.base import ids
 from windlass.base.clock import stamp
-from windlass.base.errors import Conflict, Missing
+from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.builders.git import GitError
 from windlass.control.builds import commit_document
 from windlass.control.built_ins import forget_derived, refresh_derived
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
-from windlass.control.credentials import give_credentials
 from windlass.control.deployments import (
     accept,
     cancel,
@@ -27,34 +25,24 @@ from windlass.control.deployments import (
 from windlass.control.git_tokens import source_of
 from windlass.control.inputs import is_current
 from windlass.control.names import reserve_declared
-from windlass.control.ports import take_public_port
 from windlass.control.reading_logs import log_reply
 from windlass.control.resources import Behaviour, Draft, behaves, paging, place, target
 from windlass.control.routes import links_of
-from windlass.core.built_ins import nominal_database_host
-from windlass.core.databases import hindrance, kind_of
 from windlass.core.document import Document
-from windlass.core.resource import Base
-from windlass.core.shapes import Autoscaling
 from windlass.core.states import Do, Progress, State
-from windlass.engines.engine import EngineError
-from windlass.families.application import Application, application
-from windlass.families.database import database
+from windlass.core.traits import DEPLOYABLE
 from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
-ALL = 2**31 - 1
-BASE = Base.__struct_encode_fields__
 
-
-@behaves(application, database)
+@behaves(trait=DEPLOYABLE)
 class Services(Behaviour):
+    """Keeps the status, the names and the variables of a service; its kind does the rest."""
+
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
-        _identify_parts(draft.spec, {})
-        draft.give(**_autoscaling(draft.spec, {}, draft.id, draft.org, stamp(tx.now)))
-        draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
-        if draft.family is database:
-            give_credentials(ctx, draft)
-            draft.give(**await _address(ctx, tx, draft.id, draft.spec))
+        kind = ctx.kinds[draft.family.name]
+        if why := kind.hindrance(ctx):
+            raise Invalid(why)
+        await kind.creating(ctx, tx, draft)
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         await tx.add_status(draft.id, draft.org, State.READY)
@@ -63,89 +51,14 @@ class Services(Behaviour):
     async def updating(
         self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
     ) -> None:
-        _identify_parts(spec, before)
-        extras |= _autoscaling(spec, before, row.id, row.org, stamp(tx.now))
-        old, new = before.get("git_repository"), getattr(spec, "git_repository", None)
-        if old and new and old["url"] == new.url:
-            kept = {name: value for name, value in old.items() if name.startswith("deployed_commit")}
-            extras["git_repository"] = {**msgspec.to_builtins(new), **kept}
-        if row.family == database.name:
-            await _refuse_unreadable_data(tx, row, before["version"], spec)
-            extras |= await _address(ctx, tx, row.id, spec)
+        await ctx.kinds[row.family].updating(ctx, tx, row, before, spec, extras)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
         await reserve_declared(ctx, tx, row.family, row.id)
         await refresh_derived(ctx, tx, row)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        await forget_derived(tx, row)
-
-
-async def _refuse_unreadable_data(tx: Tx, row: Row, before: str, spec: Any) -> None:
-    """Once there is data, not every version can go on with it."""
-    status = await status_of(tx, row)
-    if status.deployed_at is not None and (why := hindrance(spec.type, before, spec.version)):
-        raise Conflict(why)
-
-
-def _identify_parts(spec: Any, before: Document) -> None:
-    """Ports and volumes keep their id from one version to the next."""
-    if not isinstance(spec, Application):
-        return
-    _identify(spec.ports, "internal_port", before.get("ports", ()))
-    _identify(spec.storage, "mount_point", before.get("storage", ()))
-
-
-def _identify(items: Sequence[Any], key: str, before: Iterable[Document]) -> None:
-    """Gives each item without an id that of the former item with the same key, or else a new one."""
-    named = {item.id for item in items if item.id}
-    known = {old[key]: old["id"] for old in before if old["id"] not in named}
-    for item in items:
-        item.id = item.id or known.pop(getattr(item, key), None) or ids.new_id()
-
-
-def _autoscaling(spec: Any, before: Document, service: str, org: str, now: str) -> Document:
-    """Returns the autoscaling policy with an id and base fields, which it keeps until it is removed."""
-    policy = getattr(spec, "autoscaling", None)
-    if not isinstance(policy, Autoscaling):
-        return {}
-    old = before.get("autoscaling") or {}
-    sent = msgspec.to_builtins(policy)
-    older = old.get("scalers", [])
-    scalers = [
-        _identified(_with_trigger(scaler, was, org, now), was, now)
-        for scaler, was in zip(sent["scalers"], [*older, *[{}] * len(sent["scalers"])], strict=False)
-    ]
-    return {"autoscaling": _identified({**sent, "scalers": scalers, "service_id": service}, old, now)}
-
-
-def _with_trigger(scaler: Document, old: Document, org: str, now: str) -> Document:
-    if not (trigger := scaler.get("trigger_authentication")):
-        return scaler
-    was = old.get("trigger_authentication") or {}
-    return {**scaler, "trigger_authentication": _identified({**trigger, "organization_id": org}, was, now)}
-
-
-def _identified(new: Document, old: Document, now: str) -> Document:
-    """Adds the base fields: the former ones, with a new `updated_at` if the part has changed."""
-    same = {**new, **{name: old.get(name) for name in BASE}} == old
-    created = old.get("created_at") or now
-    return {
-        **new,
-        "id": old.get("id") or ids.new_id(),
-        "created_at": created,
-        "updated_at": old["updated_at"] if same else now,
-    }
-
-
-async def _address(ctx: Context, tx: Tx, service: str, spec: Any) -> Document:
-    """Returns host and port of a database: public ones, or else those inside its environment."""
-    if spec.accessibility != "PUBLIC":
-        return {"host": nominal_database_host(service, spec.name), "port": kind_of(spec.type).port}
-    try:
-        return {"host": ctx.public_host, "port": await take_public_port(tx, service)}
-    except EngineError as error:
-        raise Conflict(f"accessibility: {error}") from error
+        await forget_derived(ctx, tx, row)
 
 
 # Deeds
@@ -153,14 +66,15 @@ async def _address(ctx: Context, tx: Tx, service: str, spec: Any) -> Document:
 
 @writes("*.deploy")
 async def deploy(ctx: Context, tx: Tx, call: Call) -> Reply:
-    commit = getattr(call.body, "git_commit_id", None) or None
-    return await _accepted(tx, call, await target(tx, call), Do.DEPLOY, git_commit_id=commit)
+    service = await target(tx, call)
+    service, asked = await ctx.kinds[service.family].asks(ctx, tx, call, service, call.body)
+    return await _accepted(ctx, tx, call, service, Do.DEPLOY, **asked)
 
 
 @writes("*.redeploy")
 async def redeploy(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
-    return await _accepted(tx, call, service, Do.DEPLOY, **await same_again(tx, service))
+    return await _accepted(ctx, tx, call, service, Do.DEPLOY, **await same_again(tx, service))
 
 
 async def same_again(tx: Tx, service: Row) -> dict[str, Any]:
@@ -171,7 +85,9 @@ async def same_again(tx: Tx, service: Row) -> dict[str, Any]:
     last = next((one for one in past if one.id == status.serving), good[0] if good else None)
     if last is None:
         return {}
-    return {"git_commit_id": (particulars(last).commit or {}).get("git_commit_id"), "of": last.id}
+    story = particulars(last)
+    commit = (story.commit or {}).get("git_commit_id")
+    return {"git_commit_id": commit, "image_tag": story.image_tag, "of": last.id}
 
 
 @writes("*.restart-service")
@@ -180,12 +96,12 @@ async def restart(ctx: Context, tx: Tx, call: Call) -> Reply:
     status = await status_of(tx, service)
     if status.serving is None:
         raise Conflict(f"{_name(service)} is not running: deploy it instead")
-    return await _accepted(tx, call, service, Do.RESTART)
+    return await _accepted(ctx, tx, call, service, Do.RESTART)
 
 
 @writes("*.stop")
 async def stop(ctx: Context, tx: Tx, call: Call) -> Reply:
-    return await _accepted(tx, call, await target(tx, call), Do.STOP)
+    return await _accepted(ctx, tx, call, await target(tx, call), Do.STOP)
 
 
 @writes("*.uninstall")
@@ -194,7 +110,7 @@ async def uninstall(ctx: Context, tx: Tx, call: Call) -> Reply:
     status = await status_of(tx, service)
     if status.state == State.READY and not await tx.open_deployments(service.id):
         return Reply(status=204)
-    return await _accepted(tx, call, service, Do.UNINSTALL)
+    return await _accepted(ctx, tx, call, service, Do.UNINSTALL)
 
 
 @writes("*.rollback")
@@ -204,8 +120,8 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
     story = particulars(earlier)
     if story.made is None:
         raise Conflict("deployment_id: that deployment built nothing that could be started again")
-    facts = {"made": story.made, "commit": story.commit, "git_commit_id": story.git_commit_id}
-    return await _accepted(tx, call, service, Do.DEPLOY, of=earlier.id, **facts)
+    facts = {name: getattr(story, name) for name in ("made", "commit", "git_commit_id", "image_tag")}
+    return await _accepted(ctx, tx, call, service, Do.DEPLOY, of=earlier.id, **facts)
 
 
 async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
@@ -239,12 +155,14 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     status = await cancel(tx, service, waiting, call)
     last = await tx.deployment(waiting[-1].id)
     assert last is not None
-    return Reply(encode(shown_deployment(call, service, last, status, await freshness(tx, service, status))))
+    return Reply(
+        encode(shown_deployment(call, service, last, status, await freshness(ctx, tx, service, status)))
+    )
 
 
-async def _accepted(tx: Tx, call: Call, service: Row, do: Do, **facts: Any) -> Reply:
+async def _accepted(ctx: Context, tx: Tx, call: Call, service: Row, do: Do, **facts: Any) -> Reply:
     deployment, status = await accept(tx, service, do, call, **facts)
-    fresh = await freshness(tx, service, status)
+    fresh = await freshness(ctx, tx, service, status)
     return Reply(encode(shown_deployment(call, service, deployment, status, fresh)))
 
 
@@ -259,15 +177,15 @@ def _name(service: Row) -> str:
 async def read_status(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
     status = await status_of(ctx.store.reads, service)
-    fresh = await freshness(ctx.store.reads, service, status)
+    fresh = await freshness(ctx, ctx.store.reads, service, status)
     return Reply(encode(shown_status(call, service, status, fresh)))
 
 
-async def freshness(source: Reads, service: Row, status: StatusRow) -> str:
+async def freshness(ctx: Context, source: Reads, service: Row, status: StatusRow) -> str:
     """Whether what runs is what would be deployed now."""
     if status.deployed_at is None:
         return "NEVER_DEPLOYED"
-    if status.state.endswith("_ERROR") or not await is_current(source, service, status.digest):
+    if status.state.endswith("_ERROR") or not await is_current(ctx, source, service, status.digest):
         return "OUT_OF_DATE"
     return "UP_TO_DATE"
 
@@ -278,7 +196,7 @@ async def read_links(ctx: Context, call: Call) -> Reply:
     return Reply(results([encode(link) for link in await links_of(ctx, ctx.store.reads, service)]))
 
 
-@reads("application.commit")
+@reads("*.commit")
 async def read_commits(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
     try:
@@ -295,7 +213,7 @@ async def read_commits(ctx: Context, call: Call) -> Reply:
 @reads("deployment.list")
 async def list_deployments(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
-    service, status, fresh = await _seen_service(source, call)
+    service, status, fresh = await _seen_service(ctx, source, call)
     page, size = paging(call)
     rows = await source.deployments(service.id, size, status.deployments - (page - 1) * size)
     shown = [encode(shown_deployment(call, service, row, status, fresh)) for row in rows]
@@ -305,7 +223,7 @@ async def list_deployments(ctx: Context, call: Call) -> Reply:
 @reads("deployment.read")
 async def read_deployment(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
-    service, status, fresh = await _seen_service(source, call)
+    service, status, fresh = await _seen_service(ctx, source, call)
     row = await _deployment(source, call, service)
     body = encode(shown_deployment(call, service, row, status, fresh))
     return Reply(body, hashlib.sha256(body).hexdigest()[:16])
@@ -313,14 +231,14 @@ async def read_deployment(ctx: Context, call: Call) -> Reply:
 
 @reads("deployment.log")
 async def read_build_log(ctx: Context, call: Call) -> Reply:
-    service, _, _ = await _seen_service(ctx.store.reads, call)
+    service, _, _ = await _seen_service(ctx, ctx.store.reads, call)
     deployment = await _deployment(ctx.store.reads, call, service)
     return await log_reply(ctx, call, service, deployment.id)
 
 
 @writes("deployment.cancel")
 async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
-    service, _, fresh = await _seen_service(tx, call)
+    service, _, fresh = await _seen_service(ctx, tx, call)
     row = await _deployment(tx, call, service)
     if row.id not in {one.id for one in await tx.open_deployments(service.id)}:
         raise Conflict(f"This deployment has ended: it is {row.status}")
@@ -365,15 +283,15 @@ def _history_entry(row: DeploymentRow, name: str) -> Document:
     }
 
 
-async def _seen_service(source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
+async def _seen_service(ctx: Context, source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
     service = await place(source, call)
     status = await status_of(source, service)
-    return service, status, await freshness(source, service, status)
+    return service, status, await freshness(ctx, source, service, status)
 
 
-async def seen_deployment(source: Reads, call: Call) -> tuple[Row, DeploymentRow]:
+async def seen_deployment(ctx: Context, source: Reads, call: Call) -> tuple[Row, DeploymentRow]:
     """The deployment that the path names, and its service."""
-    service, _, _ = await _seen_service(source, call)
+    service, _, _ = await _seen_service(ctx, source, call)
     return service, await _deployment(source, call, service)
 
 

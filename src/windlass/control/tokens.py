@@ -15,15 +15,26 @@ from windlass.control.context import Context, encode
 from windlass.control.resources import Behaviour, Draft, behaves, born
 from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, words_of
 from windlass.core.document import Document
+from windlass.core.registry import Registry
+from windlass.core.resource import Family
 from windlass.families.api_token import ApiToken, api_token
 from windlass.store.store import Row, Tx
 
-LIMITABLE = ("project", "environment", "application", "database", "container", "job", "helm", "terraform")
 # RFC 3339, a blank for the T, a date alone, and a time without zone, which is UTC. Python would also
 # take weeks (2026-W05) and dates without dashes, and so read a Unix time as a day of long ago.
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,18})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII | re.IGNORECASE
 )
+
+
+def limitable(registry: Registry) -> frozenset[str]:
+    """The families that a token can be limited to: services, and what contains them in an organization."""
+    families = set()
+    for family in registry.services:
+        while isinstance(family.parent, Family):
+            families.add(family.name)
+            family = family.parent
+    return frozenset(families)
 
 
 async def issue(ctx: Context, tx: Tx, org: Row, name: str, scopes: Scope, actor: Actor) -> str:
@@ -38,7 +49,7 @@ class ApiTokens(Behaviour):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         spec: ApiToken = draft.spec
         check_expiry(spec.expires_at, tx.now)
-        await self._check_limits(tx, draft)
+        await self._check_limits(ctx, tx, draft)
         scopes = scopes_of(spec.scopes or ())
         spec.scopes = words_of(scopes)
         token = tokens.new_token()
@@ -67,10 +78,11 @@ class ApiTokens(Behaviour):
         role = role_of(scopes)
         return {"role_id": ROLE_IDS[role], "role_name": role.word}
 
-    async def _check_limits(self, tx: Tx, draft: Draft) -> None:
+    async def _check_limits(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        limits = limitable(ctx.registry)
         for place, id in enumerate(draft.spec.limited_to or ()):
             row = await tx.get(id)
-            if row is None or row.org != draft.org or row.family not in LIMITABLE:
+            if row is None or row.org != draft.org or row.family not in limits:
                 raise Invalid(f"limited_to[{place}]: no project, environment or service has this id")
 
 

@@ -64,7 +64,7 @@ async def _built_in(
     ctx: Context, source: Reads, call: Call, levels: Sequence[Row], family: Family
 ) -> list[Row]:
     owned = await built_ins.listed(ctx, source, levels)
-    return built_ins.rows_of(await built_ins.visible(source, call.actor, owned, levels), family)
+    return built_ins.rows_of(ctx, await built_ins.visible(source, call.actor, owned, levels), family)
 
 
 @reads("environmentVariable.read", "secret.read")
@@ -236,7 +236,7 @@ class Variables(Behaviour):
         level = draft.above
         draft.give(scope=level.family.upper())
         draft.extras.setdefault("variable_type", _type_of(draft.spec))
-        if level.family not in {"project", "environment"}:
+        if level.family in ctx.kinds:
             name = msgspec.json.decode(level.body)["name"]
             draft.give(service_id=level.id, service_name=name, service_type=level.family.upper())
 

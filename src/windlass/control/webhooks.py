@@ -164,21 +164,21 @@ async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
     document = msgspec.json.decode(row.body)
     if not document["enabled"]:
         raise Conflict("This webhook is disabled: set `enabled` to true first")
-    (id,) = await _send(tx, [row], TEST_LANE, await _example(tx, row, document["events"][0]))
+    (id,) = await _send(tx, [row], TEST_LANE, await _example(ctx, tx, row, document["events"][0]))
     made = await tx.delivery(row.id, id)
     assert made is not None
     await record(ctx, tx, Event.WEBHOOK_TESTED, row, call.actor, call)
     return Reply(encode(_shown(ctx, call, document, made)))
 
 
-async def _example(tx: Tx, row: Row, kind: str) -> News:
+async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> News:
     organization = await tx.find("organization", row.org)
     assert organization is not None
     failed = kind == Event.DEPLOYMENT_FAILED
     return News(
         kind=kind,
         at=stamp(tx.now),
-        family="application",
+        family=ctx.registry.services[0].name,
         service=Named(ids.new_id(), "example"),
         environment=Named(ids.new_id(), "production"),
         mode="PRODUCTION",

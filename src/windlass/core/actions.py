@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypedDict, Unpack, get_args, get_origi
 from msgspec import Struct
 
 from windlass.core.access import Scope
-from windlass.core.spec import Spec
+from windlass.core.spec import Chosen, Spec
 
 WORD: Final = ""
 """In the `ids` of an action: the parameter is a word, not the id of a resource."""
@@ -68,6 +68,10 @@ class Trait(Struct, frozen=True, kw_only=True):
 
     name: str
     actions: tuple[Action, ...] = ()
+    chosen: type[Chosen] | None = None
+    """How one of these is named among several to be deployed; None is by its id."""
+    needs_behaviour: bool = False
+    """Whether more follows from it than that its actions are handled: `control` has a Behaviour for it."""
 
 
 class Options(TypedDict, total=False):

@@ -64,8 +64,10 @@ def of_level(family: str, id: str) -> list[BuiltIn]:
     return [BuiltIn(owner=id, key=f"{LISTED}{family.upper()}_ID", value=id)]
 
 
-def of_service(family: str, id: str, host: str, port: int | None, outside: str | None) -> list[BuiltIn]:
-    """Of a service, for all of its environment: where it is found. `outside` is there if a port is public."""
+def address_variables(
+    family: str, id: str, host: str, port: int | None, outside: str | None
+) -> list[BuiltIn]:
+    """Returns variables that say where a service is found; `outside` is there if its port is public."""
     prefix, _ = marked(family.upper(), id)
     found = [("HOST_INTERNAL", host)]
     if port is not None:
@@ -85,12 +87,10 @@ def with_twins(those: Iterable[BuiltIn]) -> list[BuiltIn]:
 
 # What stands for a place in lists, where nobody is going to connect to it: existing clients read these.
 
-_SHORT: Final = {"application": "app"}
-
 
 def nominal_database_host(id: str, name: str) -> str:
     return f"z{id[:8]}-{hosts.label(name)}"
 
 
-def nominal_host(family: str, id: str) -> str:
-    return f"{_SHORT.get(family, family)}-z{id[:8]}"
+def nominal_host(word: str, id: str) -> str:
+    return f"{word}-z{id[:8]}"

@@ -37,6 +37,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     origin: str = "API"
     git_commit_id: str | None = None
     """The commit asked for."""
+    image_tag: str | None = None
+    """The tag of an image that is not built here: asked for, or what it was."""
     branch: str | None = None
     message: str = ""
     cancelled: bool = False

@@ -22,7 +22,8 @@ from windlass.core.operations import PAGE as PAGE
 from windlass.core.operations import Operation as Operation
 from windlass.core.operations import Paging as Paging
 from windlass.core.operations import PathId, action_id, of_action, of_verbs
-from windlass.core.resource import Family, extra_of
+from windlass.core.resource import Family, PerService, extra_of
+from windlass.core.traits import DEPLOYABLE
 
 _PARAM: Final = re.compile(r"\{(\w+)\}")
 
@@ -64,7 +65,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     action: Action
 
 
-Declared: TypeAlias = Family | Endpoint | AnyOf | Actions
+Declared: TypeAlias = Family | Endpoint | AnyOf | Actions | PerService
 
 
 class Registry:
@@ -74,11 +75,13 @@ class Registry:
         endpoints: Iterable[Endpoint] = (),
         unions: Iterable[AnyOf] = (),
         more: Iterable[Actions] = (),
+        shapes: Iterable[PerService] = (),
     ) -> None:
         self.unions = {union.name: union for union in unions}
         self.families = _by_name(families, self.unions.values())
         self._refuse_twin_segments()
         self._more = tuple(more)
+        self._shapes = {shape.base: shape.made(self.services) for shape in shapes}
         self.operations: list[Operation] = [
             *(self._endpoint(endpoint) for endpoint in endpoints),
             *(operation for family in self.families.values() for operation in self._operations(family)),
@@ -112,6 +115,11 @@ class Registry:
 
     def children(self, family: Family) -> list[Family]:
         return [child for child in self.families.values() if family in self.parents(child)]
+
+    @cached_property
+    def services(self) -> tuple[Family, ...]:
+        """The families of services: what can be deployed."""
+        return tuple(family for family in self.families.values() if is_service(family))
 
     def carriers(self, trait: Trait) -> list[Family]:
         return [family for family in self.families.values() if trait in family.traits]
@@ -169,13 +177,16 @@ class Registry:
         params: list[str] = _PARAM.findall(operation.path)
         if len(set(params)) < len(params):
             raise ValueError(f"{operation.id}: two parameters of {operation.path} have the same name")
+        body, answer = (self._shapes.get(shape, shape) for shape in (operation.body, operation.answer))  # type: ignore[arg-type]
         placed = {param: self._path_id(operation, param, place, ids) for place, param in enumerate(params)}
         return replace(
             operation,
             ids=tuple(placed.values()),
             itself=placed.get(itself),
             above=placed.get(above),
-            once=_shown_once(operation.answer) if operation.answer else frozenset(),
+            body=body,
+            answer=answer,
+            once=_shown_once(answer) if answer else frozenset(),
         )
 
     def _path_id(self, operation: Operation, param: str, place: int, ids: Mapping[str, str]) -> PathId:
@@ -257,6 +268,10 @@ def _twins(
     first: dict[Any, Operation] = {}
     pairs = [(first.setdefault(key(operation), operation), operation) for operation in operations]
     return [(one, other) for one, other in pairs if one is not other]
+
+
+def is_service(family: Family) -> bool:
+    return any(trait.name == DEPLOYABLE for trait in family.traits)
 
 
 @cache

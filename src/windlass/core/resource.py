@@ -54,6 +54,19 @@ class Verb(StrEnum):
 ALL = frozenset(Verb)
 
 
+class PerService(Struct, frozen=True):
+    """A shape that has a list for each family of services; the registry makes it, which knows them all."""
+
+    base: type[Struct]
+    """What actions name as their body or answer."""
+    field: Callable[[Family], tuple[str, Any]]
+    """Takes a family of services. Returns the name and the type of its list."""
+
+    def made(self, services: Iterable[Family]) -> type[Struct]:
+        declared: list[tuple[Any, ...]] = [(*self.field(family), []) for family in services]
+        return _struct(self.base.__name__, declared, self.base)
+
+
 class Facts(NamedTuple):
     """One field of a struct, with what its annotation says beyond the type."""
 

@@ -27,6 +27,15 @@ class Shown(Struct, metaclass=_Named):
     """What the server adds to an answer."""
 
 
+class Chosen(Spec):
+    """One of several services to be deployed, with what its own deploy would be asked."""
+
+    @property
+    def service(self) -> str:
+        """Its id."""
+        raise NotImplementedError
+
+
 class Owner(Struct):
     """`{"id": …}` of something above, filled from the field's name."""
 

@@ -11,6 +11,7 @@ from windlass.core.access import Scope
 from windlass.core.actions import Trait, get, post
 from windlass.core.fields import Id, Maybe, Timestamp, absent, example, shaped
 from windlass.core.resource import Shown, Spec
+from windlass.core.spec import Chosen
 
 
 class StatusDetails(Shown):
@@ -64,6 +65,7 @@ class Deployment(Shown):
     git_commit_id: (
         Annotated[str, Meta(description="The commit that was asked for, or that it was")] | None
     ) = None
+    image_tag: Annotated[Maybe[str], Meta(description="The tag of the image, of a container")] = absent
     commit: Commit | None = None
     message: Annotated[str, Meta(description="Why it ended as it did, where there is something to say")] = ""
     triggered_by: str = ""
@@ -183,10 +185,16 @@ class Onward(Spec):
 _start = partial(post, need=Scope.DEPLOY)
 
 
-def deployable(body: type[Spec] | None = None) -> Trait:
+DEPLOYABLE: Final = "deployable"
+"""The trait of services. Each of their families has a kind in `control/kinds`."""
+
+
+def deployable(body: type[Spec] | None = None, chosen: type[Chosen] | None = None) -> Trait:
     """Can be deployed, and says how it is."""
     return Trait(
-        name="deployable",
+        name=DEPLOYABLE,
+        chosen=chosen,
+        needs_behaviour=True,
         actions=(
             _start("deploy", Deployment, "Deploy", _DEPLOY, body=body),
             _start(

@@ -44,6 +44,29 @@ class Entry(Struct, frozen=True, kw_only=True):
     """An alias has the value of what has this id, whatever its own is."""
 
 
+class Inputs(Struct, frozen=True, kw_only=True):
+    """Variables and files that a service runs with, and a digest of all that it runs with."""
+
+    variables: dict[str, str]
+    files: dict[str, bytes]
+    """By the path where the service finds them."""
+    secrets: frozenset[str]
+    """Names of variables that are not for build logs and images."""
+    secret_files: frozenset[str] = frozenset()
+    """The same of files, by path."""
+    arguments: dict[str, str]
+    """Build arguments: all variables that are no secrets."""
+    warnings: tuple[str, ...] = ()
+    """For the build log."""
+    digest: str
+
+    @property
+    def hidden(self) -> list[str]:
+        """The values of secrets, to be hidden in logs."""
+        files = [self.files[path].decode(errors="replace") for path in self.secret_files]
+        return [*(self.variables[key] for key in self.secrets), *files]
+
+
 class Resolved(Struct, frozen=True):
     variables: dict[str, str]
     files: dict[str, bytes]

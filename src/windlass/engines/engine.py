@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from windlass.core.runtime import Ended, Instance, Kept, Said, Usage, Volume, Wanted
+from windlass.core.runtime import Artifact, Ended, Instance, Kept, Said, Usage, Volume, Wanted
 
 
 class EngineError(Exception):
@@ -51,6 +51,11 @@ class Engine(Protocol):
 
     async def stop(self) -> None:
         """Lets go. Everything goes on running."""
+        ...
+
+    async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
+        """What may take long before an instance can be started is done: an image is on the engine. `say`
+        takes a line of the build log. May be left out: `run` does it then."""
         ...
 
     async def run(self, wanted: Wanted, index: int) -> Instance:

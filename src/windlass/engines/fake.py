@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from windlass.core.runtime import Ended, Instance, Kept, Phase, Said, Usage, Wanted
+from windlass.core.runtime import Artifact, Ended, Instance, Kept, Phase, Said, Usage, Wanted
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink, VolumeLost
 
 Key = tuple[str, int, int]
@@ -25,6 +25,10 @@ class FakeEngine:
         """By service: what was started last and not removed since."""
         self.applied: list[Wanted] = []
         """Every generation that was asked for, in order."""
+        self.prepared: list[str] = []
+        """Every artifact that was to be made ready, in order."""
+        self.missing = ""
+        """If set, no artifact can be made ready, for this reason."""
         self.begun = 0
         """How often something was to be started that did not run yet."""
         self.discarded: list[str] = []
@@ -57,6 +61,12 @@ class FakeEngine:
 
     async def stop(self) -> None:
         return None
+
+    async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
+        self._answer()
+        if self.missing:
+            raise EngineError(self.missing)
+        self.prepared.append(artifact.ref)
 
     async def run(self, wanted: Wanted, index: int) -> Instance:
         self._answer()

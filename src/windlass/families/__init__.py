@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from windlass.core.registry import Actions, AnyOf, Declared, Endpoint, Registry
-from windlass.core.resource import Family
+from windlass.core.resource import Family, PerService
 
 
 @cache
@@ -24,11 +24,12 @@ def registry_of(*things: Declared) -> Registry:
         [thing for thing in once if isinstance(thing, Endpoint)],
         [thing for thing in once if isinstance(thing, AnyOf)],
         [thing for thing in once if isinstance(thing, Actions)],
+        [thing for thing in once if isinstance(thing, PerService)],
     )
 
 
 def declared() -> Iterator[Declared]:
     for module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
         for thing in vars(importlib.import_module(f"{__name__}.{module}")).values():
-            if isinstance(thing, Family | Endpoint | AnyOf | Actions):
+            if isinstance(thing, Declared):
                 yield thing

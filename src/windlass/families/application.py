@@ -4,7 +4,18 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
-from windlass.core.fields import Count, Description, Line, Maybe, Mebibytes, Millicores, Name, absent, example
+from windlass.core.fields import (
+    Count,
+    Description,
+    Id,
+    Line,
+    Maybe,
+    Mebibytes,
+    Millicores,
+    Name,
+    absent,
+    example,
+)
 from windlass.core.resource import Family, Owner, Shown, Spec
 from windlass.core.shapes import (
     VOLUME_DIGITS,
@@ -30,7 +41,9 @@ from windlass.core.shapes import (
     settle_ports,
     settle_repository,
 )
+from windlass.core.spec import Chosen
 from windlass.core.traits import (
+    CommitId,
     DeployRequest,
     deployable,
     has_commits,
@@ -69,6 +82,15 @@ class Application(Spec):
     autoscaling: Maybe[Autoscaling] = absent
 
 
+class ChosenApplication(Chosen):
+    application_id: Id
+    git_commit_id: Maybe[CommitId] = absent
+
+    @property
+    def service(self) -> str:
+        return self.application_id
+
+
 class ApplicationShown(Shown):
     description: Description = ""
     git_repository: GitRepository
@@ -103,6 +125,13 @@ application = Family(
     shown=ApplicationShown,
     param="app_id",
     settle=settle,
-    traits=(deployable(DeployRequest), has_deployments, has_commits, has_links, has_logs, has_variables),
+    traits=(
+        deployable(DeployRequest, ChosenApplication),
+        has_deployments,
+        has_commits,
+        has_links,
+        has_logs,
+        has_variables,
+    ),
     about="cpu is in millicores, memory in MB, storage in GB.",
 )

@@ -1,15 +1,15 @@
 """An environment: a set of services that run together on one cluster."""
 
 from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.actions import get, post
 from windlass.core.fields import Id, Maybe, Name, Timestamp, absent, example, fixed, refers
-from windlass.core.resource import Family, Owner, Shown, Spec, clash
-from windlass.core.traits import CancelRequest, CommitId, Link, Onward, Status, StatusDetails, has_variables
+from windlass.core.resource import Family, Owner, PerService, Shown, Spec, clash
+from windlass.core.traits import CancelRequest, Link, Onward, Status, StatusDetails, has_variables
 from windlass.families.project import project
 
 
@@ -59,12 +59,13 @@ class EnvironmentStatus(Shown):
     deployment_requests_count: int = 0
 
 
+LISTS = ("jobs", "helms", "terraforms")
+"""Lists of services that clients expect, of families that are not there yet."""
+
+
 class EnvironmentStatuses(Shown):
     environment: EnvironmentStatus
-    applications: list[Status] = []
-    containers: list[Status] = []
     jobs: list[Status] = []
-    databases: list[Status] = []
     helms: list[Status] = []
     terraforms: list[Status] = []
 
@@ -76,20 +77,31 @@ class EnvironmentChanges(EnvironmentStatuses):
     removed: Annotated[list[Id], Meta(description="Services that are no more")] = []
 
 
-class ChosenApplication(Spec):
-    application_id: Id
-    git_commit_id: Maybe[CommitId] = absent
-
-
 class ChosenToDeploy(Spec):
-    applications: list[ChosenApplication] = []
-    databases: list[Id] = []
+    """Services to deploy; of those with versions, which version."""
 
 
 class ChosenServices(Spec):
-    application_ids: Annotated[list[Id], example(["de91e45f-0247-51fc-b13b-c226b8a6d12c"])] = []
-    database_ids: list[Id] = []
+    """Services by their ids."""
 
+
+def _list_of_statuses(family: Family) -> tuple[str, Any]:
+    return f"{family.name}s", list[Status]
+
+
+def _chosen_to_deploy(family: Family) -> tuple[str, Any]:
+    chosen = next((trait.chosen for trait in family.traits if trait.chosen), Id)
+    return f"{family.name}s", list[chosen]  # type: ignore[valid-type]
+
+
+def _chosen_ids(family: Family) -> tuple[str, Any]:
+    return f"{family.name}_ids", Annotated[list[Id], example(["de91e45f-0247-51fc-b13b-c226b8a6d12c"])]
+
+
+statuses = PerService(EnvironmentStatuses, _list_of_statuses)
+changes = PerService(EnvironmentChanges, _list_of_statuses)
+to_deploy = PerService(ChosenToDeploy, _chosen_to_deploy)
+chosen = PerService(ChosenServices, _chosen_ids)
 
 _FOLLOW: Final = (
     "A stream of server-sent events: first all statuses as they are now, then on each change the "

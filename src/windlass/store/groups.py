@@ -105,7 +105,12 @@ class GroupCommit:
         known: dict[str, Row] = {}
         for change in changes:
             tx = Tx(session, self._clock.now(), known)
-            outcome = await (_apart if apart else _plainly)(session, change, tx)
+            if apart:
+                outcome = await _apart(session, change, tx)
+            else:
+                outcome = await session.tried(change, tx)
+                if outcome[1] is not None and session.touched:
+                    raise _Spoiled
             outcomes.append(outcome)
             if outcome[1] is None:
                 events += tx.emitted
@@ -152,13 +157,6 @@ class GroupCommit:
     def _tell(self, word: str) -> None:
         for listener in self._listeners:
             listener(word)
-
-
-async def _plainly(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:
-    outcome = await session.tried(change, tx)
-    if outcome[1] is not None and session.touched:
-        raise _Spoiled
-    return outcome
 
 
 async def _apart(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcome:

@@ -45,6 +45,8 @@ JOIN resource AS project ON project.id = environment.parent
 WHERE service.org = $1 AND service.family = $2
     AND ($3 = '' OR project.id = $3) AND ($4 = '' OR environment.id = $4)
 ORDER BY service.created, service.id"""
+MOST_MARKED: Final = 8
+# An empty text stands for no family.
 MARKS: Final = """
 WITH RECURSIVE above (id, parent) AS (
     SELECT id, parent FROM resource WHERE id = $1
@@ -53,7 +55,7 @@ WITH RECURSIVE above (id, parent) AS (
 )
 SELECT resource.id, resource.family, resource.tag, resource.name
 FROM above JOIN resource ON resource.parent = above.id
-WHERE resource.family IN ('environmentVariable', 'secret', 'database')"""
+WHERE resource.family IN ($2, $3, $4, $5, $6, $7, $8, $9)"""
 BELOW: Final = """
 WITH RECURSIVE below (id) AS (
     SELECT id FROM resource WHERE parent = $1

@@ -301,9 +301,11 @@ class Reads:
         found = await self._all(sql.SERVICES_OF_ORG, org, family, project, environment)
         return [(row[0], row[1], row[2], row[3]) for row in found]
 
-    async def marks(self, id: str) -> list[tuple[str, str, str, str | None]]:
-        """Id, family, tag and name of all variables, secrets and databases at the levels from `id` up."""
-        return [(row[0], row[1], row[2], row[3]) for row in await self._all(sql.MARKS, id)]
+    async def marks(self, id: str, families: Sequence[str]) -> list[tuple[str, str, str, str | None]]:
+        """Id, family, tag and name of all resources of these families at the levels from `id` up."""
+        padding = [""] * (sql.MOST_MARKED - len(families))
+        found = await self._all(sql.MARKS, id, *families, *padding)
+        return [(row[0], row[1], row[2], row[3]) for row in found]
 
     async def page(self, parent: str, family: str, skip: int, most: int) -> tuple[list[bytes], int]:
         """A slice of a list in the order of creation, and how long the list is, at a cost that depends on

@@ -20,15 +20,14 @@ from windlass.builders import dockerfile
 from windlass.builders.builder import BuildError
 from windlass.builders.dockerfile import Dockerfile, DockerfileError, Instruction, Stage
 from windlass.builders.substitution import BadWord, substituted
+from windlass.core.images import is_ours
 
-OURS: Final = "windlass/"
 MARK: Final = "WINDLASS_BUILD_SCOPE"
 """An ARG in every stage: it is a part of what BuildKit and the classic builder know a step by."""
 
 MOST_EXPANDED: Final = 1024 * 1024
 """Characters that variables may become while one Dockerfile is read."""
 
-_HOSTS: Final = re.compile(r"\A(?:(?:index\.|registry-1\.)?docker\.io/)+")
 _IMAGE: Final = re.compile(r"[A-Za-z0-9](?!.*://)[A-Za-z0-9._/:@-]*")
 _REMOTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s]+@[^/\s]+:|github\.com/", re.IGNORECASE)
 _FLAGS: Final = {
@@ -228,7 +227,7 @@ class _Writing:
     def _image(self, line: int, ref: str) -> None:
         if not _IMAGE.fullmatch(ref):
             raise Refusal(line, f"{_short(ref) or 'nothing'} is no name of an image")
-        if _HOSTS.sub("", ref.lower()).startswith(OURS):
+        if is_ours(ref):
             raise Refusal(line, f"{_short(ref)}: images that Windlass built are for their own service alone")
         self.images.append(ref)
 

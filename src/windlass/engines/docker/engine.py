@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import ceil
 from pathlib import Path
@@ -19,7 +19,7 @@ from windlass.base import group
 from windlass.base.docker import NO_ANSWER, Away, Docker, Refused
 from windlass.base.locks import Locks
 from windlass.base.log import log
-from windlass.core.runtime import Ended, Instance, Kept, Usage, Wanted
+from windlass.core.runtime import Artifact, Ended, Instance, Kept, Usage, Wanted
 from windlass.engines.docker import create, words
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.files import packed
@@ -96,6 +96,10 @@ class DockerEngine:
 
     async def all(self) -> list[Instance]:
         return await self._instances()
+
+    async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
+        with _translated():
+            await self._place.image(artifact.ref, say)
 
     async def remove(
         self,

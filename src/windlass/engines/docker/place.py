@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from windlass.base.docker import Docker, Refused
-from windlass.base.docker.images import image, pull
+from windlass.base.docker.images import image, pull, why_not_pulled
 from windlass.base.locks import Locks
+from windlass.core.images import is_ours
 from windlass.core.runtime import Volume, Wanted
 from windlass.engines.docker import words
 from windlass.engines.engine import EngineError, VolumeLost
 
-OURS: Final = "windlass/"
-"""So images are called that were built here. No registry is asked for them: it would be somebody else's."""
 NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
 
 
@@ -55,16 +54,17 @@ class Place:
         names = (words.sure(wanted.service, wanted.name), *(() if taken else (plain,)), *wanted.aliases)
         return list(dict.fromkeys(names))
 
-    async def image(self, ref: str) -> Mapping[str, Any]:
-        """It is on the engine; and what it says of itself."""
+    async def image(self, ref: str, say: Callable[[str], None] = lambda line: None) -> Mapping[str, Any]:
+        """Pulls an image unless it is on the engine. Returns its metadata."""
         if found := await image(self._docker, ref):
             return found
-        if ref.startswith(OURS):
+        if is_ours(ref):
             raise EngineError("The image of this release is no longer on the Docker engine: deploy again")
+        say(f"Pulling {ref}")
         try:
             await pull(self._docker, ref)
         except Refused as refused:
-            raise EngineError(f"The image {ref} cannot be pulled: {refused.message}") from refused
+            raise EngineError(why_not_pulled(ref, refused.message)) from refused
         return await image(self._docker, ref) or {}
 
     async def volumes(self, wanted: Wanted) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeVar
 from windlass.base.clock import Clock
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log
-from windlass.core.runtime import Ended, Instance, Kept, Usage, Wanted
+from windlass.core.runtime import Artifact, Ended, Instance, Kept, Usage, Wanted
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
 from windlass.engines.process import beside, cgroups, fate, files, kernel, ports, weight
 from windlass.engines.process.birth import Birth
@@ -151,6 +151,9 @@ class ProcessEngine:
         what = Birth(command, folder, environment, home / "output", record.cell)
         first = record.first if kernel.lives(record.first) else None
         return await beside.execute(self._lives.nursery, what, first or record.process, timeout)
+
+    async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
+        """Does nothing: what a builder made is on this machine."""
 
     async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
         self._prepare()

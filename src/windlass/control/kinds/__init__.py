@@ -1,0 +1,55 @@
+"""One file for each kind of service, found by being there; see `control.kind`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+
+from windlass.control.kind import ServiceKind
+from windlass.core.registry import Registry
+
+
+def kinds_of(*kinds: ServiceKind) -> Mapping[str, ServiceKind]:
+    """By the name of their family; those that others wait for come first."""
+    by_name = {kind.family.name: kind for kind in kinds}
+    if len(by_name) < len(set(kinds)):
+        raise LookupError("There are two kinds of one family: leave one of them in control/kinds")
+    return {name: by_name[name] for name in _in_order(by_name) if name in by_name}
+
+
+def _in_order(kinds: Mapping[str, ServiceKind]) -> Iterator[str]:
+    sorter = TopologicalSorter({name: kind.waits_for for name, kind in sorted(kinds.items())})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise LookupError(f"Kinds of services wait for each other: {' → '.join(error.args[1])}") from error
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        yield from ready
+        sorter.done(*ready)
+
+
+def declared() -> Iterator[ServiceKind]:
+    for module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
+        for thing in vars(importlib.import_module(f"{__name__}.{module}")).values():
+            if isinstance(thing, ServiceKind):
+                yield thing
+
+
+def check_kinds(registry: Registry, kinds: Mapping[str, ServiceKind]) -> None:
+    """Stops the start unless each family of services has a kind, and each kind such a family."""
+    services = {family.name: family for family in registry.services}
+    for name in services.keys() - kinds.keys():
+        raise LookupError(
+            f"{name} can be deployed, and nothing says how: add its kind, control/kinds/{name}.py"
+        )
+    for name, kind in kinds.items():
+        if services.get(name) is not kind.family:
+            raise LookupError(
+                f"control/kinds has a kind of {name}, which is no family that can be deployed: "
+                f"add the trait `deployable` to families/{name}.py, or remove the kind"
+            )
+        if unknown := sorted(kind.waits_for - services.keys()):
+            raise LookupError(f"The kind of {name} waits for {unknown[0]}, which is no family of services")

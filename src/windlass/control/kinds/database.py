@@ -1,0 +1,173 @@
+"""Databases: a server with its data and its credentials, and whether it is well."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.base.errors import Conflict
+from windlass.control.context import Context
+from windlass.control.credentials import credentials_of, give_credentials
+from windlass.control.deployments import status_of
+from windlass.control.kind import Built, Making, Offer, ServiceKind, Whereabouts
+from windlass.control.ports import public_port, take_public_port
+from windlass.control.resources import Draft
+from windlass.core import databases
+from windlass.core.built_ins import LISTED, BuiltIn, nominal_database_host
+from windlass.core.deployment import Made
+from windlass.core.document import Document
+from windlass.core.runtime import Artifact, PortWanted, Probe, ProbeKind, Volume, Wanted
+from windlass.engines.engine import EngineError
+from windlass.families.database import Database, database
+from windlass.store.store import Reads, Row, Tx
+
+VOLUME = "data"
+
+
+class DatabaseKind(ServiceKind):
+    family = database
+    is_counted = True
+
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
+        give_credentials(ctx, draft)
+        draft.give(**await _address(ctx, tx, draft.id, draft.spec))
+
+    async def updating(
+        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
+    ) -> None:
+        await _refuse_unreadable_data(tx, row, before["version"], spec)
+        extras |= await _address(ctx, tx, row.id, spec)
+
+    async def make(self, ctx: Context, making: Making) -> Built:
+        """Nothing is built: the server is an image, or on the machine already."""
+        type, version = making.document["type"], making.document["version"]
+        if ctx.engine.takes == "image":
+            ref = databases.image(type, version)
+            artifact = Artifact(kind="image", ref=ref, key=ref)
+            making.say(f"{type} {version} is the image {ref}")
+            await ctx.engine.prepare(artifact, making.say)
+        else:
+            artifact = await ctx.servers.artifact(type, version, making.service.id)
+            making.say(f"{type} {version} is {artifact.key} of this machine")
+        return Built(Made(artifact))
+
+    async def workload(self, ctx: Context, service: Row, document: Document, usual: Wanted) -> Wanted:
+        type, version = document["type"], document["version"]
+        known = await credentials_of(ctx, ctx.store.reads, service)
+        port = databases.kind_of(type).port
+        variables = dict(databases.environment(type, version, known))
+        native = ctx.engine.takes == "native"
+        public = document["accessibility"] == "PUBLIC"
+        return replace(
+            usual,
+            command=() if native else databases.command(type, known),
+            variables=variables | {"WINDLASS_MEMORY": str(usual.memory)},
+            hidden=frozenset(name for name, value in variables.items() if known.password in value),
+            ports=(_port(port, await public_port(ctx, service) if public else None),),
+            volumes=(Volume(name=VOLUME, mount=databases.mount(type, version), size=document["storage"]),),
+            alone=True,
+            ready=(_native_probe(ctx, type, port) if native else databases.ready(type),),
+            alive=() if native else (databases.alive(type),),
+            # A server that is ended in the middle of writing takes long to come back.
+            grace=max(usual.grace, 30.0),
+        )
+
+    # For its neighbours
+
+    async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+        return [*_listed(service)]
+
+    def listed_keys(self, service: Row) -> Collection[str]:
+        return [one.key for one in _listed(service)]
+
+    def counted_keys(self, id: str, name: str) -> Collection[str]:
+        return databases.keys(id, name)
+
+    async def offer(self, ctx: Context, source: Reads, environment: str, address: Whereabouts) -> Offer:
+        """Connections. Of two databases whose names make the same keys, the elder has them."""
+        rows = await source.of_parent(environment, self.family.name)
+        variables: list[BuiltIn] = []
+        warnings: list[str] = []
+        prefixes: dict[str, str] = {}
+        for row in rows:
+            name = str(msgspec.json.decode(row.body)["name"])
+            prefix = databases.friendly(name, row.id)
+            elder = prefixes.setdefault(prefix, name)
+            own = await _connection(ctx, source, row, address)
+            if elder != name:
+                warnings.append(
+                    f"{prefix}… are the variables of the database {elder}, not of {name}: rename one"
+                )
+                own = [one for one in own if not one.key.startswith(prefix)]
+            variables += own
+        return Offer(variables, rows, warnings)
+
+
+async def _refuse_unreadable_data(tx: Tx, row: Row, before: str, spec: Database) -> None:
+    """Once there is data, not every version can go on with it."""
+    status = await status_of(tx, row)
+    if status.deployed_at is not None and (why := databases.hindrance(spec.type, before, spec.version)):
+        raise Conflict(why)
+
+
+async def _address(ctx: Context, tx: Tx, service: str, spec: Database) -> Document:
+    """Returns host and port of a database: public ones, or else those inside its environment."""
+    if spec.accessibility != "PUBLIC":
+        port = databases.kind_of(spec.type).port
+        return {"host": nominal_database_host(service, spec.name), "port": port}
+    try:
+        return {"host": ctx.public_host, "port": await take_public_port(tx, service)}
+    except EngineError as error:
+        raise Conflict(f"accessibility: {error}") from error
+
+
+def _port(internal: int, external: int | None) -> PortWanted:
+    return PortWanted(
+        name=f"p{internal}",
+        internal=internal,
+        protocol="TCP",
+        public=external is not None,
+        external=external,
+        default=True,
+    )
+
+
+def _native_probe(ctx: Context, type: str, port: int) -> Probe:
+    return Probe(kind=ProbeKind.EXEC, port=port, command=ctx.servers.ready(type))
+
+
+def _listed(service: Row) -> Iterator[BuiltIn]:
+    """A connection as lists show it: the host is a name that stays the same, and secrets are empty."""
+    document: Document = msgspec.json.decode(service.body)
+    server, name = databases.kind_of(document["type"]), document["name"]
+    host = nominal_database_host(service.id, name)
+    values = databases.connection(
+        server.type, service.id, name, host, server.port, server.login, "", server.database
+    )
+    secrets = databases.secret_keys(server.type, service.id, name)
+    for key, value in values.items():
+        if key.startswith(LISTED):
+            yield BuiltIn(
+                owner=service.id, key=key, value="" if key in secrets else value, secret=key in secrets
+            )
+
+
+async def _connection(ctx: Context, source: Reads, row: Row, address: Whereabouts) -> list[BuiltIn]:
+    document: Document = msgspec.json.decode(row.body)
+    server, name = databases.kind_of(document["type"]), document["name"]
+    known = await credentials_of(ctx, source, row)
+    host, port = await address(row.id, name, server.port)
+    values = databases.connection(
+        server.type, row.id, name, host, port, known.login, known.password, known.database
+    )
+    secrets = databases.secret_keys(server.type, row.id, name)
+    return [
+        BuiltIn(owner=row.id, key=key, value=value, secret=key in secrets) for key, value in values.items()
+    ]
+
+
+kind = DatabaseKind()

@@ -1,0 +1,249 @@
+"""Containers: an image that is there already, its tag, and what happens where it cannot be had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.world import World, make_world
+from windlass.core.events import Event
+from windlass.engines.fake import FakeEngine
+
+IMAGE = {"image_name": "ghcr.io/acme/shop", "tag": "1.0"}
+
+
+@pytest.fixture
+async def world(database_url):
+    async with make_world(database_url, engine=FakeEngine("image")) as made:
+        yield made
+
+
+async def container(world: World, environment: str | None = None, **fields: Any) -> str:
+    environment = environment or await world.environment()
+    body = {"name": world.name("container"), **IMAGE} | fields
+    return await world.made(f"/environment/{environment}/container", body)
+
+
+async def deploy(world: World, one: str, **body: Any) -> Any:
+    """The deployment, as it ended."""
+    answer = await world.post(f"/container/{one}/deploy", body or None)
+    assert answer.status == 202, answer
+    await world.settle()
+    return (await world.get(f"/container/{one}/deployment/{answer['id']}")).json
+
+
+async def freshness(world: World, one: str) -> str:
+    return str((await world.get(f"/container/{one}/status"))["service_deployment_status"])
+
+
+async def test_a_container_runs_the_image_as_it_is(world: World):
+    one = await container(world)
+    ended = await deploy(world, one)
+    assert (ended["status"], ended["image_tag"], ended["commit"]) == ("SUCCEEDED", "1.0", None)
+    running = world.engine.running[one]
+    assert (running.artifact.ref, running.command, running.entrypoint) == ("ghcr.io/acme/shop:1.0", (), ())
+    assert not world.builder.built
+
+
+async def test_entrypoint_and_arguments_replace_those_of_the_image(world: World):
+    one = await container(world, entrypoint="/bin/serve --fast", arguments=["--port", "80"])
+    await deploy(world, one)
+    running = world.engine.running[one]
+    assert (running.entrypoint, running.command) == (("/bin/serve", "--fast"), ("--port", "80"))
+
+
+async def test_ports_storage_probes_and_size_are_those_that_were_asked_for(world: World):
+    probe = {"type": {"tcp": {"port": 80}}, "initial_delay_seconds": 0}
+    one = await container(
+        world,
+        cpu=250,
+        memory=64,
+        ports=[{"internal_port": 80, "publicly_accessible": True}],
+        storage=[{"size": 1, "mount_point": "/data"}],
+        healthchecks={"readiness_probe": probe},
+    )
+    await deploy(world, one)
+    running = world.engine.running[one]
+    assert (running.cpu, running.memory, running.alone) == (250, 64, True)
+    assert [port.internal for port in running.ports] == [80]
+    assert [volume.mount for volume in running.volumes] == ["/data"]
+    assert [known.port for known in running.ready] == [80]
+    assert len((await world.get(f"/container/{one}/link"))["results"]) == 1
+
+
+async def test_a_container_gets_variables_and_secrets_of_its_own(world: World):
+    one = await container(world)
+    await world.made(f"/container/{one}/environmentVariable", {"key": "COLOUR", "value": "red"})
+    await world.made(f"/container/{one}/secret", {"key": "PASSWORD", "value": "canary"})
+    await deploy(world, one)
+    running = world.engine.running[one]
+    assert (running.variables["COLOUR"], running.variables["PASSWORD"]) == ("red", "canary")
+    assert "PASSWORD" in running.hidden
+
+
+async def test_its_neighbours_find_a_container_with_a_port(world: World):
+    environment = await world.environment()
+    one = await container(world, environment, ports=[{"internal_port": 80}])
+    app = await world.application(environment)
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    assert f"QOVERY_CONTAINER_Z{one[:8].upper()}_HOST_INTERNAL" in world.engine.running[app].variables
+
+
+async def test_a_container_waits_for_the_databases_of_its_environment(world: World):
+    environment = await world.environment()
+    one, database = await container(world, environment), await world.database(environment)
+    await world.post(f"/environment/{environment}/deploy")
+    await world.settle()
+    assert [wanted.service for wanted in world.engine.applied] == [database, one]
+
+
+# Tags
+
+
+async def test_a_deploy_with_a_tag_makes_it_the_tag_of_the_container(world: World):
+    one = await container(world)
+    await deploy(world, one)
+    ended = await deploy(world, one, image_tag="1.1")
+    assert (ended["status"], ended["image_tag"]) == ("SUCCEEDED", "1.1")
+    assert world.engine.running[one].artifact.ref == "ghcr.io/acme/shop:1.1"
+    assert (await world.get(f"/container/{one}"))["tag"] == "1.1"
+    assert await freshness(world, one) == "UP_TO_DATE"
+    assert len(await world.events(Event.UPDATED)) == 1
+
+
+async def test_a_deploy_with_an_empty_tag_keeps_the_tag(world: World):
+    one = await container(world)
+    assert (await deploy(world, one, image_tag=""))["image_tag"] == "1.0"
+    assert (await world.get(f"/container/{one}"))["tag"] == "1.0"
+
+
+async def test_a_container_with_another_tag_than_runs_is_out_of_date(world: World):
+    one = await container(world)
+    await deploy(world, one)
+    await world.patch(f"/container/{one}", {"tag": "1.1"})
+    assert await freshness(world, one) == "OUT_OF_DATE"
+    await deploy(world, one)
+    assert await freshness(world, one) == "UP_TO_DATE"
+
+
+async def test_a_tag_that_is_changed_while_another_is_deployed_is_not_lost(world: World):
+    one = await container(world)
+    await world.post(f"/container/{one}/deploy", {"image_tag": "1.1"})
+    await world.patch(f"/container/{one}", {"tag": "1.2"})
+    await world.settle()
+    assert world.engine.running[one].artifact.ref == "ghcr.io/acme/shop:1.1"
+    assert (await world.get(f"/container/{one}"))["tag"] == "1.2"
+    assert await freshness(world, one) == "OUT_OF_DATE"
+
+
+async def test_a_rollback_runs_the_earlier_tag_and_leaves_the_settings(world: World):
+    one = await container(world)
+    await deploy(world, one)
+    await deploy(world, one, image_tag="1.1")
+    answer = await world.post(f"/container/{one}/rollback")
+    await world.settle()
+    ended = await world.get(f"/container/{one}/deployment/{answer['id']}")
+    assert (ended["status"], ended["image_tag"]) == ("SUCCEEDED", "1.0")
+    assert world.engine.running[one].artifact.ref == "ghcr.io/acme/shop:1.0"
+    assert (await world.get(f"/container/{one}"))["tag"] == "1.1"
+    assert await freshness(world, one) == "OUT_OF_DATE"
+
+
+async def test_a_redeploy_runs_the_tag_that_runs(world: World):
+    one = await container(world)
+    await deploy(world, one)
+    await world.patch(f"/container/{one}", {"tag": "1.1"})
+    await world.post(f"/container/{one}/redeploy")
+    await world.settle()
+    assert world.engine.running[one].artifact.ref == "ghcr.io/acme/shop:1.0"
+
+
+async def test_chosen_containers_are_deployed_each_with_its_tag(world: World):
+    environment = await world.environment()
+    one, other = await container(world, environment), await container(world, environment)
+    chosen = [{"id": one, "image_tag": "2.0"}, {"id": other}]
+    answer = await world.post(f"/environment/{environment}/service/deploy", {"containers": chosen})
+    assert answer.status == 202, answer
+    await world.settle()
+    tags = [world.engine.running[id].artifact.ref.rpartition(":")[2] for id in (one, other)]
+    assert tags == ["2.0", "1.0"]
+
+
+# Images that cannot be had
+
+
+async def test_a_container_is_refused_where_the_engine_runs_no_images(database_url):
+    async with make_world(database_url) as world:
+        environment = await world.environment()
+        answer = await world.post(f"/environment/{environment}/container", {"name": "web", **IMAGE})
+        assert (answer.status, answer.message.partition(":")[0]) == (400, "image_name")
+        assert "runs no images" in answer.message
+
+
+async def test_an_image_that_cannot_be_pulled_leaves_the_earlier_one_running(world: World):
+    one = await container(world, storage=[{"size": 1, "mount_point": "/data"}])
+    await deploy(world, one)
+    world.engine.missing = "Choose another tag: there is no 9.9"
+    ended = await deploy(world, one, image_tag="9.9")
+    assert (ended["status"], ended["message"]) == ("FAILED", "Choose another tag: there is no 9.9")
+    assert world.engine.running[one].artifact.ref == "ghcr.io/acme/shop:1.0"
+    log = await world.get(f"/container/{one}/deployment/{ended['id']}/log")
+    assert [line["message"] for line in log["results"]][-1] == "Failed: Choose another tag: there is no 9.9"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "windlass/shop",
+        "docker.io/windlass/shop",
+        "index.docker.io/windlass/shop",
+        "registry-1.docker.io/windlass/x",
+    ],
+)
+async def test_an_image_that_windlass_built_is_for_its_own_service_alone(world: World, name: str):
+    environment = await world.environment()
+    body = {"name": "thief", "image_name": name, "tag": "1"}
+    answer = await world.post(f"/environment/{environment}/container", body)
+    assert (answer.status, answer.message.partition(":")[0]) == (400, "image_name")
+    one = await container(world, environment)
+    assert (await world.patch(f"/container/{one}", {"image_name": name})).status == 400
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("image_name", "Acme/Shop"),
+        ("image_name", "shop:1.0"),
+        ("image_name", "shop@sha256:" + "0" * 64),
+        ("image_name", "../shop"),
+        ("image_name", "https://ghcr.io/acme/shop"),
+        ("tag", "-1"),
+        ("tag", ""),
+        ("tag", "a b"),
+        ("tag", "x" * 129),
+    ],
+)
+async def test_a_wrong_name_or_tag_is_refused_by_name(world: World, field: str, value: str):
+    environment = await world.environment()
+    answer = await world.post(f"/environment/{environment}/container", {"name": "web", **IMAGE, field: value})
+    assert (answer.status, answer.message.partition(":")[0]) == (400, field)
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "kind"),
+    [
+        ("nginx", "docker.io", "DOCKER_HUB"),
+        ("acme/shop", "docker.io", "DOCKER_HUB"),
+        ("docker.io/acme/shop", "docker.io", "DOCKER_HUB"),
+        ("ghcr.io/acme/shop", "ghcr.io", "GENERIC_CR"),
+        ("localhost:5000/shop", "localhost:5000", "GENERIC_CR"),
+    ],
+)
+async def test_a_container_shows_its_registry(world: World, name: str, host: str, kind: str):
+    one = await container(world, image_name=name)
+    registry = (await world.get(f"/container/{one}"))["registry"]
+    assert (registry["name"], registry["kind"]) == (host, kind)
+    same = await container(world, image_name=name)
+    assert (await world.get(f"/container/{same}"))["registry"] == registry

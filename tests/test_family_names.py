@@ -1,0 +1,173 @@
+"""The product asks the registry or a kind, and does not compare with the name of a family.
+
+A family may be named in its own file, in its kind and in its behaviour: a module that registers the behaviour
+or a handler of the family. Everywhere else a comparison would be a list that the next family is missing from.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import windlass
+from windlass.core.resource import Family
+from windlass.families import registry
+
+ROOT = Path(windlass.__file__).parent
+FAMILIES = registry().families
+SQL = re.compile(r"\bfamily\s*(?:=|<>|!=|IN\s*\()\s*((?:'\w+'(?:\s*,\s*)?)+)", re.IGNORECASE)
+REGISTERS = {"reads", "writes", "prepares"}
+
+ALLOWED = {
+    # The levels that contain services are fixed: what happened is kept with its project and environment.
+    "control/recording.py": {"project", "environment"},
+    # The same levels are where permissions are given, and environments alone have a mode.
+    "core/access/where.py": {"environment"},
+    "control/permissions.py": {"environment"},
+    # Tokens and members are the two ways into an organization.
+    "control/admins.py": {"member", "apiToken"},
+    # A type of mount in a Dockerfile.
+    "builders/docker/guard.py": {"secret"},
+    # A stream of the API, not a family.
+    "cli/waiting.py": {"deployment"},
+}
+"""Families that a module may compare with although it is none of theirs, each with the reason above it."""
+
+
+class Comparison(NamedTuple):
+    file: str
+    line: int
+    family: str
+
+
+def found_in(source: str, file: str) -> Iterator[Comparison]:
+    """The comparisons with families that are none of the module's own."""
+    tree = ast.parse(source)
+    names = _imported(tree)
+    own = _own(tree, names) | ALLOWED.get(file, set())
+    for node in ast.walk(tree):
+        for family in _compared(node, names):
+            if family not in own:
+                yield Comparison(file, getattr(node, "lineno", 0), family)
+
+
+def _imported(tree: ast.AST) -> dict[str, set[str]]:
+    """By the name of a variable: the families that it is, or of which it is the spec."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("windlass.families."):
+            module = importlib.import_module(node.module or "")
+            for alias in node.names:
+                thing = getattr(module, alias.name, None)
+                of = {name for name, family in FAMILIES.items() if thing in (family, family.spec)}
+                found[alias.asname or alias.name] = of
+    return found
+
+
+def _own(tree: ast.AST, names: dict[str, set[str]]) -> set[str]:
+    own: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="Family"), args=[ast.Constant(value=str(name)), *_]):
+                own.add(name)
+            case ast.Call(func=ast.Name(id="behaves"), args=families):
+                own |= {name for one in families for name in _named(one, names)}
+            case ast.Call(func=ast.Name(id=word), args=handlers) if word in REGISTERS:
+                own |= {str(one.value).partition(".")[0] for one in handlers if isinstance(one, ast.Constant)}
+            case ast.ClassDef(bases=[ast.Name(id="Program" | "ServiceKind")], body=body):
+                own |= {name for one in body for name in _kind_of(one, names)}
+    return own
+
+
+def _kind_of(statement: ast.stmt, names: dict[str, set[str]]) -> set[str]:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id="family")], value=value):
+            return _named(value, names)
+    return set()
+
+
+def _compared(node: ast.AST, names: dict[str, set[str]]) -> set[str]:
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            return {name for one in (left, *others) for name in _named(one, names)}
+        case ast.MatchValue(value=value):
+            return _named(value, names)
+        case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, types]):
+            return _named(types, names)
+        case ast.Constant(value=str(text)):
+            words = [word for found in SQL.findall(text) for word in re.findall(r"\w+", found)]
+            return FAMILIES.keys() & set(words)
+    return set()
+
+
+def _named(value: ast.expr, names: dict[str, set[str]]) -> set[str]:
+    match value:
+        case ast.Constant(value=str(text)) if text in FAMILIES:
+            return {text}
+        case ast.Name(id=name):
+            return names.get(name, set())
+        case ast.Attribute(value=ast.Name(id=name), attr="name"):
+            return names.get(name, set())
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            return {name for one in parts for name in _named(one, names)}
+    return set()
+
+
+def modules() -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in sorted(ROOT.rglob("*.py"))]
+
+
+def test_no_module_compares_with_a_family_that_is_not_its_own() -> None:
+    found = [one for file in modules() for one in found_in((ROOT / file).read_text(), file)]
+    assert not found, "\n".join(f"{one.file}:{one.line} compares with {one.family}" for one in found)
+
+
+@pytest.mark.parametrize("file", ALLOWED)
+def test_what_is_allowed_is_needed(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    families = ALLOWED[file]
+    monkeypatch.setitem(ALLOWED, file, set())
+    assert {one.family for one in found_in((ROOT / file).read_text(), file)} == families
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'row.family == "application"',
+        'row.family in {"database", "x"}',
+        'row.family not in ("x", "database")',
+        "row.family != application.name",
+        "draft.family is application",
+        "isinstance(spec, Application)",
+        "if_ = 1\nmatch row.family:\n    case 'application':\n        pass",
+        "QUERY = \"SELECT 1 FROM resource WHERE family = 'application'\"",
+        "QUERY = \"SELECT 1 FROM resource WHERE resource.family IN ('secret', 'database')\"",
+    ],
+)
+def test_such_a_comparison_is_found(line: str) -> None:
+    source = f"from windlass.families.application import Application, application\n{line}\n"
+    assert [*found_in(source, "control/anywhere.py")]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "@behaves(application)\nclass Behaviour: ...",
+        '@reads("application.status")\nasync def read(): ...',
+        "class Kind(ServiceKind):\n    family = application",
+        'application = Family("application", Application)',
+    ],
+)
+def test_a_family_is_named_in_what_belongs_to_it(module: str) -> None:
+    source = f"from windlass.families.application import Application, application\n{module}\n"
+    assert not [*found_in(f'{source}\nyes = row.family == "application"\n', "control/anywhere.py")]
+
+
+def test_every_family_is_looked_for() -> None:
+    assert all(isinstance(family, Family) for family in FAMILIES.values())
+    assert len(FAMILIES) > 10

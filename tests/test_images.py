@@ -1,0 +1,52 @@
+"""What a person is told when an image cannot be pulled."""
+
+import pytest
+
+from windlass.base.docker.images import why_not_pulled
+
+REF = "ghcr.io/acme/shop:9.9"
+
+
+@pytest.mark.parametrize(
+    ("message", "begins"),
+    [
+        (
+            "manifest for ghcr.io/acme/shop:9.9 not found: manifest unknown: manifest unknown",
+            "Choose another tag",
+        ),
+        ("manifest unknown", "Choose another tag"),
+        (
+            "pull access denied for acme/shop, repository does not exist or may require 'docker login': "
+            "denied: requested access to the resource is denied",
+            "Check the name of the image",
+        ),
+        ("Head https://ghcr.io/v2/acme/shop/manifests/9.9: unauthorized", "Check the name of the image"),
+        (
+            "Get https://ghcr.io/v2/: dial tcp: lookup ghcr.io on 10.1.2.3:53: no such host",
+            "Check the registry",
+        ),
+        (
+            "Get http://localhost:1/v2/: dial tcp 127.0.0.1:1: connect: connection refused",
+            "Check the registry",
+        ),
+        ("net/http: request canceled (Client.Timeout exceeded while awaiting headers)", "Check the registry"),
+        ("Get https://ghcr.io/v2/: x509: certificate signed by unknown authority", "Ask the operator to let"),
+        ("http: server gave HTTP response to HTTPS client", "Ask the operator to let"),
+        ("toomanyrequests: You have reached your pull rate limit", "Deploy again later"),
+        ("no matching manifest for linux/s390x in the manifest list entries", "Choose another tag"),
+        ("write /var/lib/docker/tmp/x: no space left on device", "Ask the operator for space"),
+    ],
+)
+def test_each_way_of_failing_says_what_to_do(message: str, begins: str) -> None:
+    said = why_not_pulled(REF, message)
+    assert said.startswith(begins)
+    assert REF in said
+
+
+def test_no_address_of_the_engines_network_is_told() -> None:
+    said = why_not_pulled(REF, "Get https://x/v2/: dial tcp: lookup x on 10.1.2.3:53: no such host")
+    assert "10.1.2.3" not in said
+
+
+def test_what_is_not_known_is_told_as_the_engine_says_it() -> None:
+    assert why_not_pulled(REF, "the moon is full") == f"The image {REF} cannot be pulled: the moon is full"

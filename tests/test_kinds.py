@@ -1,0 +1,79 @@
+"""Families of services and their kinds belong together: what is forgotten stops the start."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.world import make_world
+from windlass.control.kind import ServiceKind
+from windlass.control.kinds import check_kinds, declared, kinds_of
+from windlass.control.resources import check_behaviours
+from windlass.core.resource import Family, Spec, Trait
+from windlass.core.traits import deployable
+from windlass.families import declared as declared_families
+from windlass.families import registry, registry_of
+from windlass.families.environment import environment
+from windlass.families.project import project
+
+
+class Rope(Spec):
+    name: str
+
+
+def family(name: str = "rope", *traits: Trait) -> Family:
+    return Family(
+        name, Rope, parent=environment, title=name.title(), group="Ropes", param="id", traits=traits
+    )
+
+
+def kind(of: Family, *waits_for: str) -> ServiceKind:
+    made = type("RopeKind", (ServiceKind,), {"family": of, "waits_for": frozenset(waits_for)})()
+    assert isinstance(made, ServiceKind)
+    return made
+
+
+async def test_a_family_that_can_be_deployed_and_has_no_kind_stops_the_start() -> None:
+    families = registry_of(*declared_families(), family("rope", deployable()))
+    with pytest.raises(LookupError, match=r"rope can be deployed.*control/kinds/rope\.py"):
+        async with make_world(families=families):
+            raise AssertionError("it started")
+
+
+def test_a_kind_of_a_family_that_cannot_be_deployed_stops_the_start() -> None:
+    with pytest.raises(LookupError, match=r"a kind of project, which is no family that can be deployed"):
+        check_kinds(registry(), kinds_of(*declared(), kind(project)))
+
+
+def test_two_kinds_of_one_family_stop_the_start() -> None:
+    rope = family()
+    with pytest.raises(LookupError, match="two kinds of one family"):
+        kinds_of(kind(rope), kind(rope))
+
+
+def test_kinds_that_wait_for_each_other_stop_the_start() -> None:
+    with pytest.raises(LookupError, match=r"wait for each other"):
+        kinds_of(kind(family("rope"), "sail"), kind(family("sail"), "rope"))
+
+
+def test_a_kind_that_waits_for_what_is_no_service_stops_the_start() -> None:
+    rope = family("rope", deployable())
+    families = registry_of(*declared_families(), rope)
+    with pytest.raises(LookupError, match=r"kind of rope waits for project"):
+        check_kinds(families, kinds_of(*declared(), kind(rope, "project")))
+
+
+def test_a_trait_that_nothing_follows_from_stops_the_start() -> None:
+    floats = Trait(name="floats", needs_behaviour=True)
+    with pytest.raises(LookupError, match=r"rope is floats.*@behaves\(trait='floats'\)"):
+        check_behaviours(registry_of(*declared_families(), family("rope", floats)))
+
+
+def test_what_is_there_now_belongs_together() -> None:
+    check_kinds(registry(), kinds_of(*declared()))
+    check_behaviours(registry())
+
+
+def test_those_that_others_wait_for_come_first() -> None:
+    order = [*kinds_of(*declared())]
+    for name, one in kinds_of(*declared()).items():
+        assert all(order.index(other) < order.index(name) for other in one.waits_for)
