@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import product
+from typing import Any, Final, NamedTuple
+
 from msgspec.structs import replace
 
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Missing
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
-from windlass.control.deployments import accept, cancel, details_of, shown_status, status_of
+from windlass.control.deployments import cancel, details_of, shown_status, status_of
 from windlass.control.resources import removed, target
 from windlass.control.routes import links_of
-from windlass.control.services import freshness, same_again
+from windlass.control.service_actions import SERVICE_ACTIONS, action_name, was_begun
+from windlass.control.services import freshness
 from windlass.core.document import Document
 from windlass.core.resource import Spec
-from windlass.core.states import Do, State, together
+from windlass.core.states import State, together
 from windlass.families.environment import LISTS
 from windlass.store.store import Reads, Row, StatusRow, Tx
 
@@ -24,43 +29,53 @@ async def services_of(ctx: Context, source: Reads, environment: Row) -> list[Row
     return [row for family in ctx.kinds for row in await source.of_parent(environment.id, family)]
 
 
-# All of them
+# Actions
 
 
-@writes("environment.deploy")
-async def deploy_all(ctx: Context, tx: Tx, call: Call) -> Reply:
-    environment = await target(tx, call)
-    for service in await services_of(ctx, tx, environment):
-        await accept(tx, service, Do.DEPLOY, call)
-    return await _asked(ctx, tx, call, environment, State.DEPLOYED)
+class Whole(NamedTuple):
+    """An action on a whole environment."""
+
+    alone: State
+    """The state of an environment without services afterwards."""
+    ends: bool = False
+    """Whether it ends services: those that wait for others first, and only those that were begun."""
 
 
-@writes("environment.redeploy")
-async def redeploy_all(ctx: Context, tx: Tx, call: Call) -> Reply:
-    environment = await target(tx, call)
-    for service in await services_of(ctx, tx, environment):
-        await accept(tx, service, Do.DEPLOY, call, **await same_again(tx, service))
-    return await _asked(ctx, tx, call, environment, State.DEPLOYED)
+_WHOLE: Final = {
+    "deploy": Whole(State.DEPLOYED),
+    "redeploy": Whole(State.DEPLOYED),
+    "stop": Whole(State.STOPPED, ends=True),
+    "uninstall": Whole(State.READY, ends=True),
+}
 
 
-@writes("environment.stop")
-async def stop_all(ctx: Context, tx: Tx, call: Call) -> Reply:
-    return await _do_all(ctx, tx, call, Do.STOP, State.STOPPED)
+async def _delete(ctx: Context, tx: Tx, call: Call, service: Row, asked: Any) -> None:
+    await removed(ctx, tx, call, service)
 
 
-@writes("environment.uninstall")
-async def uninstall_all(ctx: Context, tx: Tx, call: Call) -> Reply:
-    return await _do_all(ctx, tx, call, Do.UNINSTALL, State.READY)
+_CHOSEN: Final[Mapping[str, Callable[..., Awaitable[object]]]] = {
+    **{name: SERVICE_ACTIONS[name] for name in ("deploy", "restart-service", "stop", "uninstall")},
+    "delete": _delete,
+}
 
 
-async def _do_all(ctx: Context, tx: Tx, call: Call, do: Do, alone: State) -> Reply:
-    """Services that were never deployed have nothing that could be ended."""
-    environment = await target(tx, call)
-    for service in reversed(await services_of(ctx, tx, environment)):
-        status = await status_of(tx, service)
-        if status.state != State.READY or await tx.open_deployments(service.id):
-            await accept(tx, service, do, call)
-    return await _asked(ctx, tx, call, environment, alone)
+@writes(*(f"environment.{name}" for name in _WHOLE))
+async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
+    environment, name = await target(tx, call), action_name(call)
+    services = await services_of(ctx, tx, environment)
+    if _WHOLE[name].ends:
+        services = [service for service in reversed(services) if await was_begun(tx, service)]
+    for service in services:
+        await SERVICE_ACTIONS[name](ctx, tx, call, service, None)
+    return await _asked(ctx, tx, call, environment, _WHOLE[name].alone)
+
+
+@writes(*(f"environment.service/{name}" for name in _CHOSEN))
+async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
+    environment, name = await target(tx, call), action_name(call)
+    for service, asked in await _chosen(ctx, tx, environment, call.body):
+        await _CHOSEN[name](ctx, tx, call, service, asked)
+    return Reply(encode(await _status(ctx, tx, call, environment)) if call.operation.answer else b"")
 
 
 @writes("environment.cancelDeployment")
@@ -90,64 +105,11 @@ async def _asked(ctx: Context, tx: Tx, call: Call, environment: Row, alone: Stat
     return Reply(encode(await _status(ctx, tx, call, environment)))
 
 
-# Some of them
-
-
-@writes("environment.service/deploy")
-async def deploy_some(ctx: Context, tx: Tx, call: Call) -> Reply:
-    environment = await target(tx, call)
-    for service, asked in await _chosen(ctx, tx, environment, call.body, "{}s"):
-        after, facts = await ctx.kinds[service.family].asks(ctx, tx, call, service, asked)
-        await accept(tx, after, Do.DEPLOY, call, **facts)
-    return Reply(encode(await _status(ctx, tx, call, environment)))
-
-
-@writes("environment.service/restart-service")
-async def restart_some(ctx: Context, tx: Tx, call: Call) -> Reply:
-    environment = await target(tx, call)
-    chosen = await _named(ctx, tx, environment, call.body)
-    for service in chosen:
-        if (await status_of(tx, service)).serving is None:
-            raise Conflict(f"The {service.family} {service.id} is not running: deploy it instead")
-        await accept(tx, service, Do.RESTART, call)
-    return Reply(encode(await _status(ctx, tx, call, environment)))
-
-
-@writes("environment.service/stop")
-async def stop_some(ctx: Context, tx: Tx, call: Call) -> Reply:
-    environment = await target(tx, call)
-    for service in await _named(ctx, tx, environment, call.body):
-        await accept(tx, service, Do.STOP, call)
-    return Reply()
-
-
-@writes("environment.service/uninstall")
-async def uninstall_some(ctx: Context, tx: Tx, call: Call) -> Reply:
-    environment = await target(tx, call)
-    for service in await _named(ctx, tx, environment, call.body):
-        await accept(tx, service, Do.UNINSTALL, call)
-    return Reply()
-
-
-@writes("environment.service/delete")
-async def delete_some(ctx: Context, tx: Tx, call: Call) -> Reply:
-    environment = await target(tx, call)
-    for service in await _named(ctx, tx, environment, call.body):
-        await removed(ctx, tx, call, service)
-    return Reply()
-
-
-async def _named(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[Row]:
-    return [service for service, _ in await _chosen(ctx, tx, environment, body, "{}_ids")]
-
-
-async def _chosen(
-    ctx: Context, tx: Tx, environment: Row, body: Spec, field: str
-) -> list[tuple[Row, Spec | None]]:
+async def _chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[tuple[Row, Spec | None]]:
     """Each service once, with what is asked of it. Refuses those of another environment."""
     found: dict[str, tuple[Row, Spec | None]] = {}
-    for family in ctx.kinds:
-        where = field.format(family)
+    for family, form in product(ctx.kinds, ("{}s", "{}_ids")):
+        where = form.format(family)
         for item in getattr(body, where, ()):
             id, asked = (item, None) if isinstance(item, str) else (item.service, item)
             row = await tx.find(family, id)

@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Collection
 from typing import Any
 
-import msgspec
-
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.builders.git import GitError
@@ -28,6 +26,7 @@ from windlass.control.names import reserve_declared
 from windlass.control.reading_logs import log_reply
 from windlass.control.resources import Behaviour, Draft, behaves, paging, place, target
 from windlass.control.routes import links_of
+from windlass.control.service_actions import SERVICE_ACTIONS, action_name, name_of, was_begun
 from windlass.core.document import Document
 from windlass.core.states import Do, Progress, State
 from windlass.core.traits import DEPLOYABLE
@@ -61,56 +60,23 @@ class Services(Behaviour):
         await forget_derived(ctx, tx, row)
 
 
-# Deeds
+# Actions
 
 
-@writes("*.deploy")
-async def deploy(ctx: Context, tx: Tx, call: Call) -> Reply:
-    service = await target(tx, call)
-    service, asked = await ctx.kinds[service.family].asks(ctx, tx, call, service, call.body)
-    return await _accepted(ctx, tx, call, service, Do.DEPLOY, **asked)
-
-
-@writes("*.redeploy")
-async def redeploy(ctx: Context, tx: Tx, call: Call) -> Reply:
-    service = await target(tx, call)
-    return await _accepted(ctx, tx, call, service, Do.DEPLOY, **await same_again(tx, service))
-
-
-async def same_again(tx: Tx, service: Row) -> dict[str, Any]:
-    """The version that serves, or that was deployed last; if there was none, whatever is newest."""
-    status = await status_of(tx, service)
-    past = await tx.deployments(service.id, 100)
-    good = [one for one in past if one.action == Do.DEPLOY and one.status == Progress.SUCCEEDED]
-    last = next((one for one in past if one.id == status.serving), good[0] if good else None)
-    if last is None:
-        return {}
-    story = particulars(last)
-    commit = (story.commit or {}).get("git_commit_id")
-    return {"git_commit_id": commit, "image_tag": story.image_tag, "of": last.id}
-
-
-@writes("*.restart-service")
-async def restart(ctx: Context, tx: Tx, call: Call) -> Reply:
-    service = await target(tx, call)
-    status = await status_of(tx, service)
-    if status.serving is None:
-        raise Conflict(f"{_name(service)} is not running: deploy it instead")
-    return await _accepted(ctx, tx, call, service, Do.RESTART)
-
-
-@writes("*.stop")
-async def stop(ctx: Context, tx: Tx, call: Call) -> Reply:
-    return await _accepted(ctx, tx, call, await target(tx, call), Do.STOP)
+@writes("*.deploy", "*.redeploy", "*.restart-service", "*.stop")
+async def act(ctx: Context, tx: Tx, call: Call) -> Reply:
+    return await _done(ctx, tx, call, await target(tx, call))
 
 
 @writes("*.uninstall")
 async def uninstall(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
-    status = await status_of(tx, service)
-    if status.state == State.READY and not await tx.open_deployments(service.id):
-        return Reply(status=204)
-    return await _accepted(ctx, tx, call, service, Do.UNINSTALL)
+    return await _done(ctx, tx, call, service) if await was_begun(tx, service) else Reply(status=204)
+
+
+async def _done(ctx: Context, tx: Tx, call: Call, service: Row) -> Reply:
+    accepted = await SERVICE_ACTIONS[action_name(call)](ctx, tx, call, service, call.body)
+    return await _shown(ctx, tx, call, service, *accepted)
 
 
 @writes("*.rollback")
@@ -121,14 +87,15 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
     if story.made is None:
         raise Conflict("deployment_id: that deployment built nothing that could be started again")
     facts = {name: getattr(story, name) for name in ("made", "commit", "git_commit_id", "image_tag")}
-    return await _accepted(ctx, tx, call, service, Do.DEPLOY, of=earlier.id, **facts)
+    accepted = await accept(tx, service, Do.DEPLOY, call, of=earlier.id, **facts)
+    return await _shown(ctx, tx, call, service, *accepted)
 
 
 async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
     if wanted:
         row = await tx.deployment(wanted)
         if row is None or row.service != service.id:
-            raise Missing(f"deployment_id: {_name(service)} has no deployment with this id")
+            raise Missing(f"deployment_id: {name_of(service)} has no deployment with this id")
         if row.status != Progress.SUCCEEDED:
             raise Conflict("deployment_id: that deployment never ran; choose one that SUCCEEDED")
         return row
@@ -143,7 +110,7 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
         other = made is None or (story.made is not None and story.made.artifact != made.artifact)
         if row.status == Progress.SUCCEEDED and story.made and other:
             return row
-    raise Conflict(f"{_name(service)} has no earlier version to go back to")
+    raise Conflict(f"{name_of(service)} has no earlier version to go back to")
 
 
 @writes("*.cancelDeployment")
@@ -151,23 +118,18 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
     waiting = await tx.open_deployments(service.id)
     if not waiting:
-        raise Conflict(f"No deployment of {_name(service)} waits or is under way")
+        raise Conflict(f"No deployment of {name_of(service)} waits or is under way")
     status = await cancel(tx, service, waiting, call)
     last = await tx.deployment(waiting[-1].id)
     assert last is not None
-    return Reply(
-        encode(shown_deployment(call, service, last, status, await freshness(ctx, tx, service, status)))
-    )
+    return await _shown(ctx, tx, call, service, last, status)
 
 
-async def _accepted(ctx: Context, tx: Tx, call: Call, service: Row, do: Do, **facts: Any) -> Reply:
-    deployment, status = await accept(tx, service, do, call, **facts)
-    fresh = await freshness(ctx, tx, service, status)
+async def _shown(
+    ctx: Context, source: Reads, call: Call, service: Row, deployment: DeploymentRow, status: StatusRow
+) -> Reply:
+    fresh = await freshness(ctx, source, service, status)
     return Reply(encode(shown_deployment(call, service, deployment, status, fresh)))
-
-
-def _name(service: Row) -> str:
-    return str(msgspec.json.decode(service.body)["name"])
 
 
 # How it is
@@ -258,7 +220,7 @@ async def history(ctx: Context, call: Call) -> Reply:
     first = nth_without(status.deployments, (page - 1) * size, {one.number for one in going})
     rows = await source.ended_deployments(service.id, size, first)
     total = status.deployments - len(going)
-    name = _name(service)
+    name = name_of(service)
     shown = [encode(_history_entry(row, name)) for row in rows]
     body = results(shown, page, size, total)
     return Reply(body[:-1] + b',"page":%d,"page_size":%d}' % (page, size))
