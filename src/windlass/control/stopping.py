@@ -57,5 +57,4 @@ async def stop_everything(ctx: Context, tx: Tx) -> list[Stopping]:
 
 def _stop(ctx: Context, service: Row) -> Operation:
     """The operation of the API that does the same."""
-    handler = f"{service.family}.stop"
-    return next(one for one in ctx.registry.operations if one.handler == handler)
+    return ctx.registry.handled_by(f"{service.family}.stop")[0]
