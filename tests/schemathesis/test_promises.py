@@ -1,6 +1,8 @@
 """Every operation does what the document says: schemathesis looks for a request that proves otherwise.
 
-`SEED=2 EXAMPLES=100 make test TESTS=tests/schemathesis` looks elsewhere, and longer.
+The quick form tries a few of the cases that the schema of an operation asks for, on one of the databases; the
+long form tries all of them on both. `SEED=2 EXAMPLES=100 make test-long TESTS=tests/schemathesis` looks
+elsewhere, and longer.
 """
 
 from __future__ import annotations
@@ -15,24 +17,28 @@ import pytest
 from schemathesis.core.jsonschema.patterns import update_quantifier
 
 from tests.documented import DOCUMENT, Document, within
+from tests.forms import either
 from tests.schemathesis.serving import served
 from tests.schemathesis.town import Holding, Town
-from tests.schemathesis.trial import PHASES, Report, Trial
+from tests.schemathesis.trial import EVERYTHING, PHASES, Report, Trial
 from tests.world import make_world
 from windlass.families import registry
 
 SEED = int(os.environ.get("SEED", "1"))
-EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or either(3, 10)
 """How many made-up cases each operation gets, beside those that its schema asks for."""
-ENOUGH = 2_500
-"""Cases on each database: 5,000 in all."""
+COVERING = either(8, None)
+"""How many cases of an operation the coverage phase tries."""
+ENOUGH = either(1_000, 10_000)
+"""Cases on each database."""
 NOTHING_ABOVE = {"overrideProjectEnvironmentVariable", "overrideProjectSecret"}
 """What never succeeds: a project inherits from nobody, so there it always answers 409."""
 
 _ECMA_PATTERN = jsonschema_rs.Draft202012Validator({"format": "regex"}, validate_formats=True)
 
 
-@pytest.mark.timeout(60 * EXAMPLES)
+@pytest.mark.sized
+@pytest.mark.timeout(900 + 90 * EXAMPLES)
 async def test_the_server_keeps_every_promise_of_its_document(database_url, capsys):
     kept_in_postgres = bool(database_url)
     base = "/api/v1" if kept_in_postgres else ""  # both servers of the document, one on each database
@@ -41,7 +47,10 @@ async def test_the_server_keeps_every_promise_of_its_document(database_url, caps
         await town.build()
         await world.installation.start()
         async with served(world) as address:
-            trial = Trial(address, town, seed=SEED, examples=EXAMPLES, base=base)
+            covered = either(EVERYTHING[kept_in_postgres::2], EVERYTHING)
+            trial = Trial(
+                address, town, seed=SEED, examples=EXAMPLES, base=base, covered=covered, most=COVERING
+            )
             report = await asyncio.to_thread(trial.run)
     with capsys.disabled():
         print(_summary("PostgreSQL" if kept_in_postgres else "SQLite", report), file=sys.stderr, flush=True)
