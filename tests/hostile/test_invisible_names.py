@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+from tests.documented import operations
 from tests.hostile.fields import fields_of
 from tests.world import World, make_world
 from windlass.core.fields import Name, visible
@@ -44,10 +45,7 @@ def refuses(text: inspect.StrType, value: str) -> bool:
     return text.pattern is not None and not re.search(text.pattern, value)
 
 
-SENT = [operation for operation in registry().operations if operation.body is not None]
-
-
-@pytest.mark.parametrize("operation", SENT, ids=lambda operation: operation.id)
+@operations(lambda operation: operation.body is not None)
 def test_every_name_and_description_refuses_what_is_not_seen(operation: Operation):
     for path, text in texts(inspect.type_info(operation.body)):
         if path[-1] in SHOWN:

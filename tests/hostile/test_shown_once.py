@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.tables import table
 from tests.world import Answer, HandClock, World, make_world
 from windlass.control.repeats import SHOWN_FOR
 from windlass.core.registry import Operation
@@ -106,7 +107,7 @@ def kept(folder: Path) -> int:
 POSTS = [operation for operation in registry().operations if operation.method == "POST" and operation.answer]
 
 
-@pytest.mark.parametrize("operation", POSTS, ids=lambda operation: operation.id)
+@table("operation", POSTS, lambda operation: operation.id)
 def test_every_answer_to_a_post_that_holds_a_secret_says_so(operation: Operation):
     assert operation.answer is not None
     named = {
