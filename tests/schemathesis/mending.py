@@ -117,9 +117,10 @@ class Mending:
         return zlib.crc32(repr(said).encode("utf-8", "backslashreplace"))
 
     def _lead(self, operation: Operation, case: Case, choice: int) -> None:
-        """Four of five paths lead to something that is there; the rest to where they were made to lead."""
+        """Examples, and four of five other paths, lead to something that is there; the rest leads to where it
+        was made to lead."""
         there = self._there(operation)
-        if there and choice % 5:
+        if there and (choice % 5 or _is_example(case)):
             case.path_parameters.update(there[choice // 5 % len(there)])
 
     def _there(self, operation: Operation) -> list[Ids]:
@@ -257,6 +258,10 @@ def _operation(case: Case) -> Operation:
 
 def _is_told(case: Case) -> bool:
     return case.meta is not None and case.meta.phase.name is TestPhase.STATEFUL
+
+
+def _is_example(case: Case) -> bool:
+    return case.meta is not None and case.meta.phase.name is TestPhase.EXAMPLES
 
 
 def _ends(operation: Operation) -> bool:

@@ -29,6 +29,8 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or either(3, 10)
 """How many made-up cases each operation gets, beside those that its schema asks for."""
 COVERING = either(8, None)
 """How many cases of an operation the coverage phase tries."""
+FEW = either(len(EVERYTHING) // 10, 0)
+"""How many operations may be tried without success: where each is tried a few times, some are unlucky."""
 ENOUGH = either(1_000, 10_000)
 """Cases on each database."""
 NOTHING_ABOVE = {"overrideProjectEnvironmentVariable", "overrideProjectSecret"}
@@ -57,7 +59,9 @@ async def test_the_server_keeps_every_promise_of_its_document(database_url, caps
     assert not report.complaints, "\n\n".join(report.complaints[:10])
     assert report.cases.total() >= ENOUGH
     assert all(report.cases[phase] >= 50 for phase in PHASES), report.cases
-    assert _never_succeeded(report) == NOTHING_ABOVE
+    never = _never_succeeded(report)
+    assert never >= NOTHING_ABOVE
+    assert len(never - NOTHING_ABOVE) <= FEW, never
 
 
 def _never_succeeded(report: Report) -> set[str]:
