@@ -200,7 +200,7 @@ NOT_THESE = {
     "since": NO_MOMENTS,
     "until": NO_MOMENTS,
     "search": ("x" * 1025,),
-    "follow": ("", "maybe", "2", "null"),
+    **dict.fromkeys(("follow", "skipReconcile"), ("", "maybe", "2", "null")),
     "fromTimestamp": NO_TIMES,
     "toTimestamp": NO_TIMES,
     "continueToken": ("x", "-1", "1.0", "1" * 19),
@@ -238,7 +238,8 @@ async def test_the_bounds_of_every_parameter_are_allowed(stage: Stage, operation
     for name, info in parameters(operation.query):
         for value in (info.ge, info.le):
             assert (await asked(stage, subject, f"{name}={value}")).status == 200
-    assert (await asked(stage, subject, "color=red&color=blue&page_token=")).status in {200, 400}
+    if not operation.writes:
+        assert (await asked(stage, subject, "color=red&color=blue&page_token=")).status in {200, 400}
 
 
 @for_operations(lambda operation: operation.body is not None)
@@ -280,7 +281,9 @@ async def asked(stage: Stage, subject: Subject, query: str) -> Answer:
     if subject.operation.streams and "follow" not in query:
         query += "&follow=false"  # else it would not come to its end
     path = f"{path_of(subject.operation, subject.ids)}?{query}"
-    return await stage.world.get(path, token=subject.tenant.admin)
+    return await stage.world.call(
+        subject.operation.method, path, subject.body or msgspec.UNSET, token=subject.tenant.admin
+    )
 
 
 async def state(stage: Stage) -> tuple[Any, ...]:

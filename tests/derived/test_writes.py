@@ -314,6 +314,7 @@ async def test_what_is_deleted_takes_everything_below_it_along(stage: Stage, fam
     assert await traces(stage, things)
     deletion = operation_of("delete", family, top.parent.family if top.parent else None)
     assert (await stage.call(deletion, top.ids, None, plot.tenant.admin)).status == 204
+    await stage.world.settle()  # services that were deployed take their time
     stage.world.clock.turn(1.001)  # by then, every replica knows which tokens went with it
     for thing in things:
         for operation in OPERATIONS:

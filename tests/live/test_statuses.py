@@ -82,6 +82,7 @@ async def test_a_client_that_lays_one_over_the_other_knows_how_everything_is(
         await world.post(f"/application/{app}/stop")
         await world.settle()
         await world.delete(f"/database/{database}")
+        await world.settle()
         await until(client, known, {app: "STOPPED"})
         assert known == services(await statuses(world, environment))
 

@@ -450,11 +450,11 @@ async def test_what_is_uninstalled_leaves_nothing_but_its_settings(world: World)
     assert (await world.post(f"/application/{app}/uninstall")).status == 204
 
 
-async def test_what_is_deleted_is_gone_at_once_and_all_that_was_made_for_it_soon(world: World):
+async def test_a_deleted_service_is_gone_with_all_that_was_made_for_it(world: World):
     app = await deployed(world)
     assert (await world.delete(f"/application/{app}")).status == 204
-    assert (await world.get(f"/application/{app}/status")).status == 404
     await world.settle()
+    assert (await world.get(f"/application/{app}/status")).status == 404
     assert generations(world, app) == []
     assert app in world.engine.discarded
     assert app not in world.router.routes

@@ -553,7 +553,7 @@ async def test_a_service_that_is_deleted_while_it_waits_is_never_deployed(world:
     assert await _traces(place, app) == []
 
 
-async def test_a_service_that_is_deleted_while_it_is_deployed_leaves_nothing_and_no_event(
+async def test_a_service_that_is_deleted_while_it_is_deployed_leaves_nothing_and_its_deployment_is_cancelled(
     world: World, place: Place, caplog: pytest.LogCaptureFixture
 ):
     app = await begun(world)
@@ -563,7 +563,7 @@ async def test_a_service_that_is_deleted_while_it_is_deployed_leaves_nothing_and
     with caplog.at_level(logging.WARNING):
         await world.settle()
     assert await _traces(place, app) == []
-    assert await kinds(world) == {"DEPLOYMENT_STARTED": 1}
+    assert await kinds(world) == {"DEPLOYMENT_STARTED": 1, "DEPLOYMENT_CANCELLED": 1}
     assert "work failed" not in caplog.text
 
 

@@ -263,6 +263,7 @@ class App:
                 actor=actor,
                 ids=ids,
                 dialect=request.dialect,
+                query=query,
                 if_match=_text(request.headers.get(b"if-match")),
                 origin=_origin(request.headers.get(b"user-agent", b"")[:64]),
                 request_id=request.id.decode(),

@@ -81,6 +81,7 @@ _VERBS: Final[Mapping[Do, str]] = {
     Do.RESTART: "restart",
     Do.STOP: "stop",
     Do.UNINSTALL: "uninstall",
+    Do.DELETE: "delete",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -35,6 +36,10 @@ async def accept(tx: Tx, service: Row, do: Do, call: Call, **facts: Any) -> tupl
     """Accepted and durable: the deployment, the state, the event and the work are one transaction."""
     status = await status_of(tx, service)
     waiting = await tx.open_deployments(service.id)
+    if in_deletion(waiting):
+        raise Conflict(f"{name_of(service)} is being deleted")
+    if not status.deployments:
+        await refuse_in_deletion(tx, service.parent)
     for place in superseded([one.status for one in waiting]):
         await finish(tx, service, waiting[place], Progress.SUPERSEDED, "A newer one took its place")
     under_way = any(one.status != Progress.QUEUED for one in waiting)
@@ -60,6 +65,22 @@ async def accept(tx: Tx, service: Row, do: Do, call: Call, **facts: Any) -> tupl
     await announce(tx, TOLD[do].queued, service, deployment, story, call=call)
     await tx.ask(RECONCILE, service.id, org=service.org)
     return deployment, status
+
+
+async def refuse_in_deletion(source: Reads, parent: str) -> None:
+    """Refuses what would be added to an environment or project that is being deleted: a service, or the first
+    deployment of one that would have been gone with the answer."""
+    for row in await source.above(parent):
+        if await source.deletion(row.id) is not None:
+            raise Conflict(f"The {row.family} {row.name} is being deleted: nothing can be added to it")
+
+
+def in_deletion(waiting: Iterable[DeploymentRow]) -> bool:
+    return any(one.action == Do.DELETE for one in waiting)
+
+
+def name_of(service: Row) -> str:
+    return str(msgspec.json.decode(service.body)["name"])
 
 
 async def status_of(source: Reads, service: Row) -> StatusRow:
@@ -112,6 +133,8 @@ async def finish(
 
 async def cancel(tx: Tx, service: Row, which: list[DeploymentRow], call: Call) -> StatusRow:
     """What waits is cancelled here and now; what is under way is asked to come back."""
+    if in_deletion(which):
+        raise Conflict(f"{name_of(service)} is being deleted, and that cannot be cancelled")
     status = await status_of(tx, service)
     waiting = [one for one in which if one.status == Progress.QUEUED]
     for one in waiting:

@@ -12,8 +12,9 @@ from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Missing
 from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
+from windlass.control.deleting import delete_row
 from windlass.control.deployments import cancel, details_of, shown_status, status_of
-from windlass.control.resources import removed, target
+from windlass.control.resources import target
 from windlass.control.routes import links_of
 from windlass.control.service_actions import SERVICE_ACTIONS, action_name, was_begun
 from windlass.control.services import freshness
@@ -50,7 +51,7 @@ _WHOLE: Final = {
 
 
 async def _delete(ctx: Context, tx: Tx, call: Call, service: Row, asked: Any) -> None:
-    await removed(ctx, tx, call, service)
+    await delete_row(ctx, tx, call, service, at_once=call.query.skip_reconcile)
 
 
 _CHOSEN: Final[Mapping[str, Callable[..., Awaitable[object]]]] = {

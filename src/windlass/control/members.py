@@ -8,7 +8,17 @@ from msgspec import Struct
 from windlass.base.errors import Conflict, Missing
 from windlass.control.admins import keep_an_admin
 from windlass.control.context import Call, Context, Reply, writes
-from windlass.control.resources import Behaviour, Draft, behaves, born, changed, place, record, removed
+from windlass.control.resources import (
+    Behaviour,
+    Draft,
+    asker_of,
+    behaves,
+    born,
+    changed,
+    place,
+    record,
+    removed,
+)
 from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
 from windlass.core.events import Event
 from windlass.core.fields import visible
@@ -95,7 +105,7 @@ async def change_role(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 @writes("member.remove")
 async def remove_member(ctx: Context, tx: Tx, call: Call) -> Reply:
-    await removed(ctx, tx, call, await _member(tx, call))
+    await removed(ctx, tx, await _member(tx, call), asker_of(call))
     return Reply()
 
 

@@ -20,6 +20,7 @@ from windlass.builders.git import GitError
 from windlass.control import release
 from windlass.control.builds import builds_of
 from windlass.control.context import Context
+from windlass.control.deleting import deleted, give_up_above
 from windlass.control.deployments import (
     RECONCILE,
     announce,
@@ -33,8 +34,9 @@ from windlass.control.deployments import (
 from windlass.control.inputs import inputs_of
 from windlass.control.kind import Built, Making
 from windlass.control.names import reserve_declared, reserve_wanted
+from windlass.control.recording import Whence
 from windlass.control.release import Failed
-from windlass.control.resources import DISCARD
+from windlass.control.resources import DISCARD, Asker
 from windlass.control.routes import all_endpoints, refresh, reserve
 from windlass.control.wanted import open_wanted, seal_wanted, wanted_of
 from windlass.core.deployment import Particulars
@@ -83,7 +85,6 @@ async def reconcile(ctx: Context, claim: Claim) -> None:
 
 async def _next(ctx: Context, claim: Claim) -> Task | None:
     async def change(tx: Tx) -> Task | None:
-        await _fence(tx, claim)
         service, status = await tx.get(claim.id), await tx.status(claim.id)
         if service is None or status is None:
             # Deleted meanwhile; who was late may have begun something after all was taken away.
@@ -91,6 +92,7 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
                 await tx.ask(DISCARD, f"{DISCARD}:{claim.id}")
             await tx.done(claim)
             return None
+        await _fence(tx, claim)
         waiting = await tx.open_deployments(claim.id)
         head = waiting[0] if waiting else None
         step = _plan(head, status)
@@ -120,7 +122,7 @@ def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:
 
 def _switched(deployment: DeploymentRow, status: StatusRow) -> bool:
     """Whether it is too late to cancel: it serves, or what it was to end serves no more."""
-    if deployment.action in {Do.STOP, Do.UNINSTALL}:
+    if deployment.action in {Do.STOP, Do.UNINSTALL, Do.DELETE}:
         return deployment.status != Progress.QUEUED and status.serving is None
     return status.serving == deployment.id
 
@@ -416,6 +418,35 @@ async def _uninstall(ctx: Context, task: Task) -> None:
     await _ended(ctx, task, State.READY)
 
 
+async def _delete(ctx: Context, task: Task) -> None:
+    """Takes away all that was made for the service, and then the service itself."""
+    service, say = task.service, ctx.logs.build(task.service.id, task.doing.id)
+    try:
+        say("Ending what runs")
+        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
+        await ctx.point("about to erase what it stored")
+        await _still_ours(ctx, task)
+        say("Erasing what it stored")
+        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: ctx.engine.discard(service.id))
+        await ctx.point("about to erase what was built")
+        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: ctx.builder.discard(service.id))
+        await ctx.servers.discard(service.id)
+    except (EngineError, BuildError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        say(f"Failed: {why}")
+        await _failed(ctx, task, State.DELETE_ERROR, why)
+        return
+    await ctx.point("about to delete")
+
+    async def change(tx: Tx) -> None:
+        current = await _current(tx, task)
+        story = particulars(current)
+        await deleted(ctx, tx, service, Asker(story.actor, Whence(story.origin)))
+
+    await ctx.store.write(change)
+    await ctx.point("deleted")
+
+
 async def _end_all(ctx: Context, task: Task) -> None:
     """Nobody is sent there any more, who is there may finish, and then it ends."""
 
@@ -589,6 +620,8 @@ async def _failed(ctx: Context, task: Task, state: State, message: str) -> None:
         status = await status_of(tx, task.service)
         await tx.change_status(replace(status, deployed_at=tx.now))
         await _settled(ctx, tx, task.service, state, message)
+        if current.action == Do.DELETE:
+            await give_up_above(tx, task.service)
 
     await ctx.store.write(change)
     ctx.logs.write(
@@ -641,6 +674,7 @@ DEEDS: Final[Mapping[Step, Deed]] = {
     Step.RELEASE: _release,
     Step.STOP: _stop,
     Step.UNINSTALL: _uninstall,
+    Step.DELETE: _delete,
     Step.ABANDON: _abandon,
     Step.KEEP: _keep,
     Step.REST: _clear,

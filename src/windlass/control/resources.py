@@ -26,8 +26,10 @@ from windlass.control.permissions import (
     require_new,
     visible_below,
 )
+from windlass.control.recording import Whence, about, emit, whence
 from windlass.control.recording import record as record
 from windlass.core.access import Actor, Scope
+from windlass.core.deployment import Person
 from windlass.core.document import (
     VEIL,
     Document,
@@ -331,20 +333,25 @@ async def _changed(
     return Reply(spoken(call, await unveiled(ctx, tx, call, new)), tag)
 
 
-@writes("*.delete")
-async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
-    row = await target(tx, call)
-    check_tag(call, row)
-    await removed(ctx, tx, call, row)
-    return Reply()
+class Asker(Struct, frozen=True):
+    """Who asked for a deletion, and from where."""
+
+    by: Person
+    whence: Whence
 
 
-async def removed(ctx: Context, tx: Tx, call: Call, row: Row) -> None:
+def asker_of(call: Call) -> Asker:
+    return Asker(Person(call.actor.id, call.actor.name), whence(call))
+
+
+async def removed(ctx: Context, tx: Tx, row: Row, asker: Asker) -> None:
     family = ctx.registry[row.family]
     await behaviour_of(family).deleting(ctx, tx, row)
     await forgotten(tx, row)
     await count(ctx, tx, family, await tx.get(row.parent), -1)
-    await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)
+    facts = {"parent": row.parent, "before": msgspec.Raw(row.body), "after": None}
+    subject = await about(ctx, tx, row)
+    emit(tx, Event.DELETED, row.org, subject, asker.by.id, asker.by.name, asker.whence, facts)
 
 
 async def forgotten(tx: Tx, row: Row) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-import msgspec
-
 from windlass.base.errors import Conflict
 from windlass.control.context import Call, Context
-from windlass.control.deployments import accept, particulars, status_of
+from windlass.control.deployments import accept, name_of, particulars, status_of
 from windlass.core.states import Do, Progress, State
 from windlass.store.store import DeploymentRow, Row, StatusRow, Tx
 
@@ -60,10 +58,6 @@ async def was_begun(tx: Tx, service: Row) -> bool:
 def action_name(call: Call) -> str:
     """`deploy` of `application.deploy` and of `environment.service/deploy`"""
     return call.operation.handler.partition(".")[2].removeprefix("service/")
-
-
-def name_of(service: Row) -> str:
-    return str(msgspec.json.decode(service.body)["name"])
 
 
 async def _same_version(tx: Tx, service: Row) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from windlass.control.context import Call, Context, Reply, encode, reads, result
 from windlass.control.deployments import (
     accept,
     cancel,
+    name_of,
     particulars,
+    refuse_in_deletion,
     shown_deployment,
     shown_status,
     status_of,
@@ -26,7 +28,7 @@ from windlass.control.names import reserve_declared
 from windlass.control.reading_logs import log_reply
 from windlass.control.resources import Behaviour, Draft, behaves, paging, place, target
 from windlass.control.routes import links_of
-from windlass.control.service_actions import SERVICE_ACTIONS, action_name, name_of, was_begun
+from windlass.control.service_actions import SERVICE_ACTIONS, action_name, was_begun
 from windlass.core.document import Document
 from windlass.core.states import Do, Progress, State
 from windlass.core.traits import DEPLOYABLE
@@ -38,6 +40,8 @@ class Services(Behaviour):
     """Keeps the status, the names and the variables of a service; its kind does the rest."""
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        assert draft.parent is not None
+        await refuse_in_deletion(tx, draft.parent.id)
         kind = ctx.kinds[draft.family.name]
         if why := kind.hindrance(ctx):
             raise Invalid(why)

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.control.context import Call, Context, Dialect
-from windlass.control.deployments import accept
+from windlass.control.deployments import accept, in_deletion
 from windlass.core.access import Actor
 from windlass.core.registry import Operation
 from windlass.core.states import Do
@@ -39,7 +39,8 @@ async def _services(source: Reads) -> list[Row]:
 
 
 async def _is_up(source: Reads, status: StatusRow) -> bool:
-    return status.serving is not None or bool(await source.open_deployments(status.id))
+    waiting = await source.open_deployments(status.id)
+    return not in_deletion(waiting) and (status.serving is not None or bool(waiting))
 
 
 async def stop_everything(ctx: Context, tx: Tx) -> list[Stopping]:

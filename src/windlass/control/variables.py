@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
-from windlass.control import built_ins, resources
+from windlass.control import built_ins, deleting, resources
 from windlass.control.context import Call, Context, Reply, Writing, encode, reads, writes
 from windlass.control.permissions import absent, allows, visible_below
 from windlass.control.resources import (
@@ -92,7 +92,7 @@ async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 @writes("environmentVariable.delete", "secret.delete")
 async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
-    return await _unless_built_in(ctx, tx, call, resources.delete, "deleted: it goes with its owner")
+    return await _unless_built_in(ctx, tx, call, deleting.delete, "deleted: it goes with its owner")
 
 
 async def _take_key_for_value(tx: Tx, call: Call) -> None:

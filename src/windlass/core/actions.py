@@ -72,6 +72,8 @@ class Trait(Struct, frozen=True, kw_only=True):
     """How one of these is named among several to be deployed; None is by its id."""
     needs_behaviour: bool = False
     """Whether more follows from it than that its actions are handled: `control` has a Behaviour for it."""
+    ends_services: bool = False
+    """Deleting a resource with this trait ends services: itself, or those below it."""
 
 
 class Options(TypedDict, total=False):

@@ -89,4 +89,6 @@ TOLD: Final[Mapping[Do, Told]] = {
             Progress.SUPERSEDED: Event.UNINSTALL_CANCELLED,
         },
     ),
+    # Nothing cancels or supersedes it, and with its success the service and its deployments are gone.
+    Do.DELETE: Told(Event.DELETE_QUEUED, {Progress.FAILED: Event.DELETE_FAILED}),
 }

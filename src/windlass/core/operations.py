@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from windlass.core.access import Scope
 from windlass.core.actions import Action, Itself
 from windlass.core.naming import plural, spaced, with_article
+from windlass.core.removal import REMOVAL, Removal
 from windlass.core.resource import Family, Spec, Verb
 
 PAGE, MOST_PER_PAGE = 100, 1000
@@ -129,16 +130,35 @@ def of_verbs(
             family=family,
             parent=parent,
             body={Verb.CREATE: family.spec, Verb.UPDATE: family.edit, Verb.PATCH: family.patch}.get(verb),
-            query=Paging if verb is Verb.LIST else None,
+            query=_query(verb, family),
             answer={Verb.CREATE: family.fresh, Verb.DELETE: None}.get(verb, family.view),
             listing=verb is Verb.LIST,
             paged=verb is Verb.LIST,
             tagged=verb in {Verb.CREATE, Verb.READ, Verb.UPDATE, Verb.PATCH},
             conditional=verb in {Verb.UPDATE, Verb.PATCH, Verb.DELETE},
-            description={Verb.CREATE: family.about, Verb.UPDATE: _REPLACE, Verb.PATCH: _MERGE_PATCH}.get(
-                verb, ""
-            ),
+            description=_description(verb, family),
         )
+
+
+def _query(verb: Verb, family: Family) -> type[Spec] | None:
+    if verb is Verb.DELETE and _goes_with_services(family):
+        return Removal
+    return Paging if verb is Verb.LIST else None
+
+
+def _description(verb: Verb, family: Family) -> str:
+    gone = REMOVAL if _goes_with_services(family) else ""
+    words = {
+        Verb.CREATE: family.about,
+        Verb.UPDATE: _REPLACE,
+        Verb.PATCH: _MERGE_PATCH,
+        Verb.DELETE: gone,
+    }
+    return words.get(verb, "")
+
+
+def _goes_with_services(family: Family) -> bool:
+    return any(trait.ends_services for trait in family.traits)
 
 
 def of_action(action: Action, base: str, id: str, handler: str, group: str, noun: str = "") -> Operation:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ class Step(StrEnum):
     RELEASE = "release"
     STOP = "stop"
     UNINSTALL = "uninstall"
+    DELETE = "delete"
 
 
 class Open(Struct, frozen=True):
@@ -44,7 +46,14 @@ def plan(head: Open | None, serving: bool) -> Step:
         return Step.BEGIN
     if head.progress == Progress.BUILDING:
         return Step.BUILD
-    return {Do.STOP: Step.STOP, Do.UNINSTALL: Step.UNINSTALL}.get(Do(head.do), Step.RELEASE)
+    return _STEPS.get(Do(head.do), Step.RELEASE)
+
+
+_STEPS: Final[Mapping[Do, Step]] = {
+    Do.STOP: Step.STOP,
+    Do.UNINSTALL: Step.UNINSTALL,
+    Do.DELETE: Step.DELETE,
+}
 
 
 def superseded(waiting: Sequence[str]) -> list[int]:

@@ -65,6 +65,7 @@ class Do(StrEnum):
     RESTART = "RESTART"
     STOP = "STOP"
     UNINSTALL = "UNINSTALL"
+    DELETE = "DELETE"
 
 
 class Words(NamedTuple):
@@ -81,6 +82,7 @@ WORDS: Final[Mapping[Do, Words]] = {
     Do.RESTART: Words(State.RESTART_QUEUED, State.RESTARTING, State.RESTARTED, State.RESTART_ERROR),
     Do.STOP: Words(State.STOP_QUEUED, State.STOPPING, State.STOPPED, State.STOP_ERROR),
     Do.UNINSTALL: Words(State.DELETE_QUEUED, State.DELETING, State.READY, State.DELETE_ERROR),
+    Do.DELETE: Words(State.DELETE_QUEUED, State.DELETING, State.DELETED, State.DELETE_ERROR),
 }
 
 _UP = frozenset({State.DEPLOYED, State.RESTARTED})

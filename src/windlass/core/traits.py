@@ -53,7 +53,7 @@ class Deployment(Shown):
     """One attempt to bring a service somewhere, with the service's status keys beside its own."""
 
     id: Id
-    action: Annotated[str, Meta(description="DEPLOY, RESTART, STOP or UNINSTALL")] = "DEPLOY"
+    action: Annotated[str, Meta(description="DEPLOY, RESTART, STOP, UNINSTALL or DELETE")] = "DEPLOY"
     status: Annotated[
         str, Meta(description="QUEUED, BUILDING, DEPLOYING, SUCCEEDED, FAILED, CANCELED, SUPERSEDED")
     ]
@@ -195,6 +195,7 @@ def deployable(body: type[Spec] | None = None, chosen: type[Chosen] | None = Non
         name=DEPLOYABLE,
         chosen=chosen,
         needs_behaviour=True,
+        ends_services=True,
         actions=(
             _start("deploy", Deployment, "Deploy", _DEPLOY, body=body),
             _start(
@@ -239,6 +240,9 @@ _LOG: Final = (
     "goes on after that line; an event `gone` says that lines which should come are no longer "
     "kept, and `end` that nothing more comes."
 )
+
+holds_services = Trait(name="holds_services", ends_services=True)
+"""Is deleted after the last of the services below it."""
 
 has_deployments = Trait(name="has_deployments")
 """Keeps its past deployments."""

@@ -49,6 +49,8 @@ class FakeEngine:
         """If set, whatever is started ends at once, for this reason."""
         self.away = False
         """If set, it does not answer."""
+        self.keeps = ""
+        """If set, nothing can be discarded, for this reason."""
         self.crash: BaseException | None = None
         """If set, starting raises what no engine should."""
         self.gate: asyncio.Event | None = None
@@ -154,6 +156,8 @@ class FakeEngine:
 
     async def discard(self, service: str) -> None:
         await self.remove(service)
+        if self.keeps:
+            raise EngineError(self.keeps)
         self.discarded.append(service)
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:

@@ -8,8 +8,17 @@ from msgspec import Meta
 from windlass.core.access import Scope
 from windlass.core.actions import get, post
 from windlass.core.fields import Id, Maybe, Name, Timestamp, absent, example, fixed, refers
+from windlass.core.removal import Removal
 from windlass.core.resource import Family, Owner, PerService, Shown, Spec, clash
-from windlass.core.traits import CancelRequest, Link, Onward, Status, StatusDetails, has_variables
+from windlass.core.traits import (
+    CancelRequest,
+    Link,
+    Onward,
+    Status,
+    StatusDetails,
+    has_variables,
+    holds_services,
+)
 from windlass.families.project import project
 
 
@@ -179,6 +188,7 @@ ACTIONS = (
         _CHOSEN,
         id="deleteChosenServices",
         body=ChosenServices,
+        query=Removal,
         need=Scope.ADMIN,
     ),
 )
@@ -199,7 +209,7 @@ environment = Family(
     shown=EnvironmentShown,
     param="env_id",
     settle=settle,
-    traits=(has_variables,),
+    traits=(has_variables, holds_services),
     actions=ACTIONS,
     about="Without `cluster_id` it runs on the organization's first cluster.",
 )

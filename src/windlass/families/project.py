@@ -4,7 +4,7 @@ from typing import Annotated
 
 from windlass.core.fields import Description, Name, counts
 from windlass.core.resource import Family, Owner, Shown, Spec
-from windlass.core.traits import has_variables
+from windlass.core.traits import has_variables, holds_services
 from windlass.families.organization import organization
 
 
@@ -24,5 +24,5 @@ project = Family(
     parent=organization,
     shown=ProjectShown,
     created=200,
-    traits=(has_variables,),
+    traits=(has_variables, holds_services),
 )

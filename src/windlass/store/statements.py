@@ -349,6 +349,21 @@ VOLUME_ADD: Final = (
 )
 VOLUMES_REMOVE: Final = "DELETE FROM volume WHERE service = $1"
 
+DELETION: Final = "SELECT body FROM deletion WHERE id = $1"
+DELETION_ADD: Final = """
+INSERT INTO deletion (id, body) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
+DELETION_REMOVE: Final = "DELETE FROM deletion WHERE id = $1"
+# Those that were asked for first are asked to go last: applications before the databases that they use.
+DEPLOYED_AT_OR_BELOW: Final = """
+WITH RECURSIVE below (id) AS (
+    SELECT id FROM resource WHERE id = $1
+    UNION ALL
+    SELECT resource.id FROM resource JOIN below ON resource.parent = below.id
+)
+SELECT resource.id FROM resource
+WHERE resource.id IN (SELECT id FROM below)
+    AND EXISTS (SELECT 1 FROM deployment WHERE deployment.service = resource.id)
+ORDER BY resource.created DESC, resource.id"""
 TOMBSTONE: Final = "SELECT 1 FROM tombstone WHERE service = $1"
 TOMBSTONES: Final = "SELECT service FROM tombstone"
 TOMBSTONE_ADD: Final = """

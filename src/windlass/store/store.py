@@ -377,6 +377,15 @@ class Reads:
         """Returns all services: running ones first, and in each part the oldest first."""
         return [row[0] for row in await self._all(sql.STATUS_OLDEST)]
 
+    async def deployed_at_or_below(self, id: str) -> list[str]:
+        """Services that were ever deployed: this one, or those below it."""
+        return [row[0] for row in await self._all(sql.DEPLOYED_AT_OR_BELOW, id)]
+
+    async def deletion(self, id: str) -> bytes | None:
+        """Who asked for the deletion of a resource that waits for its services."""
+        row = await self._one(sql.DELETION, id)
+        return bytes(row[0]) if row else None
+
     async def is_deleted(self, service: str) -> bool:
         """True if this database deleted the service: only then may its data be erased."""
         return await self._one(sql.TOMBSTONE, service) is not None
@@ -546,6 +555,7 @@ class Tx(Reads):
             sql.UNLINK,
             sql.DEPLOYMENTS_REMOVE,
             sql.WORK_REMOVE,
+            sql.DELETION_REMOVE,
             sql.IDENTITY_REMOVE,
             sql.VOLUMES_REMOVE,
         ):
@@ -558,6 +568,12 @@ class Tx(Reads):
         if deployable:
             await self._all(sql.TOMBSTONE_ADD, id, self.now)
         return deployable
+
+    async def note_deletion(self, id: str, body: bytes) -> None:
+        await self._all(sql.DELETION_ADD, id, body)
+
+    async def drop_deletion(self, id: str) -> None:
+        await self._all(sql.DELETION_REMOVE, id)
 
     async def add_status(self, id: str, org: str, state: str) -> None:
         await self._all(sql.STATUS_ADD, id, org, state, "", None, 0, None, self.now, None, "", 0)

@@ -1,0 +1,274 @@
+"""Deleting is a deployment: it takes its time, can fail, is told of, and can be repeated or forced."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.running.test_deployments import deploy, deployed, deployments, under_way
+from tests.world import World
+from windlass.core.events import Event
+
+
+async def environment_of(world: World, app: str) -> str:
+    return str((await world.get(f"/application/{app}"))["environment"]["id"])
+
+
+async def project_of(world: World, environment: str) -> str:
+    return str((await world.get(f"/environment/{environment}"))["project"]["id"])
+
+
+async def deletion_under_way(world: World, app: str) -> None:
+    """Its engine is away, so that it cannot come to its end."""
+    world.engine.away = True
+    assert (await world.delete(f"/application/{app}")).status == 204
+
+    async def exact() -> str:
+        return str((await world.get(f"/application/{app}/status"))["deployment_state"])
+
+    assert await exact() == "DELETE_QUEUED"
+    await world.installation.worker.start_due()
+    for _ in range(500):
+        if await exact() == "DELETING":
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never began")
+
+
+async def failed_deletion(world: World) -> str:
+    app = await deployed(world)
+    world.engine.keeps = "a volume is in use"
+    await world.delete(f"/application/{app}")
+    await world.settle()
+    return app
+
+
+async def test_a_service_is_deleting_until_it_is_gone(world: World):
+    app = await deployed(world)
+    await deletion_under_way(world, app)
+    assert (await world.get(f"/application/{app}")).status == 200
+    status = await world.get(f"/application/{app}/status")
+    assert (status["state"], status["status_details"]["action"]) == ("DELETING", "DELETE")
+    assert (await deployments(world, app))[0]["action"] == "DELETE"
+    world.engine.away = False
+    await world.settle()
+    for path in (f"/application/{app}", f"/application/{app}/status", f"/application/{app}/deployment"):
+        assert (await world.get(path)).status == 404
+    assert world.engine.instances == {}
+    assert app in world.engine.discarded
+    (event,) = await world.events(Event.DELETED)
+    assert json.loads(event.body)["before"]["id"] == app
+
+
+async def test_a_service_that_was_never_deployed_is_gone_with_the_answer(world: World):
+    app = await world.application()
+    assert (await world.delete(f"/application/{app}")).status == 204
+    assert (await world.get(f"/application/{app}")).status == 404
+
+
+async def test_a_deletion_that_is_asked_for_again_is_the_same_one(world: World):
+    app = await deployed(world)
+    for _ in range(3):
+        assert (await world.delete(f"/application/{app}")).status == 204
+    assert [one["action"] for one in await deployments(world, app)] == ["DELETE", "DEPLOY"]
+
+
+@pytest.mark.parametrize("deed", ["deploy", "redeploy", "restart-service", "stop", "uninstall", "rollback"])
+async def test_nothing_else_is_done_with_a_service_that_is_being_deleted(world: World, deed: str):
+    app = await deployed(world)
+    await deploy(world, app)
+    await world.settle()
+    await world.delete(f"/application/{app}")
+    answer = await world.post(f"/application/{app}/{deed}")
+    assert answer.status == 409
+    assert "being deleted" in answer["message"] or "no earlier version" in answer["message"]
+    assert len(await deployments(world, app)) == 3
+
+
+async def test_a_deletion_cannot_be_cancelled(world: World):
+    app = await deployed(world)
+    await world.delete(f"/application/{app}")
+    newest = (await deployments(world, app))[0]["id"]
+    for path in (f"/application/{app}/cancelDeployment", f"/application/{app}/deployment/{newest}/cancel"):
+        answer = await world.post(path)
+        assert answer.status == 409
+        assert "cannot be cancelled" in answer["message"]
+    await world.settle()
+    assert (await world.get(f"/application/{app}")).status == 404
+
+
+async def test_a_deletion_ends_a_deployment_under_way(world: World):
+    world.engine.gate = asyncio.Event()
+    app = await world.application()
+    first = await deploy(world, app)
+    await under_way(world, lambda: world.engine.applied)
+    second = await deploy(world, app)
+    assert (await world.delete(f"/application/{app}")).status == 204
+    world.engine.gate.set()
+    await world.settle()
+    assert (await world.get(f"/application/{app}")).status == 404
+    assert world.engine.instances == {}
+    ended = [json.loads(event.body) for event in await world.events(Event.DEPLOYMENT_CANCELLED)]
+    assert {event["deployment_id"] for event in ended} == {first, second}
+
+
+async def test_a_name_is_held_until_its_service_is_gone(world: World):
+    app = await deployed(world, name="shop")
+    environment = await environment_of(world, app)
+    await world.delete(f"/application/{app}")
+    body = {"name": "Shop", "git_repository": {"url": "https://git.example/shop", "branch": "main"}}
+    assert (await world.post(f"/environment/{environment}/application", body)).status == 409
+    await world.settle()
+    assert (await world.post(f"/environment/{environment}/application", body)).status == 201
+
+
+# It fails
+
+
+async def test_a_deletion_that_fails_says_why_and_leaves_the_service(world: World):
+    app = await failed_deletion(world)
+    status = await world.get(f"/application/{app}/status")
+    assert (status["state"], status["deployment_state"]) == ("ERROR", "DELETE_ERROR")
+    assert status["message"] == "a volume is in use"
+    newest = (await deployments(world, app))[0]
+    assert (newest["action"], newest["status"], newest["message"]) == (
+        "DELETE", "FAILED", "a volume is in use",
+    )  # fmt: skip
+    log = (await world.get(f"/application/{app}/deployment/{newest['id']}/log"))["results"]
+    assert log[-1]["message"] == "Failed: a volume is in use"
+    (event,) = await world.events(Event.DELETE_FAILED)
+    assert json.loads(event.body)["deployment_id"] == newest["id"]
+    assert await world.events(Event.DELETED) == []
+
+
+async def test_a_deletion_that_failed_can_be_repeated(world: World):
+    app = await failed_deletion(world)
+    world.engine.keeps = ""
+    assert (await world.delete(f"/application/{app}")).status == 204
+    await world.settle()
+    assert (await world.get(f"/application/{app}")).status == 404
+
+
+async def test_a_forced_deletion_is_done_with_the_answer_and_cleans_up_later(world: World):
+    app = await failed_deletion(world)
+    assert (await world.delete(f"/application/{app}?skipReconcile=true")).status == 204
+    assert (await world.get(f"/application/{app}")).status == 404
+    assert await world.installation.ctx.store.reads.is_deleted(app)
+    await world.settle()
+    assert app not in world.engine.discarded
+    world.engine.keeps = ""
+    await world.run(10)
+    assert app in world.engine.discarded
+
+
+async def test_a_service_whose_deletion_failed_can_be_deployed_again(world: World):
+    app = await failed_deletion(world)
+    world.engine.keeps = ""
+    await deploy(world, app)
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+# With all that is in it
+
+
+async def town(world: World) -> dict[str, Any]:
+    """An environment with two services that run and one that was never deployed."""
+    first = await deployed(world)
+    environment = await environment_of(world, first)
+    second = await deployed_in(world, environment)
+    idle = await world.application(environment)
+    return {
+        "first": first,
+        "second": second,
+        "idle": idle,
+        "environment": environment,
+        "project": await project_of(world, environment),
+    }
+
+
+async def deployed_in(world: World, environment: str) -> str:
+    app = await world.application(environment)
+    await deploy(world, app)
+    await world.settle()
+    return app
+
+
+@pytest.mark.parametrize("family", ["environment", "project"])
+async def test_what_holds_services_goes_after_the_last_of_them(world: World, family: str):
+    it = await town(world)
+    path = f"/{family}/{it[family]}"
+    assert (await world.delete(path)).status == 204
+    assert (await world.get(path)).status == 200
+    assert await world.state(f"/environment/{it['environment']}") == "QUEUED"
+    await world.settle()
+    assert (await world.get(path)).status == 404
+    for app in (it["first"], it["second"], it["idle"]):
+        assert (await world.get(f"/application/{app}")).status == 404
+    assert {it["first"], it["second"]} <= set(world.engine.discarded)
+    gone = [event.target for event in await world.events(Event.DELETED)]
+    assert sorted(gone[:2]) == sorted([it["first"], it["second"]])
+    assert gone[2:] == [it[family]]
+
+
+async def test_nothing_is_added_to_an_environment_that_is_being_deleted(world: World):
+    it = await town(world)
+    await world.delete(f"/environment/{it['environment']}")
+    body = {"name": "late", "type": "POSTGRESQL", "version": "16", "mode": "CONTAINER"}
+    answer = await world.post(f"/environment/{it['environment']}/database", body)
+    assert answer.status == 409
+    assert "being deleted" in answer["message"]
+    answer = await world.post(f"/application/{it['idle']}/deploy")
+    assert answer.status == 409
+    assert "being deleted" in answer["message"]
+
+
+async def test_an_environment_stays_when_a_service_of_it_cannot_be_deleted(world: World):
+    it = await town(world)
+    world.engine.keeps = "a volume is in use"
+    await world.delete(f"/environment/{it['environment']}")
+    await world.settle()
+    assert (await world.get(f"/environment/{it['environment']}")).status == 200
+    exact = (await world.get(f"/environment/{it['environment']}/status"))["deployment_state"]
+    assert exact == "DELETE_ERROR"
+    world.engine.keeps = ""
+    await deploy(world, it["idle"])  # nothing waits for its end any more
+    await world.settle()
+    await world.delete(f"/environment/{it['environment']}")
+    await world.settle()
+    assert (await world.get(f"/environment/{it['environment']}")).status == 404
+
+
+async def test_a_forced_deletion_of_the_last_service_ends_the_environment_that_waits_for_it(world: World):
+    app = await deployed(world)
+    environment = await environment_of(world, app)
+    await deletion_under_way(world, app)
+    await world.delete(f"/environment/{environment}")
+    assert (await world.get(f"/environment/{environment}")).status == 200
+    await world.delete(f"/application/{app}?skipReconcile=true")
+    assert (await world.get(f"/environment/{environment}")).status == 404
+    world.engine.away = False
+    await world.settle()
+    await world.run(10)
+    assert world.engine.instances == {}
+
+
+async def test_chosen_services_of_an_environment_are_deleted_alike(world: World):
+    it = await town(world)
+    chosen = {"application_ids": [it["first"], it["idle"]], "database_ids": []}
+    await world.post(f"/environment/{it['environment']}/service/delete", chosen)
+    assert (await world.get(f"/application/{it['first']}")).status == 200
+    assert (await world.get(f"/application/{it['idle']}")).status == 404
+    await world.settle()
+    assert (await world.get(f"/application/{it['first']}")).status == 404
+    assert await world.state(f"/application/{it['second']}") == "RUNNING"
+
+
+async def test_whether_cleaning_up_is_skipped_is_true_or_false(world: World):
+    app = await deployed(world)
+    answer = await world.delete(f"/application/{app}?skipReconcile=perhaps")
+    assert answer.status == 400
+    assert "skipReconcile" in answer["message"]
