@@ -70,9 +70,8 @@ async def accept(tx: Tx, service: Row, do: Do, call: Call, **facts: Any) -> tupl
 async def refuse_in_deletion(source: Reads, parent: str) -> None:
     """Refuses what would be added to an environment or project that is being deleted: a service, or the first
     deployment of one that would have been gone with the answer."""
-    for row in await source.above(parent):
-        if await source.deletion(row.id) is not None:
-            raise Conflict(f"The {row.family} {row.name} is being deleted: nothing can be added to it")
+    if row := await source.deletion_at_or_above(parent):
+        raise Conflict(f"The {row.family} {row.name} is being deleted: nothing can be added to it")
 
 
 def in_deletion(waiting: Iterable[DeploymentRow]) -> bool:

@@ -350,6 +350,13 @@ VOLUME_ADD: Final = (
 VOLUMES_REMOVE: Final = "DELETE FROM volume WHERE service = $1"
 
 DELETION: Final = "SELECT body FROM deletion WHERE id = $1"
+DELETION_AT_OR_ABOVE: Final = """
+WITH RECURSIVE above (id, parent) AS (
+    SELECT id, parent FROM resource WHERE id = $1
+    UNION ALL
+    SELECT resource.id, resource.parent FROM resource JOIN above ON resource.id = above.parent
+)
+SELECT deletion.id FROM above JOIN deletion ON deletion.id = above.id LIMIT 1"""
 DELETION_ADD: Final = """
 INSERT INTO deletion (id, body) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
 DELETION_REMOVE: Final = "DELETE FROM deletion WHERE id = $1"

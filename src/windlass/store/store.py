@@ -381,6 +381,11 @@ class Reads:
         """Services that were ever deployed: this one, or those below it."""
         return [row[0] for row in await self._all(sql.DEPLOYED_AT_OR_BELOW, id)]
 
+    async def deletion_at_or_above(self, id: str) -> Row | None:
+        """A resource that waits for its services to be deleted: this one, or one that it lies in."""
+        row = await self._one(sql.DELETION_AT_OR_ABOVE, id)
+        return await self.get(row[0]) if row else None
+
     async def deletion(self, id: str) -> bytes | None:
         """Who asked for the deletion of a resource that waits for its services."""
         row = await self._one(sql.DELETION, id)
