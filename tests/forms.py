@@ -4,7 +4,8 @@
 
 - `@pytest.mark.long`: the test exists in the long form only; a quick test keeps its promise too;
 - `@pytest.mark.sized`: the test has both forms, and `either(quick, long)` chooses its size;
-- every property test: it tries more examples (`examples`), and others in each run.
+- every property test: it tries more examples (`examples`), and others in each run, but the same ones
+  in CI, where a change is judged by them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ FACTOR = 10
 """The long form of a property tries so many times as many examples, unless it says otherwise."""
 
 settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True, database=None)
-settings.register_profile("long", max_examples=500, deadline=None, print_blob=True, database=None)
+settings.register_profile(
+    "long", max_examples=500, deadline=None, print_blob=True, database=None, derandomize="CI" in os.environ
+)
 settings.load_profile(FORM)
 
 
