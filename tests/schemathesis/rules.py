@@ -123,3 +123,12 @@ def a_repository_is_opened_without_a_token(operation: Operation, body: Body) -> 
     """A git token is for one host, and there is none that fits every address."""
     if isinstance(repository := body.get("git_repository"), dict):
         repository.pop("git_token_id", None)
+
+
+@rule
+def a_probe_that_begins_with_a_patch_has_its_command(operation: Operation, body: Body) -> None:
+    """A merge patch may leave out what is there already; a service here has no probe with a command."""
+    for probe in (body.get("healthchecks") or {}).values() if operation.method == "PATCH" else ():
+        command = ((probe or {}).get("type") or {}).get("exec")
+        if command is not None:
+            command.setdefault("command", ["true"])
