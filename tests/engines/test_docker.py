@@ -350,6 +350,15 @@ async def test_an_image_that_cannot_be_pulled_says_what_to_do_and_nothing_runs(e
     assert await engine.all() == []
 
 
+async def test_an_image_is_not_taken_by_the_beginning_of_its_id(engine, raw):
+    """It could be anybody's: those that were built for other services have ids, too."""
+    id = (await raw.json("GET", f"/images/{BOX}/json"))["Id"]
+    for ref in (id, id[:13]):
+        assert (await raw.json("GET", f"/images/{ref}/json"))["Id"] == id
+        with pytest.raises(EngineError, match="Name the image by its name and tag"):
+            await engine.prepare(Artifact(kind="image", ref=ref), lambda line: None)
+
+
 async def test_an_image_that_is_there_is_not_pulled(engine):
     said: list[str] = []
     await engine.prepare(Artifact(kind="image", ref=BOX), said.append)

@@ -24,14 +24,16 @@ from tests.engines import programs
 from tests.engines.conformance import PORT, Conformance, told_by
 from tests.engines.processes import ProcessRig, open_engine
 from tests.engines.stations import CAPABILITIES, Station, ask, free_port, until, wanted
+from windlass.base.erasing import erase
 from windlass.core.runtime import Artifact, Phase, Volume
 from windlass.engines.engine import Engine, EngineAway, EngineError
-from windlass.engines.process import Pauses, cgroups, files, kernel, recorder
+from windlass.engines.process import Pauses, cgroups, kernel, recorder
 from windlass.engines.process.birth import Birth, Born, Nursery
 from windlass.engines.process.census import Census, Member, count
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import Tail, last_words, prepare
 from windlass.engines.process.shelf import Key, Record, Shelf, UnknownRecord
+from windlass.engines.process.surroundings import by_this_python
 
 SERVICE = wanted(Artifact(kind="native", ref="")).service
 KEY = Key(SERVICE, 1, 0)
@@ -836,6 +838,13 @@ def test_a_folder_to_which_a_program_still_writes_is_erased(tmp_path):
         writing.start()
         while not (folder / "20").exists():
             pass
-        files.erase(folder.parent)
+        erase(folder.parent)
         writing.join()
         assert not folder.parent.exists()
+
+
+def test_a_launcher_that_another_folder_of_windlass_noted_is_run_by_this_python():
+    noted = ("/gone/.venv/bin/python", "-I", "-m", "windlass.launch.postgresql", "x")
+    assert by_this_python(noted) == (sys.executable, *noted[1:])
+    other = ("/gone/.venv/bin/python", "-I", "-m", "shop")
+    assert by_this_python(other) == other

@@ -218,6 +218,7 @@ async def test_an_image_that_windlass_built_is_for_its_own_service_alone(world: 
         ("image_name", "shop:1.0"),
         ("image_name", "shop@sha256:" + "0" * 64),
         ("image_name", "../shop"),
+        ("image_name", "sha256"),
         ("image_name", "https://ghcr.io/acme/shop"),
         ("tag", "-1"),
         ("tag", ""),

@@ -226,6 +226,17 @@ async def test_nothing_is_added_to_an_environment_that_is_being_deleted(world: W
     assert "being deleted" in answer["message"]
 
 
+async def test_no_environment_is_added_to_a_project_that_is_being_deleted(world: World):
+    app = await deployed(world)
+    environment = (await world.get(f"/application/{app}"))["environment"]["id"]
+    project = (await world.get(f"/environment/{environment}"))["project"]["id"]
+    world.engine.away = True
+    assert (await world.delete(f"/project/{project}")).status == 204
+    answer = await world.post(f"/project/{project}/environment", {"name": "late"})
+    assert (answer.status, "being deleted" in answer.message) == (409, True)
+    world.engine.away = False
+
+
 async def test_an_environment_stays_when_a_service_of_it_cannot_be_deleted(world: World):
     it = await town(world)
     world.engine.keeps = "a volume is in use"

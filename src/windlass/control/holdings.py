@@ -6,7 +6,6 @@ is set aside: it ends, and what it stored is kept below `set-aside/`, or where t
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.base.erasing import erase
 from windlass.base.group import aside
 from windlass.base.log import log
 from windlass.base.moving import write_whole
@@ -184,10 +184,8 @@ def _leave(folder: Path) -> None:
 def _erase(folder: Path) -> None:
     """The record goes last: what is interrupted stays in the list, and can be asked for again."""
     for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name != RECORD:
-            path.unlink()
+        if path.name != RECORD:
+            erase(path)
     (folder / RECORD).unlink()
     folder.rmdir()
 

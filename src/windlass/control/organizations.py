@@ -7,6 +7,7 @@ import msgspec
 from windlass.base import ids
 from windlass.base.errors import Conflict, Forbidden
 from windlass.control.context import Call, Context, Reply, encode, reads, writes
+from windlass.control.deployments import refuse_in_deletion
 from windlass.control.resources import (
     Behaviour,
     Draft,
@@ -128,6 +129,8 @@ class Clusters(Behaviour):
 @behaves(environment)
 class Environments(Behaviour):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        assert draft.parent is not None
+        await refuse_in_deletion(tx, draft.parent.id)
         chosen = draft.spec.cluster_id
         row = await (tx.find(cluster.name, chosen) if chosen else tx.first(draft.org, cluster.name))
         if row is None:

@@ -16,7 +16,7 @@ from windlass.core.fields import (
     absent,
     shaped,
 )
-from windlass.core.images import is_ours
+from windlass.core.images import is_ours, names_an_id
 from windlass.core.resource import Family, Owner, Shown, Spec, clash
 from windlass.core.shapes import (
     VOLUME_DIGITS,
@@ -141,6 +141,8 @@ class ContainerShown(Shown):
 def settle(spec: Container) -> None:
     if is_ours(spec.image_name):
         raise clash("image_name", "images that Windlass built are for their own service alone")
+    if names_an_id(spec.image_name):
+        raise clash("image_name", "must be the name of an image, and not the id that one has on an engine")
     settle_instances(spec)
     settle_ports(spec.ports)
     check_ids("storage", spec.storage, VOLUME_DIGITS)

@@ -16,8 +16,6 @@ import ctypes
 import hashlib
 import os
 import re
-import shutil
-import time
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +25,7 @@ from typing import Final
 import msgspec
 
 from windlass.base import filelock, group
+from windlass.base.erasing import erase
 from windlass.base.log import log
 from windlass.builders.builder import BuildError
 from windlass.builders.native import tree
@@ -43,7 +42,6 @@ CACHE: Final = "cache"
 _SHARED: Final = ("pip", "uv", "npm")
 """Names of caches that earlier versions had directly below `cache`, for all organizations."""
 LINKS: Final = ("venv", "node_modules")
-TRIES: Final = 50
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 
@@ -284,17 +282,6 @@ def _end_programs(left: Path) -> None:
 
 
 def _gone(path: Path) -> None:
-    """Also where a tool has taken the right to write from a folder, or a program still writes a last file."""
-    for _ in range(TRIES):
-        if not os.path.lexists(path):
-            return
-        shutil.rmtree(path, ignore_errors=True)
-        if os.path.lexists(path):
-            _writable(path)
-            time.sleep(0.02)
-
-
-def _writable(path: Path) -> None:
-    for folder, _, _ in os.walk(path):
-        with suppress(OSError):
-            os.chmod(folder, 0o700)  # noqa: PTH101 (a name from os.walk)
+    """Erases what it can; the next sweep tries what is left."""
+    with suppress(OSError):
+        erase(path)

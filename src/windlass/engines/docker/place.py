@@ -10,7 +10,7 @@ from typing import Any, Final
 from windlass.base.docker import Docker, Refused
 from windlass.base.docker.images import image, pull, why_not_pulled
 from windlass.base.locks import Locks
-from windlass.core.images import is_ours
+from windlass.core.images import is_named_by_id, is_ours
 from windlass.core.runtime import Volume, Wanted
 from windlass.engines.docker import words
 from windlass.engines.engine import EngineError, VolumeLost
@@ -57,6 +57,10 @@ class Place:
     async def image(self, ref: str, say: Callable[[str], None] = lambda line: None) -> Mapping[str, Any]:
         """Pulls an image unless it is on the engine. Returns its metadata."""
         if found := await image(self._docker, ref):
+            if is_named_by_id(ref, str(found.get("Id", ""))):
+                raise EngineError(
+                    "Name the image by its name and tag: it is not taken by the id that it has here"
+                )
             return found
         if is_ours(ref):
             raise EngineError("The image of this release is no longer on the Docker engine: deploy again")

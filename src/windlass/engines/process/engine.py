@@ -8,6 +8,7 @@ is known and watched, and can be begun anew once `run` has been called for it ag
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from windlass.base.clock import Clock
+from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log
 from windlass.core.runtime import Artifact, Ended, Instance, Kept, Usage, Wanted
@@ -31,7 +33,7 @@ from windlass.engines.process.lives import Lives
 from windlass.engines.process.output import BACKLOG
 from windlass.engines.process.set_aside import move_in, move_out
 from windlass.engines.process.shelf import Key, Record, Shelf, UnknownRecord, names, safe
-from windlass.engines.process.surroundings import Surroundings
+from windlass.engines.process.surroundings import Surroundings, by_this_python
 
 _log = log("engines.process")
 T = TypeVar("T")
@@ -148,6 +150,9 @@ class ProcessEngine:
         environment = self._lives.environment(key, record, record.process)
         environment[EXECUTED_BY] = _name(self._lives.own)
         folder = files.working_directory(home, record.workdir)
+        shown = record.cell["readable"] if record.cell else ["/"]
+        if not any(Path(command[0]).is_relative_to(each) for each in shown):
+            command = by_this_python(command)
         what = Birth(command, folder, environment, home / "output", record.cell)
         first = record.first if kernel.lives(record.first) else None
         return await beside.execute(self._lives.nursery, what, first or record.process, timeout)
@@ -276,14 +281,17 @@ class ProcessEngine:
 
     async def _discard(self, service: str) -> None:
         await self._remove(service, None, None, _GRACE)
-        await asyncio.to_thread(files.erase, self._shelf.volumes / service)
-        await asyncio.to_thread(files.erase, self._shelf.caches / service)
+        try:
+            await asyncio.to_thread(erase, self._shelf.volumes / service)
+            await asyncio.to_thread(erase, self._shelf.caches / service)
+        except OSError as error:
+            raise _not_erased(error) from error
         self._places.forget(service)
 
     async def _set_aside(self, service: str, into: Path) -> None:
         await asyncio.gather(*(self._lives.halt(key, _GRACE) for key in self._shelf.find(service)))
         await asyncio.to_thread(move_out, self._shelf, self._places, service, into)
-        await asyncio.to_thread(files.erase, self._shelf.caches / service)
+        await asyncio.to_thread(erase, self._shelf.caches / service)
         self._shelf.ring()
 
     def _kept(self, service: str) -> Kept:
@@ -379,6 +387,18 @@ def _stray(each: Member) -> bool:
     # A command beside the program is of no use once the Windlass that waits for it is gone.
     pid, start, boot = each.executed_by.split(".", 2)
     return not kernel.lives(Process(int(pid), int(start), boot))
+
+
+_FOR_GOOD: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTEMPTY, errno.EBUSY})
+"""Of an erasure: waiting mends none of them."""
+
+
+def _not_erased(error: OSError) -> EngineError:
+    if error.errno in _FOR_GOOD:
+        return EngineError(
+            f"Ask the operator to look: a file of the service cannot be erased ({error.strerror})"
+        )
+    return _away(error)
 
 
 def _away(error: OSError) -> EngineAway:

@@ -11,13 +11,12 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import stat
-import time
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from windlass.base.erasing import erase
 from windlass.base.isolation.users import give, show
 from windlass.core.runtime import Volume, Wanted
 from windlass.engines.engine import EngineError, VolumeLost
@@ -32,8 +31,6 @@ _CLONE: Final = (
     0x40049409  # FICLONE: the copy shares its blocks with the original until one of them is written
 )
 _PIECE: Final = 1 << 30
-_TRIES: Final = 50
-_PAUSE: Final = 0.02
 CACHED: Final = (".cache", ".m2", ".gradle", ".npm", "go")
 """Where tools keep, in a home, what they have fetched or made: it stays from one instance to the next."""
 
@@ -267,33 +264,3 @@ def _parent(place: Path, app: Path, owner: int | None) -> None:
         raise _leads_elsewhere(place)
     with opened(top, folder.relative_to(top).parts, UNCHANGED if owner is None else owner):
         return
-
-
-def erase(path: Path) -> None:
-    """Erases a folder. It may be absent, closed or still written to by its program, or being erased by
-    another Windlass."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    for attempt in range(1, _TRIES + 1):
-        try:
-            shutil.rmtree(path)
-            return
-        except FileNotFoundError:
-            if not path.exists():
-                return
-        except PermissionError:
-            _unlock(path)
-        except OSError as error:
-            # A program that is just ending has written one more file.
-            if error.errno != errno.ENOTEMPTY or attempt == _TRIES:
-                raise
-            time.sleep(_PAUSE)
-    shutil.rmtree(path)
-
-
-def _unlock(path: Path) -> None:
-    path.chmod(0o700)
-    for entry in os.scandir(path):
-        if entry.is_dir(follow_symlinks=False):
-            _unlock(path / entry.name)

@@ -15,10 +15,10 @@ from typing import Final
 
 from windlass.base import filelock
 from windlass.base.clock import Clock
+from windlass.base.erasing import erase
 from windlass.base.log import log
 from windlass.core.runtime import Said
 from windlass.engines.engine import Sink
-from windlass.engines.process.files import erase
 from windlass.engines.process.inotify import Inotify
 from windlass.engines.process.output import Tail
 from windlass.engines.process.shelf import Key, Record, Shelf, UnknownRecord, names

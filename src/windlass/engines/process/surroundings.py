@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from windlass.core.runtime import Wanted
@@ -11,6 +12,7 @@ from windlass.engines.process import files, ports
 from windlass.engines.process.census import EXECUTED_BY, FILES, INSTANCE
 from windlass.engines.process.shelf import Key, Record, Shelf
 
+_LAUNCHERS: Final = "windlass.launch."
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -18,7 +20,15 @@ def command(wanted: Wanted) -> tuple[str, ...]:
     found = tuple(wanted.command or wanted.artifact.command)
     if not found:
         raise EngineError(f"{wanted.name} has no command: name one, in a Procfile or in the Dockerfile")
-    return found
+    return by_this_python(found)
+
+
+def by_this_python(command: Sequence[str]) -> tuple[str, ...]:
+    """Replaces the Python of a launcher of ours by this one: a Windlass in another folder may have noted it,
+    and a cell shows no folder of another."""
+    if len(command) > 3 and tuple(command[1:3]) == ("-I", "-m") and command[3].startswith(_LAUNCHERS):
+        return (sys.executable, *command[1:])
+    return tuple(command)
 
 
 class Surroundings:

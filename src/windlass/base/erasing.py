@@ -1,0 +1,65 @@
+"""Erases folders that programs of others have filled: however deep, closed, or still being written to."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Final
+
+_TRIES: Final = 50
+_PAUSE: Final = 0.02
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def erase(path: Path) -> None:
+    """Erases a folder, a file or a link. It may be absent, or being erased by another process."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    for attempt in range(1, _TRIES + 1):
+        try:
+            _erase(path)
+            return
+        except FileNotFoundError:
+            if not path.exists():
+                return
+        except OSError as error:
+            # A program that is just ending has written one more file.
+            if error.errno != errno.ENOTEMPTY or attempt == _TRIES:
+                raise
+            time.sleep(_PAUSE)
+
+
+def _erase(path: Path) -> None:
+    """Moves each folder up to the first level before it is erased: a program may have made a tree that is
+    deeper than a path may be long, or than a process may have files open."""
+    path.chmod(0o700)
+    top = os.open(path, _FOLDER)
+    try:
+        while folders := _emptied(top):
+            for name in folders:
+                os.chmod(name, 0o700, dir_fd=top)
+                folder = os.open(name, _FOLDER, dir_fd=top)
+                try:
+                    for below in _emptied(folder):
+                        os.chmod(below, 0o700, dir_fd=folder)  # one that is closed cannot be moved
+                        os.rename(below, secrets.token_hex(8), src_dir_fd=folder, dst_dir_fd=top)
+                finally:
+                    os.close(folder)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    path.rmdir()
+
+
+def _emptied(folder: int) -> list[str]:
+    """Unlinks the files of a folder. Returns the names of the folders in it."""
+    with os.scandir(folder) as found:
+        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+    for name, is_folder in entries:
+        if not is_folder:
+            os.unlink(name, dir_fd=folder)
+    return [name for name, is_folder in entries if is_folder]
