@@ -6,6 +6,7 @@ Every step asks first what is there, so that a second call goes on where the fir
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,6 +23,10 @@ from windlass.demo import BRANCH, URL
 
 MADE: Final = "Made by `windlass demo`, and removed by `windlass demo --remove`."
 """By this description, a project is known to be the demonstration, whatever else it is called."""
+
+_PATIENCE: Final = 120.0
+_PAUSE: Final = 0.5
+"""Seconds: between two looks, a request of a thousand in an hour."""
 
 ENVIRONMENT: Final = {"name": "production", "mode": "PRODUCTION"}
 DATABASE: Final = {"name": "db", "type": "POSTGRESQL", "mode": "CONTAINER", "memory": 256}
@@ -122,6 +127,14 @@ class Demo:
         if not sure:
             click.confirm(f"Delete the project {project['name']}, with its data?", abort=True, err=True)
         self.api.call("DELETE", f"/project/{project['id']}")
+        until = time.monotonic() + _PATIENCE
+        while self._own_project() is not None:
+            if time.monotonic() > until:
+                raise Stopped(
+                    f"the project {project['name']} is still being deleted: see what it waits for with "
+                    "`windlass application list` and `windlass database list`, then call this again"
+                )
+            time.sleep(_PAUSE)
         say(f"Deleted the project {project['name']}, with all that was in it.")
 
     # What is there
