@@ -46,6 +46,7 @@ async def test_a_repeated_call_changes_nothing_and_goes_on_where_it_was(windlass
     assert again.json == first.json
     assert again.err.splitlines() == ["db: runs already", "guestbook: runs already"]
     await windlass.done("application", "delete", first.json["application_id"])
+    await windlass.world.settle()
     third = await demo(windlass)
     assert third.json["database_id"] == first.json["database_id"]
     assert third.json["application_id"] != first.json["application_id"]
