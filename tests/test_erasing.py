@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from windlass.base.erasing import erase
+from windlass.base.erasing import _opened, erase
 
 DEEP = 3000
 """More levels than a process may have files open, than Python may recurse, and than a path may name."""
@@ -60,3 +60,11 @@ def test_folders_that_are_closed_are_erased(tmp_path):
         folder.chmod(0o500)
     erase(tmp_path / "it")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_that_took_the_place_of_a_folder_changes_nothing_elsewhere(tmp_path):
+    (tmp_path / "else").mkdir(mode=0o755)
+    (tmp_path / "it").symlink_to(tmp_path / "else")
+    with pytest.raises(OSError, match="Not a directory"):
+        _opened(tmp_path / "it")
+    assert (tmp_path / "else").stat().st_mode & 0o777 == 0o755

@@ -36,16 +36,14 @@ def erase(path: Path) -> None:
 def _erase(path: Path) -> None:
     """Moves each folder up to the first level before it is erased: a program may have made a tree that is
     deeper than a path may be long, or than a process may have files open."""
-    path.chmod(0o700)
-    top = os.open(path, _FOLDER)
+    top = _opened(path)
     try:
         while folders := _emptied(top):
             for name in folders:
-                os.chmod(name, 0o700, dir_fd=top)
-                folder = os.open(name, _FOLDER, dir_fd=top)
+                folder = _opened(name, top)
                 try:
                     for below in _emptied(folder):
-                        os.chmod(below, 0o700, dir_fd=folder)  # one that is closed cannot be moved
+                        os.close(_opened(below, folder))  # one that is closed cannot be moved
                         os.rename(below, secrets.token_hex(8), src_dir_fd=folder, dst_dir_fd=top)
                 finally:
                     os.close(folder)
@@ -53,6 +51,18 @@ def _erase(path: Path) -> None:
     finally:
         os.close(top)
     path.rmdir()
+
+
+def _opened(name: Path | str, at: int | None = None) -> int:
+    """Opens a folder for us, also one that is closed. Never follows a link: a program that still runs may
+    put one in its place, and would have us change the mode of what it leads to."""
+    found = os.open(name, _FOLDER | os.O_PATH, dir_fd=at)
+    try:
+        itself = f"/proc/self/fd/{found}"
+        os.chmod(itself, 0o700)  # noqa: PTH101 (the folder that was found, whatever is at its name now)
+        return os.open(itself, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(found)
 
 
 def _emptied(folder: int) -> list[str]:
