@@ -25,14 +25,14 @@ from windlass.base.clock import SystemClock
 from windlass.base.http_out import Outgoing
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
-from windlass.control.worker import LEASE, Worker
-from windlass.core.runtime import Instance, Wanted
+from windlass.control.background.worker import LEASE, Worker
+from windlass.core.deploy.workload import Instance, Wanted
+from windlass.engines.by_hand.probes import probe
 from windlass.engines.fake import FakeEngine
-from windlass.engines.probes import probe
-from windlass.installation import Installation, install, open_store
-from windlass.parts import Parts
+from windlass.install.installation import Installation, install, open_store
+from windlass.install.parts import Parts
 from windlass.routers.fake import FakeRouter
-from windlass.server import look_less_for_garbage
+from windlass.serve.server import look_less_for_garbage
 from windlass.store.store import Store, Tx
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"

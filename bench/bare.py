@@ -39,7 +39,7 @@ async def _answer(send: Any, body: bytes) -> None:
 
 def _protocol() -> Any:
     """Imports most of Windlass: a bare server whose start and memory are measured goes without."""
-    from windlass.connection import Connection
+    from windlass.serve.connection import Connection
 
     return Connection
 

@@ -20,7 +20,7 @@ from bench.fill import template
 from bench.load import Loaded
 from bench.machine import SERVER_CORE, Asked
 from windlass.base import ids
-from windlass.installation import DATABASE
+from windlass.install.installation import DATABASE
 from windlass.store import statements as sql
 from windlass.store.sqlite import connect
 from windlass.store.store import EventRow, Row

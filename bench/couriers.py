@@ -23,16 +23,17 @@ from windlass.base.ids import new_id
 from windlass.base.signing import key_of, new_secret, signature
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
-from windlass.control.context import encode
-from windlass.control.couriers import SIDE_BY_SIDE
-from windlass.control.webhooks import DELIVER, attempts_of, work_of
-from windlass.core.news import Named, News, rendered
+from windlass.control.request.context import encode
+from windlass.control.request.outbox import DELIVER, work_of
+from windlass.control.telling.delivery import SIDE_BY_SIDE
+from windlass.control.telling.webhooks import attempts_of
+from windlass.core.words.webhook_payload import Named, News, rendered
+from windlass.engines.by_hand.probes import probe
 from windlass.engines.fake import FakeEngine
-from windlass.engines.probes import probe
-from windlass.installation import Installation, install
-from windlass.parts import Parts
+from windlass.install.installation import Installation, install
+from windlass.install.parts import Parts
 from windlass.routers.fake import FakeRouter
-from windlass.server import look_less_for_garbage
+from windlass.serve.server import look_less_for_garbage
 from windlass.store.store import Tx
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"

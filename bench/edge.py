@@ -19,7 +19,7 @@ from bench.machine import SERVER_CORE, run_module
 from windlass.api.app import Answer, Request
 from windlass.api.dialect import PLAIN
 from windlass.config import Settings
-from windlass.installation import Installation, install
+from windlass.install.installation import Installation, install
 
 Spent = dict[str, list[float]]
 

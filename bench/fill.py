@@ -18,7 +18,7 @@ import msgspec
 from bench.servers import windlass
 from windlass.base import ids
 from windlass.base.clock import SystemClock, stamp
-from windlass.installation import DATABASE
+from windlass.install.installation import DATABASE
 from windlass.store import statements as sql
 from windlass.store.sqlite import SqliteStore, connect
 from windlass.store.store import Row, Tx

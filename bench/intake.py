@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from bench.machine import SERVER_CORE, run_module
-from windlass.control.logs import Logs
-from windlass.core.runtime import Said
+from windlass.control.request.log_store import Logs
+from windlass.core.deploy.workload import Said
 
 BATCH = 100
 SECRETS = [f"{number:02}-hidden-{number * 7919:010x}" for number in range(20)]

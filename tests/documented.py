@@ -10,7 +10,7 @@ from openapi_schema_validator import oas30_format_checker
 
 from tests.tables import table
 from windlass.api.openapi import served
-from windlass.core.registry import Operation
+from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
 Document = dict[str, Any]

@@ -17,7 +17,7 @@ import windlass.families
 from tests.world import make_world
 from windlass.control.kinds import declared as declared_kinds
 from windlass.control.kinds import kinds_of
-from windlass.core.runtime import Said
+from windlass.core.deploy.workload import Said
 from windlass.engines.fake import FakeEngine
 from windlass.families import declared, registry_of
 

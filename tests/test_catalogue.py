@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from windlass.core.catalogue import COUNTRIES, REGIONS, Region
+from windlass.core.words.regions import COUNTRIES, REGIONS, Region
 
 EVERY = [
     pytest.param(cloud, region, id=f"{cloud}-{region.name}") for cloud in REGIONS for region in REGIONS[cloud]

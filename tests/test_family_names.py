@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 import windlass
-from windlass.core.resource import Family
+from windlass.core.declare.resource import Family
 from windlass.families import registry
 
 ROOT = Path(windlass.__file__).parent
@@ -26,12 +26,12 @@ REGISTERS = {"reads", "writes", "prepares"}
 
 ALLOWED = {
     # The levels that contain services are fixed: what happened is kept with its project and environment.
-    "control/recording.py": {"project", "environment"},
+    "control/request/recording.py": {"project", "environment"},
     # The same levels are where permissions are given, and environments alone have a mode.
     "core/access/where.py": {"environment"},
-    "control/permissions.py": {"environment"},
+    "control/request/permissions.py": {"environment"},
     # Tokens and members are the two ways into an organization.
-    "control/admins.py": {"member", "apiToken"},
+    "control/people/admins.py": {"member", "apiToken"},
     # A type of mount in a Dockerfile.
     "builders/docker/guard.py": {"secret"},
     # A stream of the API, not a family.

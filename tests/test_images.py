@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.base.docker.images import why_not_pulled
+from windlass.docker.images import why_not_pulled
 
 REF = "ghcr.io/acme/shop:9.9"
 

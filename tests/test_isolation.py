@@ -17,9 +17,9 @@ from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import USERS, programs
 from windlass.base.isolation.users import NoUserLeft, Users, give, range_of
 from windlass.config import BadSetting, Settings
+from windlass.install.parts import concerns, isolation_of
 from windlass.operate.findings import Level
 from windlass.operate.machine import runs
-from windlass.parts import concerns, isolation_of
 
 ALL = {"identity": "namespace", "mounts": True, "processes": True, "landlock": 6, "why": {}}
 NOBODY = 65_534

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.world import make_world
-from windlass.control.kind import ServiceKind
 from windlass.control.kinds import check_kinds, declared, kinds_of
-from windlass.control.resources import check_behaviours
-from windlass.core.resource import Family, Spec, Trait
-from windlass.core.traits import deployable
+from windlass.control.request.resources import check_behaviours
+from windlass.control.workloads.kind import ServiceKind
+from windlass.core.declare.resource import Family, Spec, Trait
+from windlass.core.declare.traits import deployable
 from windlass.families import declared as declared_families
 from windlass.families import registry, registry_of
 from windlass.families.environment import environment

@@ -24,8 +24,8 @@ from tests.schemathesis.serving import served
 from tests.world import ADMIN, NOON, HandClock, World, make_world
 from windlass.base.clock import DAY, stamp
 from windlass.base.segments import sieve
-from windlass.control.logs import Logs
-from windlass.core.runtime import Said
+from windlass.control.request.log_store import Logs
+from windlass.core.deploy.workload import Said
 
 FOLLOW = "/log?follow=true"
 

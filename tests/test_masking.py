@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.core.masking import CUT, MASK, MOST, Mask, PatternSearch, is_trivial
+from windlass.core.words.masking import CUT, MASK, MOST, Mask, PatternSearch, is_trivial
 
 SECRET = 's3cret"val/ue+1'
 

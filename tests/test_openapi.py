@@ -30,7 +30,7 @@ from tests.documented import (
 )
 from tests.world import World, make_world
 from windlass.api.openapi import document, served
-from windlass.core.registry import Operation
+from windlass.core.declare.registry import Operation
 from windlass.engines.fake import FakeEngine
 from windlass.families import registry
 from windlass.families.organization import organization

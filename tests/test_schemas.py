@@ -16,9 +16,9 @@ from windlass.api.openapi import document
 from windlass.api.samples import Samples
 from windlass.api.schemas import translate
 from windlass.core.access import Scope
-from windlass.core.fields import Maybe, absent
-from windlass.core.registry import Endpoint, Operation, Registry
-from windlass.core.resource import Action, Family, Shown, Spec, Verb
+from windlass.core.declare.fields import Maybe, absent
+from windlass.core.declare.registry import Endpoint, Operation, Registry
+from windlass.core.declare.resource import Action, Family, Shown, Spec, Verb
 from windlass.families import registry
 
 # Its schemas

@@ -27,7 +27,7 @@ from tests.forms import either
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.segments import EVERYTHING, Gone, Segments, Sieve, files, instant, sieve
-from windlass.core.runtime import Said
+from windlass.core.deploy.workload import Said
 
 NOON = 1_790_000_000_000
 PLENTY = 1 << 30

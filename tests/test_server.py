@@ -9,8 +9,8 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from windlass.connection import Connection, PortState
-from windlass.server import Server, listen
+from windlass.serve.connection import Connection, PortState
+from windlass.serve.server import Server, listen
 
 DATE = re.compile(rb"date: [^\r]*\r\n")
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from tests.documented import body, operations, success
-from windlass.core.document import veil, view_of
-from windlass.core.registry import Operation
-from windlass.core.resource import Family, Spec
+from windlass.core.declare.document import veil, view_of
+from windlass.core.declare.registry import Operation
+from windlass.core.declare.resource import Family, Spec
 
 
 @operations(lambda one: one.family and one.body is one.family.spec and one.answer is not None)

@@ -23,11 +23,11 @@ from urllib.parse import urlsplit
 from tests.cli.conftest import Said, say
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, World
-from windlass import mark
-from windlass.base.docker import Docker
-from windlass.builders.native.shelf import CACHE
+from windlass.builders.native.artifacts import CACHE
 from windlass.config import Settings
-from windlass.installation import Installation, install
+from windlass.docker import Docker
+from windlass.install import mark
+from windlass.install.installation import Installation, install
 
 PATIENCE = 30.0
 

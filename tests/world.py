@@ -23,14 +23,14 @@ from windlass.base.clock import SECOND
 from windlass.base.http_out import Answered, Unreachable
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
-from windlass.control.context import Repositories, WayOut
-from windlass.control.kind import ServiceKind
-from windlass.core.registry import Registry
-from windlass.core.runtime import Instance, Probe
+from windlass.control.request.context import Repositories, WayOut
+from windlass.control.workloads.kind import ServiceKind
+from windlass.core.declare.registry import Registry
+from windlass.core.deploy.workload import Instance, Probe
 from windlass.engines.engine import Engine
 from windlass.engines.fake import FakeEngine
-from windlass.installation import Installation, install
-from windlass.parts import Gateway, Parts
+from windlass.install.installation import Installation, install
+from windlass.install.parts import Gateway, Parts
 from windlass.routers.fake import FakeRouter
 
 ADMIN = "admin-token-of-the-tests-0123456789abcdef"

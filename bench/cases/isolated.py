@@ -12,7 +12,7 @@ from typing import Final
 from bench.measure import Bench, Line, Target
 from windlass.base.clock import SystemClock
 from windlass.base.isolation.isolation import Isolation, Mode
-from windlass.core.runtime import Artifact, Wanted
+from windlass.core.deploy.workload import Artifact, Wanted
 from windlass.engines.process import ProcessEngine
 
 MODES: Final[tuple[Mode, ...]] = ("off", "auto")

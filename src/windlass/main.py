@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from windlass import __version__
-from windlass.base.show import FORM
 from windlass.config import wants_no_colour
+from windlass.terminal.tables import FORM
 
 _MACHINE = ("serve", "stop", "config", "doctor", "backup", "restore", "set-aside", "audit")
 _EXTRA = ("demo", "token", "api")

@@ -1,4 +1,4 @@
-"""Handlers do not decide themselves who may do what: they ask `may`, through `control.permissions`."""
+"""Handlers do not decide who may do what: they ask `may`, through `control.request.permissions`."""
 
 from __future__ import annotations
 

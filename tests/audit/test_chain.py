@@ -25,10 +25,10 @@ from windlass.config import Settings
 from windlass.main import main
 from windlass.operate.audit import Verdict, verified
 from windlass.operate.backup import backup, restore
-from windlass.refused import Refused
 from windlass.store.chain import BEGINNING, Head, chained, hashed
 from windlass.store.migrate import migrations
 from windlass.store.store import Row, Tx, Write
+from windlass.terminal.refused import Refused
 
 COUNT = 9
 

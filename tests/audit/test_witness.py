@@ -12,8 +12,8 @@ from tests.audit.asking import events, told, types
 from tests.world import World, make_world
 from windlass.base.clock import HOUR
 from windlass.base.errors import Unavailable
-from windlass.control.recording import Whence
-from windlass.control.witness import MOST_WAITING, Witness
+from windlass.control.request.recording import Whence
+from windlass.control.telling.security_events import MOST_WAITING, Witness
 from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.store.store import Store, Write
 

@@ -6,11 +6,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from windlass.base.docker import Docker
-from windlass.base.docker.frames import Frames
 from windlass.builders.builder import Order
 from windlass.builders.docker import DockerBuilder
-from windlass.core.runtime import Artifact
+from windlass.core.deploy.workload import Artifact
+from windlass.docker import Docker
+from windlass.docker.frames import Frames
 
 
 class Bench:

@@ -14,9 +14,9 @@ import pytest
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host, own_engine
 from tests.engines.proxies import proxied
-from windlass.base.docker import Docker, Refused
 from windlass.builders.builder import BuilderAway, BuildError
-from windlass.core.runtime import Artifact
+from windlass.core.deploy.workload import Artifact
+from windlass.docker import Docker, Refused
 
 SECONDS = 30.0
 

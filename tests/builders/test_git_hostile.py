@@ -12,7 +12,7 @@ import pytest
 from tests.builders.repositories import git as plain_git
 from tests.builders.repositories import plain_files
 from windlass.builders.git import Limits, Source
-from windlass.builders.git.said import explained
+from windlass.builders.git.messages import explained
 
 # {port} is a listener on loopback that must not be called, {canary} a file that must not be written.
 NO_ADDRESS = [

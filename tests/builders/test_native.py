@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.builders.conftest import processes_of
-from windlass.base.group import end_all_with
 from windlass.base.isolation.isolation import Isolation
+from windlass.base.subprocesses import end_all_with
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import NativeBuilder
 from windlass.builders.native.cells import Cells

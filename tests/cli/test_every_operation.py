@@ -13,9 +13,9 @@ import pytest
 from tests.cli.conftest import say
 from tests.cli.listener import listening
 from tests.documented import body, operations
-from windlass.cli.deeds import Deed, Way, deeds, kebab
+from windlass.cli.derived_commands import Deed, Way, deeds, kebab
 from windlass.cli.fields import fields_of
-from windlass.core.registry import Operation
+from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
 IDS = {

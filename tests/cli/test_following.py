@@ -19,7 +19,7 @@ from tests.cli.test_stories import shop
 from tests.test_logs import settled
 from tests.world import ADMIN
 from windlass.cli.following import Event, heard
-from windlass.core.runtime import Said
+from windlass.core.deploy.workload import Said
 
 APP = "00000000-0000-4000-8000-000000000001"
 FOLLOW = ("application", "log", APP, "--follow")

@@ -11,9 +11,9 @@ from tests.cli.conftest import say
 from tests.cli.test_following import at_a_terminal
 from tests.cli.test_stories import shop
 from tests.schemathesis.serving import served
-from windlass.cli.deeds import deeds
+from windlass.cli.derived_commands import deeds
 from windlass.core.access import Scope
-from windlass.core.runtime import Said
+from windlass.core.deploy.workload import Said
 from windlass.families import registry
 
 EVERYTHING = [deed for words in deeds(registry()).values() for deed in words.values()]

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from tests.world import Answer, World
-from windlass.core.runtime import Instance, Wanted
+from windlass.core.deploy.workload import Instance, Wanted
 from windlass.engines.fake import FakeEngine
 
 NOWHERE: Final = "00000000-0000-4000-8000-000000000000"

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.contract.contract import is_refused
-from windlass.core.document import patched
-from windlass.core.resource import Spec, Verb
+from windlass.core.declare.document import patched
+from windlass.core.declare.resource import Spec, Verb
 from windlass.families import registry
 
 BASES = ("", "/api/v1", "/compat")

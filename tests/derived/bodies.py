@@ -18,7 +18,7 @@ import msgspec
 from msgspec import inspect
 
 from windlass.core.access import ROLE_IDS
-from windlass.core.resource import Spec
+from windlass.core.declare.resource import Spec
 
 Refer: TypeAlias = Callable[[str], str]
 """From a family's name to the id of one of its things."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from windlass.core.access import Scope
-from windlass.core.registry import Operation
+from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
 FILE = Path(__file__).with_name("scope_matrix.txt")

@@ -24,8 +24,8 @@ from tests.world import ADMIN, Answer, HandClock, World, make_world
 from windlass.base.clock import SECOND
 from windlass.base.issuer import DISCOVERY_PATH, JWKS_PATH, Signer
 from windlass.core.access import WORDS, Scope
-from windlass.core.operations import Operation, PathId
-from windlass.core.resource import Family
+from windlass.core.declare.operations import Operation, PathId
+from windlass.core.declare.resource import Family
 from windlass.engines.fake import FakeEngine
 from windlass.families import registry
 from windlass.store.sqlite import SqliteStore

@@ -14,10 +14,10 @@ from tests.derived.bodies import MISSING
 from tests.derived.stage import BASES, OPERATIONS, Plot, Stage, for_operations, operation_of
 from tests.world import Answer
 from windlass.base.tokens import new_token
-from windlass.control.tokens import limitable
+from windlass.control.people.tokens import limitable
 from windlass.core.access import Scope
-from windlass.core.registry import Operation, Registry
-from windlass.core.resource import Family, Reference
+from windlass.core.declare.registry import Operation, Registry
+from windlass.core.declare.resource import Family, Reference
 from windlass.families import registry
 
 

@@ -12,8 +12,8 @@ from tests.derived.bodies import MISSING, placed, spelled, valid, wrongs
 from tests.derived.stage import OPERATIONS
 from windlass.api.body import parsed
 from windlass.base.errors import Invalid
-from windlass.core.fields import Id, Key, Maybe, Name, Port, Url, absent, refers
-from windlass.core.resource import Spec
+from windlass.core.declare.fields import Id, Key, Maybe, Name, Port, Url, absent, refers
+from windlass.core.declare.resource import Spec
 
 
 class Stone(Spec):

@@ -18,9 +18,9 @@ from tests.derived.bodies import Path, Wrong, placed, spelled, unwrapped, wrongs
 from tests.derived.stage import OPERATIONS, Stage, Subject, for_operations, path_of
 from tests.forms import examples
 from tests.world import Answer
-from windlass.core.registry import Operation, Paging
-from windlass.core.resource import Spec
-from windlass.core.traits import Tail
+from windlass.core.declare.registry import Operation, Paging
+from windlass.core.declare.resource import Spec
+from windlass.core.declare.traits import Tail
 
 with_a_body = for_operations(lambda operation: operation.body is not None)
 without_a_body = for_operations(

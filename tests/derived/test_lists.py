@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.derived.stage import Stage, Subject, for_operations, operation_of, path_of
 from tests.forms import examples
 from tests.world import Answer
-from windlass.core.registry import MOST_PER_PAGE, PAGE, Operation
-from windlass.core.resource import Verb
-from windlass.core.traits import has_variables
+from windlass.core.declare.registry import MOST_PER_PAGE, PAGE, Operation
+from windlass.core.declare.resource import Verb
+from windlass.core.declare.traits import has_variables
 from windlass.families import registry
 from windlass.families.organization import ServiceInBrief
 from windlass.store.sqlite import SqliteStore

@@ -14,7 +14,7 @@ from tests.derived.stage import OPERATIONS, Stage, Subject, staged
 from tests.derived.test_access import without_references
 from windlass.base.tokens import new_token
 from windlass.core.access import Actor, Scope, Where, may, may_somewhere, permits_throughout
-from windlass.core.registry import Operation
+from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
 SCOPES = (Scope.READ, Scope.WRITE, Scope.DEPLOY, Scope.ADMIN)

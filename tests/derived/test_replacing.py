@@ -12,8 +12,8 @@ from tests.derived.bodies import full
 from tests.derived.stage import BASES, Plot, Stage, Thing, for_families, operation_of
 from tests.schemathesis.rules import RULES
 from tests.world import Answer
-from windlass.core.document import narrowed
-from windlass.core.resource import Family, Verb
+from windlass.core.declare.document import narrowed
+from windlass.core.declare.resource import Family, Verb
 from windlass.families import registry
 
 every_family = for_families(lambda family: Verb.UPDATE in family.verbs)

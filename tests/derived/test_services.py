@@ -12,9 +12,9 @@ from typing import Any
 
 from tests.derived.stage import Stage, Thing, for_families, operation_of, to_deploy
 from tests.world import Answer
-from windlass.core.registry import is_service
-from windlass.core.resource import Family
-from windlass.core.runtime import Said
+from windlass.core.declare.registry import is_service
+from windlass.core.declare.resource import Family
+from windlass.core.deploy.workload import Said
 from windlass.families import registry
 
 every_family = for_families(is_service)

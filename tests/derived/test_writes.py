@@ -20,8 +20,8 @@ from tests.derived.stage import (
     together,
 )
 from tests.world import Answer, World, make_world
-from windlass.core.registry import Operation
-from windlass.core.resource import Family, Verb
+from windlass.core.declare.registry import Operation
+from windlass.core.declare.resource import Family, Verb
 from windlass.families import registry
 
 TWINS, WRITERS, RIVALS = 50, 32, 20

@@ -21,7 +21,7 @@ from tests.engines.crashes import live_until_killed
 from tests.engines.once import RunsOnce, needs
 from tests.engines.stations import Rig, Station, ask, free_port, until, wanted
 from tests.forms import either
-from windlass.core.runtime import Phase, Volume, Wanted
+from windlass.core.deploy.workload import Phase, Volume, Wanted
 from windlass.engines.engine import EngineError, VolumeLost
 
 SECRET = "a-secret-that-nobody-writes-down"

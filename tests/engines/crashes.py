@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tests.engines.stations import Opener
-from windlass.core.runtime import Wanted
+from windlass.core.deploy.workload import Wanted
 from windlass.engines.engine import Engine, EngineError
 
 

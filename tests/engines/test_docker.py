@@ -13,10 +13,11 @@ import pytest
 from tests.engines.conformance import Conformance
 from tests.engines.dockers import BOX, DockerRig, docker_host, own_engine
 from tests.engines.proxies import proxied
-from windlass.base.docker import Docker, Refused
-from windlass.core.runtime import Artifact, Instance, Phase, PortWanted, Said, Volume, Wanted
-from windlass.engines.docker import DockerEngine, words
-from windlass.engines.docker.place import Place
+from windlass.core.deploy.workload import Artifact, Instance, Phase, PortWanted, Said, Volume, Wanted
+from windlass.docker import Docker, Refused
+from windlass.engines.docker import DockerEngine
+from windlass.engines.docker import names as words
+from windlass.engines.docker.resources import Place
 from windlass.engines.engine import EngineAway, EngineError
 
 FOREVER = "while true; do sleep 1; done"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.engines.once import RunsOnce
 from tests.engines.stations import Opener
-from windlass.core.runtime import Artifact, Phase, Said, Wanted
+from windlass.core.deploy.workload import Artifact, Phase, Said, Wanted
 from windlass.engines.fake import FakeEngine
 
 

@@ -25,15 +25,15 @@ from tests.engines.conformance import PORT, Conformance, told_by
 from tests.engines.processes import ProcessRig, open_engine
 from tests.engines.stations import CAPABILITIES, Station, ask, free_port, until, wanted
 from windlass.base.erasing import erase
-from windlass.core.runtime import Artifact, Phase, Volume
+from windlass.core.deploy.workload import Artifact, Phase, Volume
 from windlass.engines.engine import Engine, EngineAway, EngineError
 from windlass.engines.process import Pauses, cgroups, kernel, recorder
-from windlass.engines.process.birth import Birth, Born, Nursery
-from windlass.engines.process.census import Census, Member, count
+from windlass.engines.process.environment import by_this_python
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.output import Tail, last_words, prepare
-from windlass.engines.process.shelf import Key, Record, Shelf, UnknownRecord
-from windlass.engines.process.surroundings import by_this_python
+from windlass.engines.process.process_table import Census, Member, count
+from windlass.engines.process.records import Key, Record, Shelf, UnknownRecord
+from windlass.engines.process.spawn import Birth, Born, Nursery
 
 SERVICE = wanted(Artifact(kind="native", ref="")).service
 KEY = Key(SERVICE, 1, 0)

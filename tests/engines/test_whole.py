@@ -10,7 +10,7 @@ import pytest
 from tests.builders.repositories import Repository
 from tests.engines.dockers import PYTHON, docker_host, give_python
 from tests.whole import Page, Visitors, Windlass, page, place, until
-from windlass.base.docker import Docker
+from windlass.docker import Docker
 
 DOCKERFILE = f"""
 FROM {PYTHON}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.engines.dockers import BOX, build, docker_host
 from tests.whole import Visitors, Windlass, page, place, until
-from windlass.base.docker import Docker
+from windlass.docker import Docker
 
 IMAGE = "windlass-test/page"
 DOCKERFILE = f"""

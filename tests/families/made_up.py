@@ -6,14 +6,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from windlass.control.context import Call, Context, Reply, encode, reads, results, writes
-from windlass.control.resources import changed, other_resource, place, target
+from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
+from windlass.control.request.resources import changed, other_resource, place, target
 from windlass.core.access import Scope
-from windlass.core.actions import WORD, Itself, delete, get, post, put
-from windlass.core.audit import AuditWords
-from windlass.core.fields import Id, Name, Text
-from windlass.core.registry import Actions
-from windlass.core.resource import Family, Shown, Spec, Verb
+from windlass.core.declare.actions import WORD, Itself, delete, get, post, put
+from windlass.core.declare.fields import Id, Name, Text
+from windlass.core.declare.registry import Actions
+from windlass.core.declare.resource import Family, Shown, Spec, Verb
+from windlass.core.words.audit import AuditWords
 from windlass.families import declared, registry_of
 from windlass.families.cluster import cluster
 from windlass.families.environment import environment

@@ -15,10 +15,10 @@ from tests.families.made_up import (
     project_rule,
 )
 from tests.world import make_world
-from windlass.core.actions import WORD, Action, Trait, get, post
-from windlass.core.fields import Name, counts
-from windlass.core.registry import Actions, AnyOf, Declared
-from windlass.core.resource import Family, Shown, Spec
+from windlass.core.declare.actions import WORD, Action, Trait, get, post
+from windlass.core.declare.fields import Name, counts
+from windlass.core.declare.registry import Actions, AnyOf, Declared
+from windlass.core.declare.resource import Family, Shown, Spec
 from windlass.families import declared, registry_of
 from windlass.families.environment import environment
 from windlass.families.project import project

@@ -12,7 +12,7 @@ from openapi_spec_validator import OpenAPIV30SpecValidator
 from tests.families.made_up import EVERYTHING
 from tests.world import make_world
 from windlass.api.openapi import served
-from windlass.cli.deeds import deeds
+from windlass.cli.derived_commands import deeds
 from windlass.cli.options import options_of
 
 

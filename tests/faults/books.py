@@ -13,10 +13,10 @@ import asyncpg
 import msgspec
 
 from windlass.config import DATABASE
-from windlass.control.deployments import RECONCILE
-from windlass.control.upkeep import TIDY
-from windlass.core.deployment import TOLD
-from windlass.core.states import OPEN, WORDS, Do, Progress, State
+from windlass.control.background.housekeeping import TIDY
+from windlass.control.request.deployments import RECONCILE
+from windlass.core.deploy.progress import TOLD
+from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State
 from windlass.store import statements as sql
 from windlass.store.postgres import PostgresSession
 from windlass.store.sqlite import SqliteSession, connect

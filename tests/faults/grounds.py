@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests import whole
-from windlass import mark
-from windlass.base.docker import Docker
 from windlass.config import Settings
-from windlass.engines.docker import words
+from windlass.docker import Docker
+from windlass.engines.docker import names as words
+from windlass.install import mark
 
 Key = tuple[str, int, int]
 """Service, generation and index of an instance."""

@@ -25,7 +25,7 @@ from tests.faults.programs import Code
 from tests.faults.victim import Doom
 from tests.forks import Brood
 from tests.world import ADMIN
-from windlass.core.states import OPEN
+from windlass.core.deploy.states import OPEN
 
 ROOT = Path(__file__).parents[2]
 CONVERGED = 30.0

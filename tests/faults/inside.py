@@ -17,9 +17,9 @@ from tests.faults.programs import Code
 from tests.world import ADMIN, Answer, HandClock, World
 from windlass.base.clock import SystemClock
 from windlass.config import Settings
-from windlass.core.states import OPEN
-from windlass.installation import Installation, install
-from windlass.parts import Parts, real_parts
+from windlass.core.deploy.states import OPEN
+from windlass.install.installation import Installation, install
+from windlass.install.parts import Parts, real_parts
 
 HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 

@@ -11,7 +11,7 @@ import pytest
 from tests.engines.dockers import docker_host
 from tests.faults.inside import HTTP, Inside, Service, inside, until
 from tests.faults.test_no_gap import crowd_of
-from windlass.base.docker import Docker
+from windlass.docker import Docker
 
 
 def messages(there: Inside, service: Service) -> list[str]:

@@ -19,8 +19,8 @@ from tests.faults.programs import Code
 from tests.faults.scenes import SCENES, Scene, Street
 from tests.forks import Brood
 from windlass import control
-from windlass.base.docker import Docker
-from windlass.control.reconcile import DEEDS
+from windlass.control.deploying.reconcile import DEEDS
+from windlass.docker import Docker
 
 FULL = bool(os.environ.get("WINDLASS_TEST_FAULTS"))
 """Every point as often as is promised, on each database and each engine, which takes the better part of an

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from tests.faults.inside import HTTP, Inside, Service, inside, until
 from tests.world import HandClock
-from windlass.control.upkeep import Scaler
-from windlass.core.scaling import DOWN_AFTER, UP_AFTER
-from windlass.parts import Parts
+from windlass.control.background.housekeeping import Scaler
+from windlass.core.deploy.scaling import DOWN_AFTER, UP_AFTER
+from windlass.install.parts import Parts
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Endpoint
 from windlass.store.store import Claim

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from tests.faults.books import mistold, untrue
 from tests.world import World, make_world
 from windlass.base.clock import MINUTE
-from windlass.control.deployments import RECONCILE
-from windlass.control.reconcile import reconcile
-from windlass.control.worker import Worker
-from windlass.core.runtime import Instance, Phase, Wanted
-from windlass.core.states import OPEN, State
+from windlass.control.background.worker import Worker
+from windlass.control.deploying.reconcile import reconcile
+from windlass.control.request.deployments import RECONCILE
+from windlass.core.deploy.states import OPEN, State
+from windlass.core.deploy.workload import Instance, Phase, Wanted
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.fake import FakeEngine
 from windlass.store.store import Claim, EventRow, Reads, Tx

@@ -6,9 +6,9 @@ import asyncio
 from typing import cast
 
 from tests.world import World
-from windlass.control.deployments import cancel_word
-from windlass.control.reconcile import _asked_to_cancel
-from windlass.control.worker import Worker
+from windlass.control.background.worker import Worker
+from windlass.control.deploying.reconcile import _asked_to_cancel
+from windlass.control.request.deployments import cancel_word
 from windlass.store.groups import GroupCommit
 
 TURNS = range(8)

@@ -24,8 +24,8 @@ import windlass.store.postgres
 import windlass.store.sqlite  # noqa: F401 (all that a server would load)
 from tests.forks import obey
 from windlass.config import Settings
-from windlass.installation import install
-from windlass.server import listen, serve
+from windlass.install.installation import install
+from windlass.serve.server import listen, serve
 
 
 class Doom(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from tests.schemathesis.serving import served
 from tests.world import make_world
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import ConnectionTable, trusted
-from windlass.server import protocols
+from windlass.serve.server import protocols
 
 PORTS = ("api", "gateway")
 ASK = f"GET /healthz HTTP/1.1\r\nHost: {SHOP}\r\n\r\n".encode()

@@ -22,9 +22,9 @@ from windlass.base.clock import SystemClock
 from windlass.base.isolation.isolation import Isolation, Mode
 from windlass.builders.builder import Order
 from windlass.builders.native import NativeBuilder
-from windlass.core.runtime import Artifact, Said, Volume
+from windlass.core.deploy.workload import Artifact, Said, Volume
 from windlass.engines.process import ProcessEngine
-from windlass.engines.process.shelf import Key, Shelf
+from windlass.engines.process.records import Key, Shelf
 
 ATTACK = Path(__file__).with_name("attempts.py").read_text()
 VICTIM, ATTACKER = "11111111-aaaa-4aaa-8aaa-000000000001", "22222222-aaaa-4aaa-8aaa-000000000002"

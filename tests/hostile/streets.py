@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from tests.routers.town import calling
 from tests.world import HandClock, World, make_world
 from windlass.base.ids import new_id
-from windlass.control.names import _Held
-from windlass.control.routes import catch_up
-from windlass.core.runtime import Instance, PortWanted, Wanted
+from windlass.control.deploying.routes import catch_up
+from windlass.control.workloads.names import _Held
+from windlass.core.deploy.workload import Instance, PortWanted, Wanted
 from windlass.engines.fake import FakeEngine
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.table import Backend, Paths, Table

@@ -23,10 +23,11 @@ from tests.hostile.fields import fields_of
 from tests.loopback import Receiver, receiver
 from tests.world import ADMIN, Answer, World, make_world
 from windlass.builders.git import Git
-from windlass.control import git_tokens, resources
-from windlass.core.document import narrowed, patched
-from windlass.core.fields import hidden
-from windlass.core.resource import Family
+from windlass.control.request import resources
+from windlass.control.workloads import git_tokens
+from windlass.core.declare.document import narrowed, patched
+from windlass.core.declare.fields import hidden
+from windlass.core.declare.resource import Family
 from windlass.families import registry
 from windlass.store.store import Row
 

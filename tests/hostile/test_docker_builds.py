@@ -19,8 +19,8 @@ import pytest
 
 from tests.builders.benches import Bench
 from tests.engines.dockers import BOX, docker_host
-from windlass.base.docker import Docker
 from windlass.builders.builder import BuildError
+from windlass.docker import Docker
 
 POISON = "poisoned"
 

@@ -12,8 +12,8 @@ from msgspec import inspect
 from tests.documented import operations
 from tests.hostile.fields import fields_of
 from tests.world import World, make_world
-from windlass.core.fields import Name, visible
-from windlass.core.registry import Operation
+from windlass.core.declare.fields import Name, visible
+from windlass.core.declare.registry import Operation
 from windlass.families import registry
 from windlass.store.store import Tx
 

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from tests.forms import examples
 from tests.hostile import streets
 from tests.hostile.streets import Organization, Street, make_street
-from windlass.control import names, routes
-from windlass.control.wanted import open_wanted, seal_wanted
+from windlass.control.deploying import routes
+from windlass.control.workloads import names
+from windlass.control.workloads.sealed_workload import open_wanted, seal_wanted
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.table import Table
 from windlass.routers.router import Route

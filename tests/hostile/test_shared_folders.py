@@ -13,9 +13,10 @@ import pytest
 from msgspec import structs
 
 from tests.engines.stations import wanted
-from windlass.core.runtime import Artifact, Volume
+from windlass.core.deploy.workload import Artifact, Volume
 from windlass.engines.engine import EngineError
-from windlass.engines.process import beneath, files
+from windlass.engines.process import files
+from windlass.engines.process import open_folders as beneath
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
 

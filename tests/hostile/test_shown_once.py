@@ -12,8 +12,8 @@ import pytest
 
 from tests.tables import table
 from tests.world import Answer, HandClock, World, make_world
-from windlass.control.repeats import SHOWN_FOR
-from windlass.core.registry import Operation
+from windlass.control.request.repeats import SHOWN_FOR
+from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
 SECRETS = re.compile(r"token|secret|password|credential", re.IGNORECASE)

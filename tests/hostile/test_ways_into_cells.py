@@ -17,13 +17,13 @@ from windlass.base.isolation import mounts
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import NativeBuilder, node, python, tree
+from windlass.builders.native.artifacts import Shelf as BuildShelf
 from windlass.builders.native.builder import _complete
 from windlass.builders.native.cells import Cells
-from windlass.builders.native.shelf import Shelf as BuildShelf
-from windlass.core.runtime import Artifact
+from windlass.core.deploy.workload import Artifact
 from windlass.engines.process import files
-from windlass.engines.process.lives import Lives
-from windlass.engines.process.shelf import Key, Shelf
+from windlass.engines.process.instances import Lives
+from windlass.engines.process.records import Key, Shelf
 
 needs_node = pytest.mark.skipif(
     not (shutil.which("node") and shutil.which("npm")), reason="Node is not installed"

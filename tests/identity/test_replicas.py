@@ -11,7 +11,7 @@ import pytest
 from tests.identity.issuer import invite, joined, members, role
 from tests.world import World, make_world
 from windlass.base.clock import stamp
-from windlass.base.seal import new_key
+from windlass.base.encryption import new_key
 from windlass.core.access import Scope
 
 Replicas = tuple[World, World]

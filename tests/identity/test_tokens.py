@@ -18,7 +18,7 @@ from tests.world import ADMIN, NO_WAY_OUT, NOON, Answer, World, _asked, make_wor
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unauthorized
 from windlass.config import BadSetting, load
-from windlass.control.identity import Gate
+from windlass.control.people.authenticate import Gate
 from windlass.core.access import Scope
 from windlass.store.store import Store
 

@@ -10,7 +10,7 @@ from typing import Any
 from tests.world import HandClock, World, fake_parts
 from windlass.config import Settings
 from windlass.engines.fake import FakeEngine
-from windlass.installation import install
+from windlass.install.installation import install
 
 
 @contextlib.asynccontextmanager

@@ -19,7 +19,7 @@ import pytest
 
 from windlass.builders.builder import BuildError
 from windlass.builders.databases import NativeDatabases
-from windlass.core.runtime import Artifact
+from windlass.core.deploy.workload import Artifact
 
 PATIENCE = 60
 PASSWORD = 'it\'s a \\ "secret" ünd %s'

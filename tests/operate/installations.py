@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.world import World, make_world
 from windlass.config import Settings
-from windlass.database import looking
+from windlass.install.database import looking
 from windlass.store.archive import Moment
 
 Contents = dict[str, Any]

@@ -16,14 +16,14 @@ from tests.operate.installations import again, apart, contents, elsewhere, furni
 from tests.world import HandClock, make_world
 from windlass.base.isolation.users import Users, range_of
 from windlass.config import DATABASE, Settings
-from windlass.key import WrongKey, found_seal
+from windlass.install.key import WrongKey, found_seal
 from windlass.operate.archive import FORMAT, BadArchive, Manifest, Writer
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import examined
 from windlass.operate.findings import Level
-from windlass.refused import Refused
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import InUse, connect, migrate
+from windlass.terminal.refused import Refused
 
 
 @pytest.fixture

@@ -18,17 +18,17 @@ from tests.engines.dockers import BOX, docker_host
 from tests.whole import Place, Windlass, place, until
 from tests.world import fake_parts
 from windlass.config import DATABASE, Settings
-from windlass.control import holdings
-from windlass.core.events import Event
-from windlass.core.runtime import Phase
+from windlass.control.background import holdings
+from windlass.core.deploy.workload import Phase
+from windlass.core.words.events import Event
 from windlass.engines.fake import FakeEngine
-from windlass.installation import install
+from windlass.install.installation import install
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import examined
 from windlass.operate.explain import explain
 from windlass.operate.findings import Level
-from windlass.refused import Refused
 from windlass.store.store import EventRow
+from windlass.terminal.refused import Refused
 
 PRECIOUS = "nobody can make this again"
 DOCKERFILE = f'FROM {BOX}\nWORKDIR /app\nCOPY . .\nCMD ["sh", "app.sh"]\n'

@@ -13,9 +13,9 @@ import pytest
 from tests.operate.test_commands import FREE, findings, run
 from tests.schemathesis.serving import served
 from tests.world import make_world
-from windlass import mark
 from windlass.config import Settings
-from windlass.parts import chosen_engine
+from windlass.install import mark
+from windlass.install.parts import chosen_engine
 
 
 class Docker:

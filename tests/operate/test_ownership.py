@@ -19,25 +19,25 @@ import msgspec
 import pytest
 
 from tests.world import fake_parts, make_world
-from windlass import mark
+from windlass.base.atomic_files import write_whole
 from windlass.base.clock import SystemClock
 from windlass.base.errors import Unavailable
-from windlass.base.moving import write_whole
 from windlass.config import Settings
-from windlass.control import holdings
-from windlass.core.events import Event
+from windlass.control.background import holdings
+from windlass.control.background.holdings import INSTALLATION
+from windlass.core.words.events import Event
 from windlass.engines.fake import FakeEngine
-from windlass.installation import install, open_store
-from windlass.key import WrongKey
-from windlass.mark import INSTALLATION
+from windlass.install import mark
+from windlass.install.installation import install, open_store
+from windlass.install.key import WrongKey
+from windlass.install.ownership import NotOurs, examine, legacy_id
 from windlass.operate.backup import backup
 from windlass.operate.doctor import examined
 from windlass.operate.findings import Level
 from windlass.operate.serving import check_engine
 from windlass.operate.set_aside import listed, purge, put_back
-from windlass.ownership import NotOurs, examine, legacy_id
-from windlass.refused import Refused
 from windlass.store.store import Reads
+from windlass.terminal.refused import Refused
 
 UNKNOWN = "99999999-aaaa-4aaa-8aaa-000000000009"
 

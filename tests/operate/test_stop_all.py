@@ -22,16 +22,16 @@ from tests.operate.test_losing_a_database import DOCKERFILE, PROGRAM, Site
 from tests.schemathesis.serving import served
 from tests.whole import Windlass, place
 from tests.world import ADMIN, HandClock, World, fake_parts, make_world
-from windlass import mark
 from windlass.base.clock import SECOND, SystemClock
-from windlass.base.stopped import Stopped
 from windlass.config import DATABASE, Settings
 from windlass.engines.fake import FakeEngine
+from windlass.install import mark
+from windlass.install.ownership import NotOurs
 from windlass.operate import stopping
 from windlass.operate.explain import explain
 from windlass.operate.serving import goodbye
-from windlass.ownership import NotOurs
-from windlass.refused import Refused
+from windlass.terminal.refused import Refused
+from windlass.terminal.stopped import Stopped
 
 
 def sure(count: int) -> None:

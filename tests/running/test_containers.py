@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.world import World, make_world
-from windlass.core.events import Event
+from windlass.core.words.events import Event
 from windlass.engines.fake import FakeEngine
 
 IMAGE = {"image_name": "ghcr.io/acme/shop", "tag": "1.0"}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.running.test_deployments import deploy, deployed, deployments, under_way
 from tests.world import World
-from windlass.core.events import Event
+from windlass.core.words.events import Event
 
 
 async def environment_of(world: World, app: str) -> str:

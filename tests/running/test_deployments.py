@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.world import World
-from windlass.control.services import nth_without
-from windlass.core.events import Event
-from windlass.core.runtime import Said
+from windlass.control.services.services import nth_without
+from windlass.core.deploy.workload import Said
+from windlass.core.words.events import Event
 
 PORT = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 FINAL = {

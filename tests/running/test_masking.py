@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.world import World, make_world
-from windlass.core.masking import CUT, MASK
-from windlass.core.runtime import Said
+from windlass.core.deploy.workload import Said
+from windlass.core.words.masking import CUT, MASK
 
 SECRET = "s3cret-value-1"
 LATER = "an0ther-value-2"

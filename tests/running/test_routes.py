@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.world import World, make_world
-from windlass.control.routes import catch_up, refresh
-from windlass.core.runtime import Instance, Wanted
+from windlass.control.deploying.routes import catch_up, refresh
+from windlass.core.deploy.workload import Instance, Wanted
 from windlass.engines.engine import EngineAway
 from windlass.engines.fake import FakeEngine
 

@@ -21,8 +21,8 @@ from schemathesis.hooks import unregister
 from tests.schemathesis.rules import RULES, Body
 from tests.schemathesis.town import Ids, Town
 from tests.world import ADMIN
-from windlass.core.registry import Operation
-from windlass.core.resource import Family
+from windlass.core.declare.registry import Operation
+from windlass.core.declare.resource import Family
 from windlass.families import registry
 from windlass.families.application import application
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from windlass.core.registry import Operation
+from windlass.core.declare.registry import Operation
 
 Body = dict[str, Any]
 Rule = Callable[[Operation, Body], None]

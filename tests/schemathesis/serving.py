@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 
 from tests.world import World
-from windlass.server import Server, listen, protocols
+from windlass.serve.server import Server, listen, protocols
 
 
 @contextlib.asynccontextmanager

@@ -16,11 +16,11 @@ from typing import cast
 from tests.documented import body
 from tests.schemathesis.rules import Body
 from tests.world import ADMIN, World
-from windlass.control.members import Person, welcome
-from windlass.core.registry import Operation
-from windlass.core.resource import Family, Trait, Verb
-from windlass.core.runtime import Instance, Wanted
-from windlass.core.traits import has_deployments
+from windlass.control.people.members import Person, welcome
+from windlass.core.declare.registry import Operation
+from windlass.core.declare.resource import Family, Trait, Verb
+from windlass.core.declare.traits import has_deployments
+from windlass.core.deploy.workload import Instance, Wanted
 from windlass.engines.fake import FakeEngine
 from windlass.families import registry
 from windlass.families.application import application

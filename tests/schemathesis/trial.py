@@ -13,7 +13,7 @@ from schemathesis.engine.recorder import ScenarioRecorder
 
 from tests.schemathesis.mending import AUTHORIZATION, mending
 from tests.schemathesis.town import Town
-from windlass.core.resource import Verb
+from windlass.core.declare.resource import Verb
 from windlass.families import registry
 
 CHECKS = (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.forms import examples
 from windlass.base import ids, tokens
 from windlass.base.clock import SystemClock, instant, stamp
-from windlass.base.seal import KEY_BYTES, Broken, Seal, new_key
+from windlass.base.encryption import KEY_BYTES, Broken, Seal, new_key
 
 KEYS = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
 OWNERS = st.lists(st.text(), min_size=1, max_size=4)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from windlass.base.lane import Lane
+from windlass.base.commit_thread import Lane
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ import pytest
 
 from tests.store.stores import Place
 from tests.world import ADMIN, HandClock, World, make_world
+from windlass.base.encryption import Broken, Seal, new_key
 from windlass.base.log import JsonLines, TextLines
-from windlass.base.seal import Broken, Seal, new_key
 from windlass.config import BadSetting, Settings, describe
-from windlass.control.resources import open_hidden
-from windlass.key import WrongKey
+from windlass.control.request.resources import open_hidden
+from windlass.install.key import WrongKey
 
 KEY = new_key().hex()
 

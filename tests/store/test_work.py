@@ -15,10 +15,10 @@ import pytest
 from tests.store.stores import Place, until
 from tests.world import HandClock, World, make_world
 from windlass.base.clock import MINUTE, SECOND
-from windlass.base.seal import new_key
-from windlass.control.reconcile import reconcile
-from windlass.control.worker import LEASE, Worker
-from windlass.core.runtime import Instance, Wanted
+from windlass.base.encryption import new_key
+from windlass.control.background.worker import LEASE, Worker
+from windlass.control.deploying.reconcile import reconcile
+from windlass.core.deploy.workload import Instance, Wanted
 from windlass.engines.fake import FakeEngine
 from windlass.store.store import Claim, Store, Tx
 

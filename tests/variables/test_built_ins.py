@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.world import Answer, World, make_world
-from windlass.core.built_ins import identity
+from windlass.core.deploy.injected_variables import identity
 
 PUBLIC = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 PRIVATE = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": False}

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tests.world import World
-from windlass.control.credentials import credentials_of
-from windlass.core.databases import TYPES, Credentials, kind_of
+from windlass.control.workloads.credentials import credentials_of
+from windlass.core.deploy.databases import TYPES, Credentials, kind_of
 from windlass.store.store import Row, Tx
 
 every_type = pytest.mark.parametrize("type", TYPES)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.forms import examples
-from windlass.core.databases import (
+from windlass.core.deploy.databases import (
     MODES,
     TYPES,
     Credentials,
@@ -28,8 +28,8 @@ from windlass.core.databases import (
     upgrades,
     url,
 )
-from windlass.core.runtime import ProbeKind
-from windlass.core.variables import Entry, resolve
+from windlass.core.deploy.workload import ProbeKind
+from windlass.core.words.variables import Entry, resolve
 
 ID = "0c0b1dd2-3f0e-4a52-9d3b-5f8a9c1e7b60"
 KNOWN = Credentials("admin", "s3cret", "shop")

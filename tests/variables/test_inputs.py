@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tests.world import World, make_world
-from windlass.control.inputs import _sha, inputs_of, is_current
-from windlass.core.variables import Inputs, Unusable
+from windlass.control.variables.inputs import _sha, inputs_of, is_current
+from windlass.core.words.variables import Inputs, Unusable
 from windlass.store.store import Row, Tx
 
 PORT = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.world import World
-from windlass.control.neighbours import Neighbours
+from windlass.control.request.neighbours import Neighbours
 from windlass.store.store import Reads
 
 PORT = {"internal_port": 8000}

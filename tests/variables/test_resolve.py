@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.forms import examples
-from windlass.core.variables import (
+from windlass.core.words.variables import (
     DEEPEST,
     MOST_OF_A_FILE,
     MOST_OF_ALL,

@@ -16,8 +16,8 @@ from tests.webhooks.receivers import SECRET, Receivers, Sent
 from tests.world import World
 from windlass.base.errors import Unavailable
 from windlass.base.http_out import Answered
-from windlass.control.couriers import Courier
-from windlass.control.webhooks import DELIVER, work_of
+from windlass.control.request.outbox import DELIVER, work_of
+from windlass.control.telling.delivery import Courier
 from windlass.store.store import Claim, Store, Write
 
 URL = "https://receiver.example/hook"

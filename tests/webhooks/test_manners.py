@@ -14,7 +14,7 @@ from tests.webhooks.receivers import Receivers, Sent
 from tests.world import HandClock, World, make_world
 from windlass.base.clock import SECOND
 from windlass.base.http_out import Answered
-from windlass.control.worker import LEASE
+from windlass.control.background.worker import LEASE
 
 EVENTS = ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
 LOOPBACK = ["127.0.0.0/8"]

@@ -37,15 +37,15 @@ from windlass.base.errors import (
     Unavailable,
 )
 from windlass.base.log import log
-from windlass.control.context import Call, Context, Dialect, Reply, encode
-from windlass.control.dispatch import Dispatch
-from windlass.control.identity import Gate, Known, NoMember, refused
-from windlass.control.permissions import forbidden
-from windlass.control.reading_logs import followed
-from windlass.control.recording import Whence
-from windlass.control.repeats import Repeatable
+from windlass.control.people.authenticate import Gate, Known, NoMember, refused
+from windlass.control.request.context import Call, Context, Dialect, Reply, encode
+from windlass.control.request.dispatch import Dispatch
+from windlass.control.request.permissions import forbidden
+from windlass.control.request.recording import Whence
+from windlass.control.request.repeats import Repeatable
+from windlass.control.telling.logs import followed
 from windlass.core.access import Actor, may_somewhere
-from windlass.core.registry import Operation
+from windlass.core.declare.registry import Operation
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -11,9 +11,9 @@ import msgspec
 from msgspec.structs import fields
 
 from windlass.base.errors import Invalid
-from windlass.core.document import forgiven
-from windlass.core.resource import Spec
-from windlass.core.validation import explain
+from windlass.core.declare.document import forgiven
+from windlass.core.declare.resource import Spec
+from windlass.core.declare.validation import explain
 
 MOST = 1024 * 1024
 MERGE_PATCH = "application/merge-patch+json"

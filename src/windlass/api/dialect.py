@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from windlass.control.context import Dialect
-from windlass.core import events, states
+from windlass.control.request.context import Dialect
+from windlass.core.deploy import states
+from windlass.core.words import events
 
 PLAIN = Dialect(name="plain", state=states.plain, event=events.plain, everything=False, deployment_first=True)
 FULL = Dialect(

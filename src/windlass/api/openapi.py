@@ -14,8 +14,8 @@ from windlass.api.body import MERGE_PATCH
 from windlass.api.router import LONGEST_WORD
 from windlass.api.samples import Place, Samples
 from windlass.api.schemas import Schema, Schemas, parameters
-from windlass.core.registry import Operation, Registry
-from windlass.core.traits import has_deployments
+from windlass.core.declare.registry import Operation, Registry
+from windlass.core.declare.traits import has_deployments
 
 VERSION: Final = "1.0.4"
 """Of the interface, not of the software that serves it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from windlass.base.ids import LENGTH
-from windlass.core.registry import Operation
+from windlass.core.declare.registry import Operation
 
 LONGEST_WORD = 255
 Methods = Mapping[str, Operation]

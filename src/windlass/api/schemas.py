@@ -16,8 +16,8 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from windlass.core.registry import Operation, Registry
-from windlass.core.resource import Family, Shown
+from windlass.core.declare.registry import Operation, Registry
+from windlass.core.declare.resource import Family, Shown
 
 Schema: TypeAlias = dict[str, Any]
 Names: TypeAlias = Mapping[str, str]

@@ -15,8 +15,8 @@ from msgspec import Struct
 from windlass.api.streaming import Allowed, Ending, Streams, left
 from windlass.base.clock import Clock
 from windlass.base.segments import Gone, instant
-from windlass.core.fields import Id
-from windlass.core.resource import Spec
+from windlass.core.declare.fields import Id
+from windlass.core.declare.resource import Spec
 
 LOGS: Final = "/service/logs"
 LAST: Final = 1000

@@ -16,7 +16,7 @@ from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeVar
 
-from windlass.base.lane import settle
+from windlass.base.commit_thread import settle
 
 T = TypeVar("T")
 

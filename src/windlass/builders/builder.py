@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
-from windlass.core.runtime import Artifact
+from windlass.core.deploy.workload import Artifact
 
 
 class BuildError(Exception):

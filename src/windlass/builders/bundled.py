@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from windlass import demo
-from windlass.base import group
+from windlass.base import subprocesses as group
 from windlass.builders.git import Commit, Git, Source
 from windlass.builders.git.remote import Progress, silent
 

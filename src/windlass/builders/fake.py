@@ -8,10 +8,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from windlass.base.group import aside
+from windlass.base.subprocesses import aside
 from windlass.builders.builder import BuildError, Order, Say
 from windlass.builders.git import Commit, GitError, Source
-from windlass.core.runtime import Artifact
+from windlass.core.deploy.workload import Artifact
 
 
 class FakeRepositories:

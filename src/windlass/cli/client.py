@@ -20,8 +20,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from msgspec import Struct
 
 from windlass import __version__
-from windlass.base.show import plain
-from windlass.base.stopped import Misused, Stopped
+from windlass.terminal.stopped import Misused, Stopped
+from windlass.terminal.tables import plain
 
 EVENTS = "text/event-stream"
 _SECONDS = 60

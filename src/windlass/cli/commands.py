@@ -10,11 +10,8 @@ from typing import Any
 import click
 import msgspec
 
-from windlass.base.sections import Command
-from windlass.base.show import FORM, plain, print_json, wants_json
-from windlass.base.stopped import Misused, ended_by_hand
 from windlass.cli.client import Answer, Api, path_of
-from windlass.cli.deeds import Deed, Way, about, ancestry, deeds, is_service, kebab
+from windlass.cli.derived_commands import Deed, Way, about, ancestry, deeds, is_service, kebab
 from windlass.cli.fields import body_of
 from windlass.cli.following import LINE, Following, when_too_many
 from windlass.cli.names import Found, Names
@@ -22,9 +19,12 @@ from windlass.cli.options import Options, api_of, base_body, free_fields, option
 from windlass.cli.show import show, show_event, show_list
 from windlass.cli.suggestions import Verbs, no_such_option
 from windlass.cli.waiting import Started, Together, Waiting, first_address, say, serves, summary
-from windlass.core.operations import Operation, PathId
-from windlass.core.resource import Family, Trait, Verb
+from windlass.core.declare.operations import Operation, PathId
+from windlass.core.declare.resource import Family, Trait, Verb
 from windlass.families import registry
+from windlass.terminal.sections import Command
+from windlass.terminal.stopped import Misused, ended_by_hand
+from windlass.terminal.tables import FORM, plain, print_json, wants_json
 
 SERVICES = "listOrganizationServices"
 _NORMAL = {"token_normalize_func": kebab}

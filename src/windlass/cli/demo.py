@@ -13,13 +13,13 @@ from typing import Any, Final
 import click
 import msgspec
 
-from windlass.base.sections import Command, Option
-from windlass.base.show import FORM, print_json, wants_json
-from windlass.base.stopped import Stopped
 from windlass.cli.client import Api
 from windlass.cli.options import api_of, call_options
 from windlass.cli.waiting import Failed, Started, Waiting, say, under_way
 from windlass.demo import BRANCH, URL
+from windlass.terminal.sections import Command, Option
+from windlass.terminal.stopped import Stopped
+from windlass.terminal.tables import FORM, print_json, wants_json
 
 MADE: Final = "Made by `windlass demo`, and removed by `windlass demo --remove`."
 """By this description, a project is known to be the demonstration, whatever else it is called."""

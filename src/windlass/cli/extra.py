@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from windlass.base.sections import Command, Option
-from windlass.base.stopped import Stopped, ended_by_hand
 from windlass.cli.client import Answer, Stream
 from windlass.cli.commands import group
 from windlass.cli.demo import demo_command
 from windlass.cli.options import api_of, call_options
+from windlass.terminal.sections import Command, Option
+from windlass.terminal.stopped import Stopped, ended_by_hand
 
 __all__ = ["api_command", "demo_command", "token_command"]
 

@@ -14,7 +14,7 @@ from msgspec import NODEFAULT, UNSET, Struct
 from msgspec import inspect as types
 from msgspec.structs import fields
 
-from windlass.cli.deeds import kebab
+from windlass.cli.derived_commands import kebab
 
 Path = tuple[str, ...]
 JSON: Final = "json"

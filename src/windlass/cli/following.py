@@ -18,9 +18,9 @@ from typing import Final, TypeVar
 import click
 from msgspec import Struct
 
-from windlass.base.show import plain
-from windlass.base.stopped import Stopped
 from windlass.cli.client import Answer, Refused, Stream, Unreachable
+from windlass.terminal.stopped import Stopped
+from windlass.terminal.tables import plain
 
 LINE: Final = "message"
 """What an event is that says nothing else of itself."""

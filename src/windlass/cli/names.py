@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from windlass.base import ids
-from windlass.base.stopped import Misused
 from windlass.cli.client import Api
-from windlass.cli.deeds import ancestry, kebab
-from windlass.core.registry import Registry
-from windlass.core.resource import Family
+from windlass.cli.derived_commands import ancestry, kebab
+from windlass.core.declare.registry import Registry
+from windlass.core.declare.resource import Family
+from windlass.terminal.stopped import Misused
 
 _ID = re.compile(ids.PATTERN)
 

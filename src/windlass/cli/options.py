@@ -8,15 +8,15 @@ from typing import Any
 import click
 from msgspec import NODEFAULT, Struct
 
-from windlass.base.sections import Option
-from windlass.base.show import FORM
-from windlass.base.stopped import Misused
 from windlass.cli.client import Api
-from windlass.cli.deeds import Deed, ancestry, kebab
+from windlass.cli.derived_commands import Deed, ancestry, kebab
 from windlass.cli.fields import Field, fields_of, json_of
-from windlass.core.registry import Registry
-from windlass.core.resource import Verb
-from windlass.core.traits import LogLine
+from windlass.core.declare.registry import Registry
+from windlass.core.declare.resource import Verb
+from windlass.core.declare.traits import LogLine
+from windlass.terminal.sections import Option
+from windlass.terminal.stopped import Misused
+from windlass.terminal.tables import FORM
 
 _WHERE, _FIELDS, _BODY, _WHICH, _CALL = "Where", "Fields", "Fields in other forms", "Which", "The call"
 

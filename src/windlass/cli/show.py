@@ -15,13 +15,13 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base import ids
-from windlass.base.show import GAP, coloured, pairs, plain, room, table
-from windlass.base.stopped import Stopped
-from windlass.cli.deeds import kebab
-from windlass.core.registry import Operation
-from windlass.core.trail import OrganizationEvent
-from windlass.core.traits import Deployment, LogLine
+from windlass.cli.derived_commands import kebab
+from windlass.core.declare.audit_query import OrganizationEvent
+from windlass.core.declare.registry import Operation
+from windlass.core.declare.traits import Deployment, LogLine
 from windlass.families.environment import EnvironmentChanges
+from windlass.terminal.stopped import Stopped
+from windlass.terminal.tables import GAP, coloured, pairs, plain, room, table
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _LATE = ("created_at", "updated_at")

@@ -17,11 +17,11 @@ from typing import Any, Final
 import click
 from msgspec import Struct
 
-from windlass.base.show import coloured, plain
-from windlass.base.stopped import Stopped
 from windlass.cli.client import Answer, Api
 from windlass.cli.following import LINE, Following, Patience, insist
-from windlass.core.states import OPEN, Do, Progress
+from windlass.core.deploy.states import OPEN, Do, Progress
+from windlass.terminal.stopped import Stopped
+from windlass.terminal.tables import coloured, plain
 
 _PARTING: Final = 3.0
 """Seconds for the last lines of a build to come, after its deployment has ended."""

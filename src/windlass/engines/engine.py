@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from windlass.core.runtime import Artifact, Ended, Instance, Kept, Said, Usage, Volume, Wanted
+from windlass.core.deploy.workload import Artifact, Ended, Instance, Kept, Said, Usage, Volume, Wanted
 
 
 class EngineError(Exception):

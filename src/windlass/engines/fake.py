@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from windlass.core.runtime import Artifact, Ended, Instance, Kept, Phase, Said, Usage, Wanted
+from windlass.core.deploy.workload import Artifact, Ended, Instance, Kept, Phase, Said, Usage, Wanted
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink, VolumeLost
 
 Key = tuple[str, int, int]

@@ -7,8 +7,8 @@ import pkgutil
 from collections.abc import Iterator
 from functools import cache
 
-from windlass.core.registry import Actions, AnyOf, Declared, Endpoint, Registry
-from windlass.core.resource import Family, PerService
+from windlass.core.declare.registry import Actions, AnyOf, Declared, Endpoint, Registry
+from windlass.core.declare.resource import Family, PerService
 
 
 @cache

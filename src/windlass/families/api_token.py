@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import MEANINGS, ROLE_IDS, WORDS, Scope, scopes_of, words_of
-from windlass.core.audit import AuditWords
-from windlass.core.fields import (
+from windlass.core.declare.fields import (
     Description,
     Id,
     Maybe,
@@ -19,7 +18,8 @@ from windlass.core.fields import (
     shaped,
     shown_once,
 )
-from windlass.core.resource import Family, Shown, Spec, clash
+from windlass.core.declare.resource import Family, Shown, Spec, clash
+from windlass.core.words.audit import AuditWords
 from windlass.families.organization import organization
 
 # Scope names are accepted in any case: the pattern says so to documents and checks alike.

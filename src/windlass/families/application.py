@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
-from windlass.core.fields import (
+from windlass.core.declare.fields import (
     Count,
     Description,
     Id,
@@ -16,8 +16,8 @@ from windlass.core.fields import (
     absent,
     example,
 )
-from windlass.core.resource import Family, Owner, Shown, Spec
-from windlass.core.shapes import (
+from windlass.core.declare.resource import Family, Owner, Shown, Spec
+from windlass.core.declare.shapes import (
     VOLUME_DIGITS,
     Architecture,
     Arguments,
@@ -41,8 +41,8 @@ from windlass.core.shapes import (
     settle_ports,
     settle_repository,
 )
-from windlass.core.spec import Chosen
-from windlass.core.traits import (
+from windlass.core.declare.spec import Chosen
+from windlass.core.declare.traits import (
     CommitId,
     DeployRequest,
     deployable,

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.fields import Count, Description, Line, Maybe, Name, Positive, absent, example
-from windlass.core.resource import Family, Owner, Shown, Spec
+from windlass.core.declare.fields import Count, Description, Line, Maybe, Name, Positive, absent, example
+from windlass.core.declare.resource import Family, Owner, Shown, Spec
 from windlass.families.organization import organization
 
 Vendor = Literal["AWS", "SCW", "GCP", "DO", "AZURE", "OVH", "CIVO", "HETZNER", "ORACLE", "IBM", "ON_PREMISE"]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from windlass.core.fields import (
+from windlass.core.declare.fields import (
     Count,
     Description,
     Id,
@@ -16,9 +16,8 @@ from windlass.core.fields import (
     absent,
     shaped,
 )
-from windlass.core.images import is_ours, names_an_id
-from windlass.core.resource import Family, Owner, Shown, Spec, clash
-from windlass.core.shapes import (
+from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
+from windlass.core.declare.shapes import (
     VOLUME_DIGITS,
     Architecture,
     Arguments,
@@ -38,8 +37,9 @@ from windlass.core.shapes import (
     settle_instances,
     settle_ports,
 )
-from windlass.core.spec import Chosen
-from windlass.core.traits import deployable, has_deployments, has_links, has_logs, has_variables
+from windlass.core.declare.spec import Chosen
+from windlass.core.declare.traits import deployable, has_deployments, has_links, has_logs, has_variables
+from windlass.core.words.images import is_ours, names_an_id
 from windlass.families.environment import environment
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?"

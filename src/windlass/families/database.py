@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from windlass.core.fields import (
+from windlass.core.declare.fields import (
     Description,
     Gibibytes,
     Line,
@@ -17,9 +17,9 @@ from windlass.core.fields import (
     fixed,
     shaped,
 )
-from windlass.core.resource import Family, Owner, Shown, Spec, clash
-from windlass.core.shapes import Group, GroupRef
-from windlass.core.traits import deployable, has_deployments, has_links, has_logs
+from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
+from windlass.core.declare.shapes import Group, GroupRef
+from windlass.core.declare.traits import deployable, has_deployments, has_links, has_logs
 from windlass.families.environment import environment
 from windlass.families.master_credentials import about_databases
 

@@ -3,10 +3,10 @@
 from typing import Final
 
 from windlass.core.access import Scope
-from windlass.core.actions import get, post
-from windlass.core.resource import Family, Spec, Verb
-from windlass.core.traits import CancelRequest, LogLine, Onward, Tail, has_deployments
-from windlass.core.traits import Deployment as Shown
+from windlass.core.declare.actions import get, post
+from windlass.core.declare.resource import Family, Spec, Verb
+from windlass.core.declare.traits import CancelRequest, LogLine, Onward, Tail, has_deployments
+from windlass.core.declare.traits import Deployment as Shown
 
 
 class Deployment(Spec):

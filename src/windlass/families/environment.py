@@ -6,11 +6,11 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.actions import get, post
-from windlass.core.fields import Id, Maybe, Name, Timestamp, absent, example, fixed, refers
-from windlass.core.removal import Removal
-from windlass.core.resource import Family, Owner, PerService, Shown, Spec, clash
-from windlass.core.traits import (
+from windlass.core.declare.actions import get, post
+from windlass.core.declare.fields import Id, Maybe, Name, Timestamp, absent, example, fixed, refers
+from windlass.core.declare.removal import Removal
+from windlass.core.declare.resource import Family, Owner, PerService, Shown, Spec, clash
+from windlass.core.declare.traits import (
     CancelRequest,
     Link,
     Onward,

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.audit import AuditWords
-from windlass.core.fields import (
+from windlass.core.declare.fields import (
     Description,
     Line,
     Maybe,
@@ -18,7 +17,8 @@ from windlass.core.fields import (
     hidden,
     shaped,
 )
-from windlass.core.resource import Family, Shown, Spec, clash
+from windlass.core.declare.resource import Family, Shown, Spec, clash
+from windlass.core.words.audit import AuditWords
 from windlass.families.organization import organization
 
 Secret = Annotated[

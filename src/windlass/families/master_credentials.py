@@ -3,10 +3,10 @@
 from typing import Annotated
 
 from windlass.core.access import Scope
-from windlass.core.actions import get
-from windlass.core.databases import Mode, Type
-from windlass.core.fields import example
-from windlass.core.resource import Shown
+from windlass.core.declare.actions import get
+from windlass.core.declare.fields import example
+from windlass.core.declare.resource import Shown
+from windlass.core.deploy.databases import Mode, Type
 
 
 class Credentials(Shown):

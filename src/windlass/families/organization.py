@@ -5,8 +5,9 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from windlass.core.access import MEANINGS, ROLE_IDS, Scope
-from windlass.core.actions import get
-from windlass.core.fields import (
+from windlass.core.declare.actions import get
+from windlass.core.declare.audit_query import OrganizationEvent, events, targets
+from windlass.core.declare.fields import (
     Description,
     Id,
     Line,
@@ -18,10 +19,9 @@ from windlass.core.fields import (
     kept,
     shown_once,
 )
-from windlass.core.registry import Paging
-from windlass.core.resource import Family, Shown, Spec
-from windlass.core.trail import OrganizationEvent, events, targets
-from windlass.core.traits import Onward
+from windlass.core.declare.registry import Paging
+from windlass.core.declare.resource import Family, Shown, Spec
+from windlass.core.declare.traits import Onward
 
 Plan = Literal[
     "FREE", "TEAM", "TEAM_YEARLY", "ENTERPRISE", "ENTERPRISE_YEARLY", "PROFESSIONAL", "BUSINESS",

@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from windlass.core.fields import Description, Name, counts
-from windlass.core.resource import Family, Owner, Shown, Spec
-from windlass.core.traits import has_variables, holds_services
+from windlass.core.declare.fields import Description, Name, counts
+from windlass.core.declare.resource import Family, Owner, Shown, Spec
+from windlass.core.declare.traits import has_variables, holds_services
 from windlass.families.organization import organization
 
 

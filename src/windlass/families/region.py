@@ -4,10 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from windlass.core.actions import get
-from windlass.core.fields import example
-from windlass.core.registry import Endpoint
-from windlass.core.resource import Shown
+from windlass.core.declare.actions import get
+from windlass.core.declare.fields import example
+from windlass.core.declare.registry import Endpoint
+from windlass.core.declare.resource import Shown
 
 
 class Region(Shown):

@@ -4,10 +4,10 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from windlass.core.actions import get
-from windlass.core.fields import Id
-from windlass.core.registry import Endpoint, Paging
-from windlass.core.resource import Shown
+from windlass.core.declare.actions import get
+from windlass.core.declare.fields import Id
+from windlass.core.declare.registry import Endpoint, Paging
+from windlass.core.declare.resource import Shown
 
 
 class Naming(Paging):

@@ -3,10 +3,10 @@
 from typing import Annotated
 
 from windlass.core.access import Scope
-from windlass.core.actions import post
-from windlass.core.fields import Timestamp, example, shown_once
-from windlass.core.registry import Endpoint
-from windlass.core.resource import Shown
+from windlass.core.declare.actions import post
+from windlass.core.declare.fields import Timestamp, example, shown_once
+from windlass.core.declare.registry import Endpoint
+from windlass.core.declare.resource import Shown
 
 
 class Session(Shown):

@@ -4,13 +4,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from windlass.core.actions import Itself, post
-from windlass.core.audit import AuditWords
-from windlass.core.built_ins import placeholder
-from windlass.core.fields import Id, Key, Maybe, Note, Text, absent, example, hidden, kept, shaped
-from windlass.core.resource import Family, Shown, Spec
-from windlass.core.shapes import ABSOLUTE
-from windlass.core.traits import has_variables
+from windlass.core.declare.actions import Itself, post
+from windlass.core.declare.fields import Id, Key, Maybe, Note, Text, absent, example, hidden, kept, shaped
+from windlass.core.declare.resource import Family, Shown, Spec
+from windlass.core.declare.shapes import ABSOLUTE
+from windlass.core.declare.traits import has_variables
+from windlass.core.deploy.injected_variables import placeholder
+from windlass.core.words.audit import AuditWords
 
 MountPath = Annotated[str, Meta(max_length=1024, pattern=ABSOLUTE, description="Makes it a file")]
 

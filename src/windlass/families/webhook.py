@@ -4,9 +4,8 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from windlass.core.actions import get, post
-from windlass.core.events import SUBSCRIBABLE, full, is_full, plain
-from windlass.core.fields import (
+from windlass.core.declare.actions import get, post
+from windlass.core.declare.fields import (
     Description,
     Id,
     Line,
@@ -19,9 +18,10 @@ from windlass.core.fields import (
     shown_once,
     veiled,
 )
-from windlass.core.fields import Url as Address
-from windlass.core.resource import Family, Shown, Spec, clash
-from windlass.core.traits import Moment
+from windlass.core.declare.fields import Url as Address
+from windlass.core.declare.resource import Family, Shown, Spec, clash
+from windlass.core.declare.traits import Moment
+from windlass.core.words.events import SUBSCRIBABLE, full, is_full, plain
 from windlass.families.organization import organization
 
 EventWord = Literal[*SUBSCRIBABLE]  # type: ignore[valid-type]

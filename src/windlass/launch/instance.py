@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from windlass.base import filelock
-from windlass.base.moving import sync
+from windlass.base.atomic_files import sync
 
 VOLUME: Final = "WINDLASS_VOLUME_DATA"
 SERVER: Final = "WINDLASS_SERVER"

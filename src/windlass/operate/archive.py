@@ -21,9 +21,9 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.clock import stamp
-from windlass.base.seal import Seal
-from windlass.refused import Refused
+from windlass.base.encryption import Seal
 from windlass.store.archive import Table, level, tables
+from windlass.terminal.refused import Refused
 
 FORMAT: Final = "windlass backup 1"
 MANIFEST, SEAL = "manifest.json", "manifest.seal"

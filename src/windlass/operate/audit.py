@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from windlass.base.clock import stamp
 from windlass.config import Settings
-from windlass.database import looking
-from windlass.ownership import check
-from windlass.refused import Refused
+from windlass.install.database import looking
+from windlass.install.ownership import check
 from windlass.store.archive import Moment, level
 from windlass.store.chain import BEGINNING, Head, hashed
 from windlass.store.store import EventRow, Reads
+from windlass.terminal.refused import Refused
 
 _SINCE = 4
 """The migration that made the chain."""

@@ -13,22 +13,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from windlass import __version__, mark
+from windlass import __version__
+from windlass.base.atomic_files import move, sync
 from windlass.base.clock import Clock, SystemClock, stamp
-from windlass.base.group import aside
+from windlass.base.encryption import Seal
 from windlass.base.isolation.users import Users, range_of
-from windlass.base.moving import move, sync
-from windlass.base.seal import Seal
+from windlass.base.subprocesses import aside
 from windlass.config import Settings
-from windlass.control.logs import LOGS, recover, replaced, restored
-from windlass.core.runtime import Kept
-from windlass.database import looking, replacing
-from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
+from windlass.control.request.log_store import LOGS, recover, replaced, restored
+from windlass.core.deploy.workload import Kept
+from windlass.install import mark
+from windlass.install.database import looking, replacing
+from windlass.install.key import FACT, WrongKey, check_key, found_seal, key_file
+from windlass.install.ownership import check, inventory, look, without_record
 from windlass.operate.archive import FORMAT, Archive, Manifest, Part, Writer, in_batches
-from windlass.ownership import check, inventory, look, without_record
-from windlass.refused import Refused
 from windlass.store.archive import Moment, Refill
 from windlass.store.migrate import migrations
+from windlass.terminal.refused import Refused
 
 _OPEN_OURS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 

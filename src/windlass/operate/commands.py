@@ -14,13 +14,13 @@ import click
 import msgspec
 
 from windlass.base.log import start_logging
-from windlass.base.sections import Command
-from windlass.base.show import FORM, indented, pairs, print_json, wants_json
-from windlass.base.stopped import Misused, Stopped, ended_by_hand
 from windlass.config import Described, describe, to_type
-from windlass.key import key_file
+from windlass.install.key import key_file
 from windlass.operate.plain import plainly
 from windlass.operate.settings import example, flags, given, written
+from windlass.terminal.sections import Command
+from windlass.terminal.stopped import Misused, Stopped, ended_by_hand
+from windlass.terminal.tables import FORM, indented, pairs, print_json, wants_json
 
 if TYPE_CHECKING:
     from windlass.operate.archive import Manifest
@@ -187,8 +187,8 @@ def restore(file: Path, force: bool, **options: Any) -> None:
     """
     with plainly():
         settings, _ = given(options)
+        from windlass.install.ownership import examine  # noqa: PLC0415 (with every part of a server)
         from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (both databases)
-        from windlass.ownership import examine  # noqa: PLC0415 (with every part of a server)
 
         done = asyncio.run(put_back(settings, file, force=force, tell=_say))
         report = asyncio.run(examine(settings))

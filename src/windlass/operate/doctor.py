@@ -22,18 +22,18 @@ import msgspec
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
 from windlass.config import BadSetting, Settings, strangers, to_type
-from windlass.control.logs import replaced
-from windlass.database import file_of, looking
-from windlass.key import FACT, WrongKey, check_key, found_seal, key_file
+from windlass.control.request.log_store import replaced
+from windlass.install.database import file_of, looking
+from windlass.install.key import FACT, WrongKey, check_key, found_seal, key_file
+from windlass.install.ownership import examine, inventory, refusal
 from windlass.operate.backup import log_folder
 from windlass.operate.explain import explain
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.machine import ports, runs
-from windlass.ownership import examine, inventory, refusal
-from windlass.refused import Refused
 from windlass.store.archive import Moment
 from windlass.store.migrate import migrations, missing
 from windlass.store.sqlite import TooOld, check_version
+from windlass.terminal.refused import Refused
 
 GIB: Final = 1 << 30
 _ENOUGH, _SCANT = 2 * GIB, GIB // 4

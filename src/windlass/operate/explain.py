@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import apsw
 
 from windlass.base.errors import Unavailable
-from windlass.key import WrongKey
-from windlass.ownership import NotOurs
-from windlass.refused import Refused
+from windlass.install.key import WrongKey
+from windlass.install.ownership import NotOurs
 from windlass.routers.router import RouteError
 from windlass.store.migrate import Changed
 from windlass.store.sqlite import InUse, TooOld
+from windlass.terminal.refused import Refused
 
 # These say it all themselves.
 _PLAIN = (Refused, NotOurs, WrongKey, Changed, TooOld, InUse, Unavailable)

@@ -9,15 +9,15 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from windlass.base.docker.client import Away, Docker, Refused
 from windlass.builders.databases.machine import Places, Server, servers
 from windlass.builders.databases.native import KINDS, Kind
 from windlass.config import BadSetting, Settings
+from windlass.docker.client import Away, Docker, Refused
 from windlass.engines.process import cgroups, kernel
-from windlass.engines.process.shelf import unknown_records
+from windlass.engines.process.records import unknown_records
+from windlass.install.parts import chosen_engine, docker_at, isolation_of, kept_engine, process_folder
 from windlass.operate.findings import SECONDS, Finding, fail, ok, said_by, warn
-from windlass.parts import chosen_engine, docker_at, isolation_of, kept_engine, process_folder
-from windlass.server import listen
+from windlass.serve.server import listen
 
 _QUICKLY = 1.0
 """Seconds that a Windlass of this machine may take to answer."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from windlass.base.stopped import Misused, Stopped
 from windlass.config import BadSetting
+from windlass.terminal.stopped import Misused, Stopped
 
 
 @contextlib.contextmanager

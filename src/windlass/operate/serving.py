@@ -12,20 +12,20 @@ import msgspec
 import uvloop
 
 from windlass import __version__
-from windlass.base.group import aside
+from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
-from windlass.base.secrecy import refuse_dumps, wipe_variables
+from windlass.base.subprocesses import aside
 from windlass.config import Settings, take_secrets, to_type
-from windlass.database import looking
-from windlass.installation import install
+from windlass.install.database import looking
+from windlass.install.installation import install
+from windlass.install.parts import concerns, isolation_in_use, kept_engine
 from windlass.operate.commands import USUAL
 from windlass.operate.explain import cannot_listen
-from windlass.parts import concerns, isolation_in_use, kept_engine
-from windlass.refused import Refused
-from windlass.server import listen, serve
+from windlass.serve.server import listen, serve
 from windlass.store.archive import Moment
 from windlass.store.store import Reads
+from windlass.terminal.refused import Refused
 
 _log = log("main")
 

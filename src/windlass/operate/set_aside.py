@@ -9,10 +9,17 @@ from pathlib import Path
 
 from windlass.base.clock import SystemClock
 from windlass.config import Settings, to_type
-from windlass.control.holdings import Holdings, Occupied, OtherEngine, OtherVersion, SetAside, records
-from windlass.ownership import check, holdings, look
-from windlass.parts import real_parts
-from windlass.refused import Refused
+from windlass.control.background.holdings import (
+    Holdings,
+    Occupied,
+    OtherEngine,
+    OtherVersion,
+    SetAside,
+    records,
+)
+from windlass.install.ownership import check, holdings, look
+from windlass.install.parts import real_parts
+from windlass.terminal.refused import Refused
 
 
 def listed(settings: Settings) -> list[SetAside]:

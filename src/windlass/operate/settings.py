@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from windlass.base.sections import Option
 from windlass.config import Described, Settings, describe, load
+from windlass.terminal.sections import Option
 
 _FILE_HELP = "TOML file with settings; or name it in WINDLASS_CONFIG."
 

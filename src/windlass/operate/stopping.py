@@ -15,23 +15,23 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from windlass.base.stopped import Stopped
 from windlass.cli.client import Api, Unreachable, path_of
-from windlass.cli.deeds import is_service
+from windlass.cli.derived_commands import is_service
 from windlass.cli.following import Patience, insist, pauses, when_too_many
 from windlass.cli.waiting import say, say_state, under_way
 from windlass.config import Settings
-from windlass.control.context import Context
-from windlass.control.stopping import Stopping, stop_everything, up
-from windlass.core.registry import Operation
-from windlass.core.states import OPEN, Progress
-from windlass.database import looking
+from windlass.control.request.context import Context
+from windlass.control.services.stopping import Stopping, stop_everything, up
+from windlass.core.declare.registry import Operation
+from windlass.core.deploy.states import OPEN, Progress
 from windlass.families import registry
-from windlass.installation import Installation, install
-from windlass.parts import DOCKER, ENGINES, Parts, docker_answers, docker_at, real_parts
-from windlass.refused import Refused
+from windlass.install.database import looking
+from windlass.install.installation import Installation, install
+from windlass.install.parts import DOCKER, ENGINES, Parts, docker_answers, docker_at, real_parts
 from windlass.store.sqlite import InUse
 from windlass.store.store import Reads
+from windlass.terminal.refused import Refused
+from windlass.terminal.stopped import Stopped
 
 Sure = Callable[[int], None]
 """Asked with the number of services; raises if they are not to be stopped."""

@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from windlass.base.clock import Clock
+from windlass.base.commit_thread import settle
 from windlass.base.errors import Unavailable
-from windlass.base.lane import settle
 from windlass.base.log import log
 from windlass.store.chain import End
 from windlass.store.store import Row, Session, Tx, Write

@@ -17,8 +17,8 @@ import apsw
 
 from windlass.base import filelock
 from windlass.base.clock import Clock
+from windlass.base.commit_thread import Lane
 from windlass.base.errors import Unavailable
-from windlass.base.lane import Lane
 from windlass.base.private import private_file
 from windlass.store import statements as sql
 from windlass.store.groups import GroupCommit, Outcome

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from windlass.core.states import OPEN, Progress
+from windlass.core.deploy.states import OPEN, Progress
 
 _ROW = "id, family, org, parent, pos, name, created, tag, body, sealed"
 

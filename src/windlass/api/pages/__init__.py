@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from windlass.control.context import Context, encode
+from windlass.control.request.context import Context, encode
 
 if TYPE_CHECKING:
     from windlass.base.issuer import Signer

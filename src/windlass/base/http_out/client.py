@@ -24,7 +24,7 @@ from yarl import URL
 from windlass import __version__
 from windlass.base.addresses import Reach, Resolve
 from windlass.base.http_out.answers import MOST_READ, Answered, Refused, Unreachable
-from windlass.base.http_out.place import Place, no_public_address
+from windlass.base.http_out.url import Place, no_public_address
 
 IDLE: Final = 30.0
 AT_ONCE: Final = 100

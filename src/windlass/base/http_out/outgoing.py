@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from windlass.base import addresses
 from windlass.base.addresses import Reach, Resolve
 from windlass.base.http_out.answers import Answered, Unreachable
-from windlass.base.http_out.place import judged, place
+from windlass.base.http_out.url import judged, place
 
 if TYPE_CHECKING:
     from windlass.base.http_out.client import Client

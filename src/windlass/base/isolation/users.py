@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from windlass.base import filelock
-from windlass.base.moving import write_whole
+from windlass.base.atomic_files import write_whole
 
 _RANGE: Final = re.compile(r"([0-9]{1,10})-([0-9]{1,10})\Z")
 _READ: Final = stat.S_IROTH

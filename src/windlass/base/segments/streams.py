@@ -22,8 +22,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.base.atomic_files import move
 from windlass.base.log import log
-from windlass.base.moving import move
 from windlass.base.segments import files
 from windlass.base.segments.files import Gone
 from windlass.base.segments.lines import EVERYTHING, Saying, Sieve, instant, time_of

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from windlass.base import group
+from windlass.base import subprocesses as group
 from windlass.launch import mysql
 
 SECONDS: Final = 10

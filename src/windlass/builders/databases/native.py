@@ -15,12 +15,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base import group
-from windlass.base.moving import move
+from windlass.base import subprocesses as group
+from windlass.base.atomic_files import move
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError
 from windlass.builders.databases.machine import Places, Server, servers
-from windlass.core.runtime import Artifact
+from windlass.core.deploy.workload import Artifact
 from windlass.launch.instance import SERVER, VERSION
 from windlass.launch.ready import CLIENTS, client_of
 

@@ -17,15 +17,15 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
-from windlass.base import group
-from windlass.base.docker import NO_ANSWER, Away, Docker, Refused
-from windlass.base.docker.images import image, pull
+from windlass.base import subprocesses as group
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway, BuildError, Order, Say
 from windlass.builders.docker.context import Context, context, packing
 from windlass.builders.docker.guard import Around, Rewritten, check_image, rewritten
 from windlass.builders.docker.progress import Progress
-from windlass.core.runtime import Artifact
+from windlass.core.deploy.workload import Artifact
+from windlass.docker import NO_ANSWER, Away, Docker, Refused
+from windlass.docker.images import image, pull
 
 INSTALLATION: Final = "windlass.installation"
 SERVICE: Final = "windlass.service"

@@ -20,7 +20,7 @@ from windlass.builders import dockerfile
 from windlass.builders.builder import BuildError
 from windlass.builders.dockerfile import Dockerfile, DockerfileError, Instruction, Stage
 from windlass.builders.substitution import BadWord, substituted
-from windlass.core.images import is_ours
+from windlass.core.words.images import is_ours
 
 MARK: Final = "WINDLASS_BUILD_SCOPE"
 """An ARG in every stage: it is a part of what BuildKit and the classic builder know a step by."""

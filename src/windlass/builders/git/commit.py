@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.builders.git.said import printable
+from windlass.builders.git.messages import printable
 
 # For `git log -z`, whose answer `commits` reads.
 FACTS: Final = ("%H", "%ct", "%an", "%ae", "%B")

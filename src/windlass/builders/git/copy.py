@@ -9,12 +9,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base import group
+from windlass.base import subprocesses as group
 from windlass.builders.git.commit import FORMAT, Commit, commits, tag_names
 from windlass.builders.git.limits import measured
 from windlass.builders.git.listing import Listing, leaving
+from windlass.builders.git.messages import NotByName
 from windlass.builders.git.remote import Progress, Remote, silent
-from windlass.builders.git.said import NotByName
 from windlass.builders.git.source import GitError, Source, wanted_commit, wanted_ref
 
 WANTED: Final = "refs/windlass/wanted"

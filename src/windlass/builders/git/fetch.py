@@ -18,13 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from windlass.base import addresses, group
+from windlass.base import addresses
+from windlass.base import subprocesses as group
 from windlass.base.addresses import Address, Reach, Resolve
 from windlass.builders.git.commit import Commit
 from windlass.builders.git.copy import Copy
 from windlass.builders.git.limits import Limits
+from windlass.builders.git.messages import Redirected, printable
 from windlass.builders.git.remote import Progress, Remote, silent
-from windlass.builders.git.said import Redirected, printable
 from windlass.builders.git.settings import authorization, environment
 from windlass.builders.git.source import GitError, Place, Source, folder, place, wanted_commit, wanted_ref
 

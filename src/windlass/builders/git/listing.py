@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from windlass.builders.git.limits import Limits
-from windlass.builders.git.said import printable
+from windlass.builders.git.messages import printable
 from windlass.builders.git.source import DEEPEST, LONGEST, GitError
 
 MOST_SUBMODULES: Final = 20

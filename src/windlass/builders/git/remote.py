@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from windlass.base import group
+from windlass.base import subprocesses as group
 from windlass.builders.git.limits import Limits, measured
-from windlass.builders.git.said import Said, explained
+from windlass.builders.git.messages import Said, explained
 from windlass.builders.git.source import GitError
 
 ANSWER: Final = 8 * 1024**2  # of a git that answers instead of writing files

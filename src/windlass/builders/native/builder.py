@@ -17,19 +17,27 @@ from typing import Final, Literal
 from weakref import WeakValueDictionary
 
 from windlass import config
-from windlass.base import group
+from windlass.base import subprocesses as group
+from windlass.base.atomic_files import move
 from windlass.base.isolation.isolation import Isolation
-from windlass.base.moving import move
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Order, Say
 from windlass.builders.native import node, python, sources, tree
+from windlass.builders.native.artifacts import (
+    CACHE,
+    COMPLETE,
+    Shelf,
+    finish_removals,
+    name_of,
+    services,
+    synced,
+)
 from windlass.builders.native.cells import Cells
 from windlass.builders.native.command import Site, settled
 from windlass.builders.native.hints import Shell
-from windlass.builders.native.shelf import CACHE, COMPLETE, Shelf, finish_removals, name_of, services, synced
 from windlass.builders.native.sources import Sources
 from windlass.builders.native.tools import Tools, about_registries
-from windlass.core.runtime import Artifact
+from windlass.core.deploy.workload import Artifact
 
 # A variable of the service must not say where a tool looks for itself and puts its things.
 NOT_FOR_TOOLS: Final = frozenset(

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.base import group
+from windlass.base import subprocesses as group
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import tree
 from windlass.builders.native.tools import Tools, step

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from windlass.base import group
+from windlass.base import subprocesses as group
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native.cells import Cells
 

@@ -1,4 +1,4 @@
-"""One file for each kind of service, found by being there; see `control.kind`."""
+"""One file for each kind of service, found by being there; see `control.workloads.kind`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from windlass.control.kind import ServiceKind
-from windlass.core.registry import Registry
+from windlass.control.workloads.kind import ServiceKind
+from windlass.core.declare.registry import Registry
 
 
 def kinds_of(*kinds: ServiceKind) -> Mapping[str, ServiceKind]:

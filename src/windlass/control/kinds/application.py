@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from windlass.control.builds import build
-from windlass.control.context import Call, Context
-from windlass.control.kind import Built, Making
-from windlass.control.programs import Program
-from windlass.core.deployment import Particulars
-from windlass.core.document import Document
-from windlass.core.runtime import Artifact
+from windlass.control.request.context import Call, Context
+from windlass.control.workloads.builds import build
+from windlass.control.workloads.kind import Built, Making
+from windlass.control.workloads.programs import Program
+from windlass.core.declare.document import Document
+from windlass.core.deploy.progress import Particulars
+from windlass.core.deploy.workload import Artifact
 from windlass.families.application import Application, application
 from windlass.families.database import database
 from windlass.store.store import Row, Tx

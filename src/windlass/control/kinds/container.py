@@ -5,14 +5,14 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
-from windlass.control.context import Call, Context
-from windlass.control.kind import Built, Making
-from windlass.control.programs import Program
-from windlass.control.resources import Draft, changed
-from windlass.core.deployment import Made, Particulars
-from windlass.core.document import Document
-from windlass.core.images import DOCKER_HUB, registry_host
-from windlass.core.runtime import Artifact
+from windlass.control.request.context import Call, Context
+from windlass.control.request.resources import Draft, changed
+from windlass.control.workloads.kind import Built, Making
+from windlass.control.workloads.programs import Program
+from windlass.core.declare.document import Document
+from windlass.core.deploy.progress import Made, Particulars
+from windlass.core.deploy.workload import Artifact
+from windlass.core.words.images import DOCKER_HUB, registry_host
 from windlass.families.container import Container, container
 from windlass.families.database import database
 from windlass.store.store import Row, Tx

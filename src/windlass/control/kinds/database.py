@@ -9,17 +9,17 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base.errors import Conflict
-from windlass.control.context import Context
-from windlass.control.credentials import credentials_of, give_credentials
-from windlass.control.deployments import status_of
-from windlass.control.kind import Built, Making, Offer, ServiceKind, Whereabouts
-from windlass.control.ports import public_port, take_public_port
-from windlass.control.resources import Draft
-from windlass.core import databases
-from windlass.core.built_ins import LISTED, BuiltIn, nominal_database_host
-from windlass.core.deployment import Made
-from windlass.core.document import Document
-from windlass.core.runtime import Artifact, PortWanted, Probe, ProbeKind, Volume, Wanted
+from windlass.control.request.context import Context
+from windlass.control.request.deployments import status_of
+from windlass.control.request.resources import Draft
+from windlass.control.workloads.credentials import credentials_of, give_credentials
+from windlass.control.workloads.kind import Built, Making, Offer, ServiceKind, Whereabouts
+from windlass.control.workloads.ports import public_port, take_public_port
+from windlass.core.declare.document import Document
+from windlass.core.deploy import databases
+from windlass.core.deploy.injected_variables import LISTED, BuiltIn, nominal_database_host
+from windlass.core.deploy.progress import Made
+from windlass.core.deploy.workload import Artifact, PortWanted, Probe, ProbeKind, Volume, Wanted
 from windlass.engines.engine import EngineError
 from windlass.families.database import Database, database
 from windlass.store.store import Reads, Row, Tx

@@ -1,6 +1,6 @@
 """Permission: `may(actor, need, where)` decides it, over scopes, roles, and the limits of tokens."""
 
-from windlass.core.access.actor import Actor, may, may_below, may_somewhere, narrowed_to
+from windlass.core.access.actor import SYSTEM, Actor, may, may_below, may_somewhere, narrowed_to
 from windlass.core.access.permits import Permit, Permits, permits_throughout
 from windlass.core.access.roles import ROLE_IDS, SCOPES, permits_of_role, role_of
 from windlass.core.access.scopes import MEANINGS, WORDS, Scope, scopes_of, words_of
@@ -11,6 +11,7 @@ __all__ = [
     "MEANINGS",
     "ROLE_IDS",
     "SCOPES",
+    "SYSTEM",
     "WORDS",
     "Actor",
     "Permit",

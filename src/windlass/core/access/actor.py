@@ -36,6 +36,10 @@ class Actor(Struct, frozen=True, kw_only=True):
         return (self.permits, self.limited_to) == (other.permits, other.limited_to)
 
 
+SYSTEM = Actor(id="00000000-0000-4000-8000-000000000000", name="windlass", subject="windlass", permits={})
+"""Windlass itself, in the audit of what it does unasked."""
+
+
 def may(actor: Actor, need: Scope, where: Where) -> bool:
     """Decides whether the actor may do something that needs this scope at this place."""
     return may_below(actor, need, where) or (need is Scope.READ and _may_look(actor, where))

@@ -7,8 +7,8 @@ from math import ceil
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from windlass.core.runtime import Wanted
-from windlass.engines.docker import words
+from windlass.core.deploy.workload import Wanted
+from windlass.engines.docker import names as words
 
 MEGABYTE: Final = 1024 * 1024
 

@@ -15,20 +15,21 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
-from windlass.base import group
-from windlass.base.docker import NO_ANSWER, Away, Docker, Refused
+from windlass.base import subprocesses as group
 from windlass.base.locks import Locks
 from windlass.base.log import log
-from windlass.core.runtime import Artifact, Ended, Instance, Kept, Usage, Wanted
-from windlass.engines.docker import create, words
+from windlass.core.deploy.workload import Artifact, Ended, Instance, Kept, Usage, Wanted
+from windlass.docker import NO_ANSWER, Away, Docker, Refused
+from windlass.engines.by_hand.removed_generations import Removed
+from windlass.engines.docker import create
+from windlass.engines.docker import names as words
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.files import packed
-from windlass.engines.docker.place import Place
-from windlass.engines.docker.seen import ended, instance
+from windlass.engines.docker.inspection import ended, instance
+from windlass.engines.docker.resources import Place
 from windlass.engines.docker.usage import used
 from windlass.engines.docker.watch import Watch
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
-from windlass.engines.removed import Removed
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from windlass.base.docker import Away, Docker, Refused
-from windlass.base.docker.frames import pieces
+from windlass.docker import Away, Docker, Refused
+from windlass.docker.frames import pieces
 from windlass.engines.engine import EngineError
 
 MOST: Final = 64 * 1024

@@ -8,13 +8,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base.docker import Away, Docker, Refused
-from windlass.base.docker.frames import pieces
 from windlass.base.log import log
-from windlass.core.runtime import Said
+from windlass.core.deploy.workload import Said
+from windlass.docker import Away, Docker, Refused
+from windlass.docker.frames import pieces
+from windlass.engines.docker.inspection import milliseconds
 from windlass.engines.docker.position import SLACK, Position, Positions
-from windlass.engines.docker.seen import milliseconds
-from windlass.engines.docker.turn import Turn
+from windlass.engines.docker.reader_lock import Turn
 
 LONGEST: Final = 16 * 1024
 FIRST_PAUSE: Final = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from windlass.core.runtime import Usage
+from windlass.core.deploy.workload import Usage
 
 
 def used(said: Mapping[str, Any]) -> Usage:

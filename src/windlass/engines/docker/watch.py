@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from windlass.base.docker import Away, Docker, Refused
 from windlass.base.log import log
-from windlass.core.runtime import Said
-from windlass.engines.docker import words
+from windlass.core.deploy.workload import Said
+from windlass.docker import Away, Docker, Refused
+from windlass.engines.docker import names as words
 from windlass.engines.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, Follower, Source
+from windlass.engines.docker.inspection import End
 from windlass.engines.docker.position import Positions
-from windlass.engines.docker.seen import End
-from windlass.engines.docker.turn import Turn
+from windlass.engines.docker.reader_lock import Turn
 from windlass.engines.engine import Notice, Sink
 
 KINDS: Final = ("start", "die", "oom", "destroy", "pause", "unpause")

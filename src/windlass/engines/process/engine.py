@@ -20,20 +20,23 @@ from windlass.base.clock import Clock
 from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log
-from windlass.core.runtime import Artifact, Ended, Instance, Kept, Usage, Wanted
+from windlass.core.deploy.workload import Artifact, Ended, Instance, Kept, Usage, Wanted
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
-from windlass.engines.process import beside, cgroups, fate, files, kernel, ports, weight
-from windlass.engines.process.birth import Birth
-from windlass.engines.process.census import EXECUTED_BY, Census, Counting, Member, members
-from windlass.engines.process.ending import end_these
-from windlass.engines.process.fate import Pauses
-from windlass.engines.process.keeper import Keeper
+from windlass.engines.process import cgroups, files, kernel, ports
+from windlass.engines.process import execute as beside
+from windlass.engines.process import exit_reason as fate
+from windlass.engines.process import memory as weight
+from windlass.engines.process.environment import Surroundings, by_this_python
+from windlass.engines.process.exit_reason import Pauses
+from windlass.engines.process.instances import Lives
 from windlass.engines.process.kernel import Process
-from windlass.engines.process.lives import Lives
+from windlass.engines.process.kill import end_these
 from windlass.engines.process.output import BACKLOG
+from windlass.engines.process.output_reader import Keeper
+from windlass.engines.process.process_table import EXECUTED_BY, Census, Counting, Member, members
+from windlass.engines.process.records import Key, Record, Shelf, UnknownRecord, names, safe
 from windlass.engines.process.set_aside import move_in, move_out
-from windlass.engines.process.shelf import Key, Record, Shelf, UnknownRecord, names, safe
-from windlass.engines.process.surroundings import Surroundings, by_this_python
+from windlass.engines.process.spawn import Birth
 
 _log = log("engines.process")
 T = TypeVar("T")

@@ -18,10 +18,10 @@ from typing import Final
 
 from windlass.base.erasing import erase
 from windlass.base.isolation.users import give, show
-from windlass.core.runtime import Volume, Wanted
+from windlass.core.deploy.workload import Volume, Wanted
 from windlass.engines.engine import EngineError, VolumeLost
-from windlass.engines.process import beneath
-from windlass.engines.process.beneath import NEW_FILE, UNCHANGED, opened
+from windlass.engines.process import open_folders as beneath
+from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, opened
 
 APP: Final = PurePosixPath("/app")
 """What the working copy is called in paths that people write."""

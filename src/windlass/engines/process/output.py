@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from windlass.engines.process import kernel
-from windlass.engines.process.shelf import Record
+from windlass.engines.process.records import Record
 
 LONGEST: Final = 16 * 1024
 PIECE: Final = 128 * 1024

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from windlass.base import filelock
-from windlass.base.moving import write_whole
+from windlass.base.atomic_files import write_whole
 from windlass.engines.engine import EngineError
-from windlass.engines.process.shelf import Key, names, safe
+from windlass.engines.process.records import Key, names, safe
 
 HOST: Final = "127.0.0.1"
 # Neither overlaps with what Linux gives to outgoing connections by default, which begins at 32768.

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from windlass.base.moving import move, write_whole
+from windlass.base.atomic_files import move, write_whole
 from windlass.engines.process.ports import Whereabouts
-from windlass.engines.process.shelf import Shelf, safe
+from windlass.engines.process.records import Shelf, safe
 
 _PORTS: Final = "whereabouts.json"
 

@@ -23,8 +23,8 @@ from windlass.routers.builtin.requests import IDEMPOTENT, Fields, judged_fields
 from windlass.routers.builtin.upstream import Upstream
 
 if TYPE_CHECKING:
-    from windlass.routers.builtin.gate import Gate
     from windlass.routers.builtin.peers import Peer
+    from windlass.routers.builtin.shared_state import Gate
     from windlass.routers.builtin.table import Backend, Paths
 
 _SLASH: Final = ord("/")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from windlass.base.http_in.connections import ClientConnection, Room, network_of
-from windlass.routers.builtin.gate import Gate
 from windlass.routers.builtin.peers import Peer
+from windlass.routers.builtin.shared_state import Gate
 from windlass.routers.builtin.table import Backend
 
 

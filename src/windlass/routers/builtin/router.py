@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from windlass.base.http_in.bounds import Bounds
 from windlass.routers.builtin.client import Client
-from windlass.routers.builtin.gate import Gate
 from windlass.routers.builtin.pipes import Caller
 from windlass.routers.builtin.ports import bound
+from windlass.routers.builtin.shared_state import Gate
 from windlass.routers.builtin.table import Table, Traffic
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
 

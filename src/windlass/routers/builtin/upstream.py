@@ -14,8 +14,8 @@ from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, Answer
 
 if TYPE_CHECKING:
     from windlass.routers.builtin.client import Client
-    from windlass.routers.builtin.gate import Gate
     from windlass.routers.builtin.peers import Peer
+    from windlass.routers.builtin.shared_state import Gate
 
 _QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 """Linux has it; the kernel forgets it by and by, so that it is said again with each answer in pieces."""

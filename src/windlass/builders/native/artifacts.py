@@ -1,0 +1,288 @@
+"""Where artifacts and dependencies are kept, and how they get there: whole, or not at all.
+
+    <folder>/cache/<organization>/       what tools have fetched
+    <folder>/<service>/<key>/            an artifact; it is complete: it gets its name at the end
+    <folder>/<service>/.deps/<name>/     installed dependencies, where they were made: they know
+                                         their path. Complete with the file `complete` in it
+    <folder>/<service>/.new-<name>/      a build under way
+
+Whoever works on one of the last two, or with one of them, holds the lock file beside it; the kernel lets go
+of it when the process ends, however it ends. What nobody holds is a leftover.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base import filelock
+from windlass.base import subprocesses as group
+from windlass.base.erasing import erase
+from windlass.base.log import log
+from windlass.builders.builder import BuildError
+from windlass.builders.native import tree
+from windlass.core.deploy.workload import Artifact
+
+_log = log("builders.native")
+
+DEPS: Final = ".deps"
+NEW: Final = ".new-"
+GONE: Final = ".gone-"
+RECORD: Final = "artifact.json"
+COMPLETE: Final = "complete"
+CACHE: Final = "cache"
+_SHARED: Final = ("pip", "uv", "npm")
+"""Names of caches that earlier versions had directly below `cache`, for all organizations."""
+LINKS: Final = ("venv", "node_modules")
+
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
+
+
+def name_of(text: str) -> str:
+    """As the name of a folder; most ids and keys are one already."""
+    if _PLAIN.fullmatch(text) and text != CACHE and not text.endswith(".lock"):
+        return text
+    return "h" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+class Shelf:
+    """What is kept of one service."""
+
+    def __init__(self, folder: Path, service: str) -> None:
+        self.folder = folder / name_of(service)
+
+    def at(self, key: str) -> Path:
+        return self.folder / name_of(key)
+
+    def find(self, key: str) -> Artifact | None:
+        return _read(self.at(key))
+
+    @contextmanager
+    def making(self) -> Iterator[Path]:
+        """A folder to build in, which is gone afterwards; what is to stay is put elsewhere from it."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _new(self.folder, NEW) as made:
+            try:
+                yield made
+            finally:
+                _gone(made)
+
+    @contextmanager
+    def depending(self, digest: str) -> Iterator[tuple[Path, bool]]:
+        """A folder for these dependencies, and whether they are in it; it stays if marked complete."""
+        deps = self.folder / DEPS
+        deps.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for known in sorted(deps.glob(f"{digest}-*")):
+            if known.is_dir() and (held := _hold(known, shared=True)) is not None:
+                try:
+                    if (known / COMPLETE).exists():
+                        yield known, True
+                        return
+                finally:
+                    os.close(held)
+        with _new(deps, f"{digest}-", keeps=True) as made:
+            try:
+                yield made, False
+            finally:
+                if not (made / COMPLETE).exists():
+                    _gone(made)
+
+    def put(self, made: Path, artifact: Artifact) -> Artifact:
+        """Under its final name, whole. One that came first is taken instead: it was made of the same."""
+        with tree.fresh(made / RECORD).open("xb") as file:
+            file.write(msgspec.json.encode(artifact))
+        synced(made)
+        final = self.at(artifact.key)
+        for _ in range(2):
+            try:
+                made.rename(final)
+            except OSError:
+                if not final.exists():
+                    raise
+                if first := _read(final):
+                    return first
+                self._away(final)
+            else:
+                return artifact
+        raise OSError(f"{final} cannot be replaced")
+
+    def discard(self) -> None:
+        for left in self.folder.glob(f"{NEW}*"):
+            _end_programs(left)
+        self._away(self.folder, self.folder.parent)
+
+    def sweep(self, keep: Collection[str] | None = None) -> None:
+        """Leftovers go, and artifacts with other keys than these; without keys, all artifacts stay."""
+        if not self.folder.is_dir():
+            return
+        kept = None if keep is None else {name_of(key) for key in keep}
+        for left in sorted(self.folder.iterdir()):
+            if left.name.startswith(GONE):
+                _gone(left)
+            elif left.name.startswith(NEW):
+                self._sweep_leftover(left)
+            elif left.name != DEPS and kept is not None and left.name not in kept:
+                self._away(left)
+        for deps in sorted((self.folder / DEPS).glob("*")):
+            self._sweep_deps(deps)
+
+    def _sweep_leftover(self, left: Path) -> None:
+        if left.name.endswith(".lock"):
+            if not left.with_suffix("").exists():
+                _drop_lock(left)
+            return
+        held = _hold(left)
+        if held is None and _lock(left).exists():
+            return  # somebody works there
+        _end_programs(left)
+        _gone(left)
+        _lock(left).unlink(missing_ok=True)
+        if held is not None:
+            os.close(held)
+
+    def _sweep_deps(self, deps: Path) -> None:
+        if deps.name.endswith(".lock"):
+            if not deps.with_suffix("").exists():
+                _drop_lock(deps)
+            return
+        held = _hold(deps)
+        if held is None and _lock(deps).exists():
+            return
+        # Looked at only now: whoever uses it holds its lock until its artifact is in place.
+        if not (deps / COMPLETE).exists() or deps.name not in self._used():
+            self._away(deps)
+            _lock(deps).unlink(missing_ok=True)
+        if held is not None:
+            os.close(held)
+
+    def _used(self) -> set[str]:
+        return {
+            link.readlink().parent.name
+            for name in LINKS
+            for link in self.folder.glob(f"[!.]*/{name}")
+            if link.is_symlink()
+        }
+
+    def _away(self, path: Path, into: Path | None = None) -> None:
+        """Out of its name first, so that nobody takes what is half removed for the whole."""
+        gone = (into or self.folder) / f"{GONE}{uuid.uuid4().hex}"
+        with suppress(FileNotFoundError):
+            path.rename(gone)
+        _gone(gone)
+
+
+def services(folder: Path) -> list[str]:
+    """The folders of services."""
+    there = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [
+        each.name for each in there if _PLAIN.fullmatch(each.name) and each.name != CACHE and each.is_dir()
+    ]
+
+
+def finish_removals(folder: Path) -> None:
+    """Erases what an interrupted removal has left, and caches of versions that had one for all."""
+    for name in _SHARED:
+        if (folder / CACHE / name).exists():
+            (folder / CACHE / name).rename(folder / f"{GONE}{uuid.uuid4().hex}")
+    for left in folder.glob(f"{GONE}*"):
+        _gone(left)
+
+
+def synced(folder: Path) -> None:
+    """On disk, all of its file system: many small files, for which one by one would take far longer."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(opened):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(opened)
+
+
+def _read(path: Path) -> Artifact | None:
+    """Returns an artifact, or None if it is not there or not whole. Raises BuildError for one that another
+    version has recorded: what runs may use its files, so they are not replaced."""
+    try:
+        artifact = msgspec.json.decode((path / RECORD).read_bytes(), type=Artifact)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except msgspec.ValidationError as error:
+        _log.error(
+            "an artifact of another version cannot be read, and is left as it is",
+            extra={"folder": str(path), "why": str(error)},
+        )
+        raise BuildError(
+            "What was built for this commit was recorded by another version of Windlass, and is not "
+            "replaced: deploy another commit, or uninstall the service and deploy it again."
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # torn by a power cut
+    links = (path / name for name in LINKS)
+    whole = (path / "app").is_dir() and all(link.exists() for link in links if link.is_symlink())
+    return artifact if whole else None
+
+
+@contextmanager
+def _new(folder: Path, beginning: str, *, keeps: bool = False) -> Iterator[Path]:
+    """A folder that exists only while its lock is held, or after it was kept."""
+    made, held = _locked(folder, beginning)
+    try:
+        made.mkdir(mode=0o700)
+        yield made
+    finally:
+        if not (keeps and made.exists()):
+            _lock(made).unlink(missing_ok=True)
+        os.close(held)
+
+
+def _locked(folder: Path, beginning: str) -> tuple[Path, int]:
+    """A new name, and its lock; a sweep may take that away before it is held, and then it is of no use."""
+    while True:
+        made = folder / f"{beginning}{uuid.uuid4().hex[:12]}"
+        os.close(filelock.opened(_lock(made)))
+        if (held := _hold(made)) is not None:
+            return made, held
+
+
+def _lock(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def _hold(path: Path, *, shared: bool = False) -> int | None:
+    """The lock beside a folder, if it is there and free."""
+    try:
+        held = os.open(_lock(path), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    if filelock.try_lock(held, shared=shared) and filelock.is_at(held, _lock(path)):
+        return held
+    os.close(held)
+    return None
+
+
+def _drop_lock(lock: Path) -> None:
+    """Of a folder that is not there: it is made while the lock is held, or was removed."""
+    held = _hold(lock.with_suffix(""))
+    if held is not None:
+        if not lock.with_suffix("").exists():
+            lock.unlink(missing_ok=True)
+        os.close(held)
+
+
+def _end_programs(left: Path) -> None:
+    group.end_all_with("HOME", str(left / "home"))
+
+
+def _gone(path: Path) -> None:
+    """Erases what it can; the next sweep tries what is left."""
+    with suppress(OSError):
+        erase(path)

@@ -1,0 +1,275 @@
+"""Data of services outside the database: on the engine, builds, database servers, log lines.
+
+Only a service that the database has marked as deleted is erased. Anything of which the database knows nothing
+is set aside: it ends, and what it stored is kept below `set-aside/`, or where the engine keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.base.atomic_files import write_whole
+from windlass.base.erasing import erase
+from windlass.base.log import log
+from windlass.base.subprocesses import aside
+from windlass.builders.builder import Builder
+from windlass.control.people.organizations import NOBODY
+from windlass.control.request.context import Context, Servers
+from windlass.control.request.log_store import Logs
+from windlass.control.request.recording import ITSELF, About, emit
+from windlass.core.access import SYSTEM
+from windlass.core.deploy.workload import Kept
+from windlass.core.words.events import Event
+from windlass.engines.engine import Engine
+from windlass.store.store import Tx
+
+RECORD: Final = "record.json"
+SET_ASIDE: Final = "set-aside"
+"""The folder of services that were set aside, below the data directory."""
+INSTALLATION: Final = "installation"
+"""The fact of the database that holds the id of the installation."""
+_log = log("holdings")
+
+
+class Holder(Protocol):
+    """A part that stores data of services; `engines.engine` documents the methods."""
+
+    async def services(self) -> Collection[str]: ...
+
+    async def sweep(self, erase: Collection[str]) -> None: ...
+
+    async def set_aside(self, service: str, into: Path) -> None: ...
+
+    async def put_back(self, service: str, out: Path) -> None: ...
+
+
+class SetAside(Struct, frozen=True, kw_only=True):
+    """A service that was set aside."""
+
+    service: str
+    name: str
+    installation: str
+    """Of which it is: an engine may know it by that."""
+    at: int
+    why: str
+    instances: int = 0
+    volumes: int = 0
+    engine: str = ""
+    """Which it ran on: no other can put it back, or erase it."""
+    is_whole: bool = True
+    """False while it is set aside, and after an interruption: there may be something in its place still."""
+    is_known: bool = True
+    """False if this version cannot read the record: the service is neither put back nor erased."""
+
+
+class Occupied(Exception):
+    """The service has data in place again, which is not replaced."""
+
+
+class OtherVersion(Exception):
+    """Another version of Windlass has set the service aside."""
+
+
+class OtherEngine(Exception):
+    """The service ran on another engine than the settings name."""
+
+
+def folder_of(data: Path, service: str) -> Path:
+    return data / SET_ASIDE / service
+
+
+def records(data: Path) -> dict[str, SetAside]:
+    """Returns the records of all services that are set aside, by id."""
+    return {file.parent.name: _read(file) for file in sorted((data / SET_ASIDE).glob(f"*/{RECORD}"))}
+
+
+def _read(file: Path) -> SetAside:
+    """Reads a record; a damaged one still lists its service, so that nothing is hidden."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=SetAside)
+    except msgspec.ValidationError:
+        why = "another version of Windlass has recorded it, and this one cannot read that"
+        return _unread(file, why, is_known=False)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _unread(file, "its record is damaged", is_known=True)
+
+
+def _unread(file: Path, why: str, *, is_known: bool) -> SetAside:
+    return SetAside(service=file.parent.name, name="", installation="", at=0, why=why, is_known=is_known)
+
+
+class Holdings:
+    def __init__(self, engine: Engine, builder: Builder, servers: Servers, logs: Logs, data: Path) -> None:
+        self.engine, self.builder = engine, builder
+        self._files: Sequence[Holder] = (builder, servers, logs)
+        self._data = data
+
+    async def services(self) -> dict[str, Kept]:
+        """Returns all services that have data in place, also those that are only partly set aside."""
+        found: dict[str, Kept] = {}
+        for holder in self._files:
+            found |= dict.fromkeys(await holder.services(), Kept())
+        # An engine remembers of many services what may not come back; nothing is lost with that.
+        notable = {id: kept for id, kept in (await self.engine.services()).items() if _has_something(kept)}
+        done = {id for id, record in self.records().items() if record.is_whole}
+        return {id: kept for id, kept in (found | notable).items() if id not in done}
+
+    def records(self) -> Mapping[str, SetAside]:
+        return records(self._data)
+
+    async def set_aside(self, record: SetAside) -> None:
+        """Written down first, and again at the end: what is interrupted is done again."""
+        folder = folder_of(self._data, record.service)
+        await aside(_write, folder / RECORD, replace(record, is_whole=False))
+        for holder in (self.engine, *self._files):
+            await holder.set_aside(record.service, folder)
+        await aside(_write, folder / RECORD, replace(record, is_whole=True))
+        _log.warning(
+            "a service that the database does not know was set aside",
+            extra={"service": record.service, "called": record.name, "why": record.why},
+        )
+
+    async def put_back(self, service: str) -> None:
+        folder = folder_of(self._data, service)
+        self._check_record(service)
+        try:
+            for holder in (self.engine, *self._files):
+                await holder.put_back(service, folder)
+        except FileExistsError as error:
+            raise Occupied(str(error)) from error
+        await aside(_leave, folder)
+        _log.warning("a service that was set aside was put back", extra={"service": service})
+
+    async def purge(self, service: str, *, everywhere: bool) -> None:
+        """Erases a service that is set aside. `everywhere`: also from the engine and the builder."""
+        self._check_record(service)
+        if everywhere and _has_something((await self.engine.services()).get(service, Kept())):
+            await self.engine.discard(service)
+        if everywhere:
+            await self.builder.discard(service)
+        await aside(_erase, folder_of(self._data, service))
+
+    def _check_record(self, service: str) -> None:
+        record = self.records()[service]
+        if not record.is_known:
+            raise OtherVersion(
+                f"use the version of Windlass that has set the service {service} aside: {record.why}"
+            )
+        ran_on = record.engine
+        if ran_on not in {"", self.engine.name}:
+            raise OtherEngine(
+                f"set the engine to {ran_on} (WINDLASS_ENGINE={ran_on}): this service ran on it"
+            )
+
+
+def _has_something(kept: Kept) -> bool:
+    return bool(kept.instances or kept.volumes)
+
+
+def _write(file: Path, record: SetAside) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(file, msgspec.json.encode(record))
+
+
+def _leave(folder: Path) -> None:
+    """Nothing is erased: what nobody took back stays set aside."""
+    left = sorted(path.name for path in folder.iterdir() if path.name != RECORD)
+    if left:
+        raise Occupied(f"not taken back: {', '.join(left)}")
+    _erase(folder)
+
+
+def _erase(folder: Path) -> None:
+    """The record goes last: what is interrupted stays in the list, and can be asked for again."""
+    for path in folder.iterdir():
+        if path.name != RECORD:
+            erase(path)
+    (folder / RECORD).unlink()
+    folder.rmdir()
+
+
+def holdings_of(ctx: Context) -> Holdings:
+    return Holdings(ctx.engine, ctx.builder, ctx.servers, ctx.logs, Path(ctx.settings.data_dir))
+
+
+# Decided by the database
+
+
+class OtherDatabase(Exception):
+    """The database is no longer the one that this server was started with."""
+
+
+async def sweep(ctx: Context, holder: Holder) -> None:
+    """Erases what is left of services that were deleted."""
+    there = set(await holder.services()) - holdings_of(ctx).records().keys()
+    await holder.sweep([service for service in sorted(there) if await ctx.store.reads.is_deleted(service)])
+
+
+async def set_unknown_aside(ctx: Context, why: str) -> None:
+    holdings = holdings_of(ctx)
+    for service, kept in (await unknown(ctx, holdings)).items():
+        await put_aside(ctx, holdings, service, kept, ctx.installation, why)
+
+
+async def unknown(ctx: Context, holdings: Holdings) -> dict[str, Kept]:
+    """Services that this database neither has nor has deleted. They are looked for before it is asked: of one
+    that is just being made, the database knows first."""
+    there, reads = await holdings.services(), ctx.store.reads
+    known = set(await reads.services())
+    rest = {service: kept for service, kept in there.items() if service not in known and not kept.is_lost}
+    found = {service: kept for service, kept in rest.items() if not await reads.is_deleted(service)}
+    if found and await reads.fact(INSTALLATION) != ctx.installation.encode():
+        raise OtherDatabase(
+            "the database is not the one that this server was started with: nothing is erased or set aside"
+        )
+    return found
+
+
+async def put_aside(
+    ctx: Context, holdings: Holdings, service: str, kept: Kept, installation: str, why: str
+) -> None:
+    record = SetAside(
+        service=service,
+        name=kept.name,
+        installation=installation,
+        at=ctx.clock.now(),
+        why=why,
+        instances=kept.instances,
+        volumes=kept.volumes,
+        engine=holdings.engine.name,
+    )
+    await holdings.set_aside(record)
+    await _tell(ctx, Event.SET_ASIDE, record)
+
+
+async def bring_back(ctx: Context) -> None:
+    """Services that were set aside while another database was used, and that this one has."""
+    holdings = holdings_of(ctx)
+    for service, record in holdings.records().items():
+        if await ctx.store.reads.status(service) is None:
+            continue
+        try:
+            await holdings.put_back(service)
+        except (Occupied, OtherEngine, OtherVersion) as error:
+            _log.warning("a service stays set aside", extra={"service": service, "why": str(error)})
+        else:
+            await _tell(ctx, Event.PUT_BACK, record)
+
+
+async def _tell(ctx: Context, kind: Event, record: SetAside) -> None:
+    """In the audit of the first organization: nobody knows whose it was."""
+
+    async def change(tx: Tx) -> None:
+        first = await tx.first(NOBODY, "organization")
+        assert first is not None
+        about = About(first.id, first.family, first.id, first.family)
+        facts = {"name": record.name, "service_id": record.service, "message": record.why}
+        emit(tx, kind, first.id, about, SYSTEM.id, SYSTEM.name, ITSELF, facts)
+
+    await ctx.store.write(change)

@@ -1,0 +1,194 @@
+"""What is done from time to time, and after a deletion: nothing is left of what nobody asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
+from windlass.base.log import log
+from windlass.control.background import holdings
+from windlass.control.deploying.release import count_of
+from windlass.control.request.context import Context
+from windlass.control.request.deployments import RECONCILE
+from windlass.control.request.resources import DISCARD
+from windlass.control.telling.webhooks import KEPT
+from windlass.control.workloads.builds import sweep_work
+from windlass.control.workloads.sealed_workload import open_wanted
+from windlass.core.deploy.scaling import scaled
+from windlass.core.deploy.workload import Instance, Phase, Usage, Wanted
+from windlass.engines.engine import EngineAway
+from windlass.store.store import Claim, Tx
+
+SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
+EVENTS_AT_ONCE = 500
+_log = log("upkeep")
+SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
+
+
+async def sweep(ctx: Context, claim: Claim) -> None:
+    """Lets go of what nobody asks for any more, and comes back in an hour."""
+    await forget_events(ctx)
+
+    async def change(tx: Tx) -> None:
+        await tx.sweep(answers_before=tx.now - DAY, budgets_before=tx.now - 2 * HOUR)
+        await tx.sweep_deliveries(tx.now - KEPT)
+        await tx.again(claim, tx.now + HOUR)
+
+    await ctx.store.write(change)
+
+
+async def forget_events(ctx: Context) -> None:
+    """What of the audit has had its time; a part at a time, so that nobody waits for long."""
+    days = ctx.settings.audit_retention_days
+    if not days:
+        return
+
+    async def change(tx: Tx) -> int:
+        await tx.forget_revoked(tx.now - days * DAY)
+        return await tx.forget_events(tx.now - days * DAY, EVENTS_AT_ONCE)
+
+    while await ctx.store.write(change) == EVENTS_AT_ONCE:
+        pass
+
+
+async def tidy(ctx: Context, claim: Claim) -> None:
+    """Erases what is left of services that were deleted, with old builds and lines, and sets aside what this
+    database does not know."""
+    await ctx.point("about to sweep")
+    with suppress(EngineAway):  # It is asked again next time.
+        await holdings.sweep(ctx, ctx.engine)
+    await ctx.point("engine swept")
+    await holdings.sweep(ctx, ctx.builder)
+    await holdings.sweep(ctx, ctx.servers)
+    await ctx.point("builds swept")
+    await sweep_work(ctx)
+    await holdings.sweep(ctx, ctx.logs)
+    with suppress(EngineAway):
+        await holdings.set_unknown_aside(ctx, "the database does not know it")
+    await ctx.point("swept")
+    await ctx.store.write(lambda tx: tx.again(claim, tx.now + TIDY_EVERY))
+
+
+async def discard(ctx: Context, claim: Claim) -> None:
+    """A service was deleted: so is everything that was made for it."""
+    service = claim.id.removeprefix(f"{DISCARD}:")
+    if not await ctx.store.reads.is_deleted(service):
+        _log.error("nothing is erased of a service that was not deleted", extra={"service": service})
+        await ctx.store.write(lambda tx: tx.done(claim))
+        return
+    ctx.watch.forget(service)
+    async with ctx.routing[service]:
+        await ctx.router.forget(service)
+    ctx.routing.looked.pop(service, None)
+    await ctx.point("about to discard")
+    await ctx.engine.discard(service)
+    await ctx.point("discarded")
+    await ctx.builder.discard(service)
+    await ctx.servers.discard(service)
+    await ctx.point("builds discarded")
+    ctx.logs.forget(service)
+    await ctx.point("logs forgotten")
+    await ctx.store.write(lambda tx: tx.done(claim))
+
+
+# Scaling
+
+
+class Sample(Struct):
+    """What was seen of a service the last time."""
+
+    at: int
+    used: Mapping[str, Usage]
+    changed: int = 0
+
+
+class Scaler(Struct):
+    samples: dict[str, Sample] = field(default_factory=dict)
+    known: dict[str, Wanted | None] = field(default_factory=dict)
+    """By deployment, of which it never changes; None if there is nothing to decide."""
+
+    async def scale(self, ctx: Context, claim: Claim) -> None:
+        """Looks at how busy everything is, and asks for more or fewer instances."""
+        try:
+            await self._look(ctx)
+        finally:
+            await ctx.store.write(lambda tx: tx.again(claim, tx.now + SCALE_EVERY))
+
+    async def _look(self, ctx: Context) -> None:
+        able = await self._scalable(ctx)
+        self.samples = {service: sample for service, sample in self.samples.items() if service in able}
+        if not able:
+            return
+        now = ctx.clock.now()
+        try:
+            usage, everything = await ctx.engine.usage(), await ctx.engine.all()
+        except EngineAway:
+            return
+        by_service: dict[str, list[Instance]] = {}
+        for instance in everything:
+            by_service.setdefault(instance.service, []).append(instance)
+        for service, wanted in able.items():
+            await self._judge(ctx, wanted, by_service.get(service, []), usage, now)
+
+    async def _scalable(self, ctx: Context) -> dict[str, Wanted]:
+        """Services that may have more instances than the least."""
+        serving, before = await ctx.store.reads.serving(), self.known
+        self.known = {
+            deployment: before[deployment] if deployment in before else await _scalable(ctx, deployment)
+            for _, _, deployment in serving
+        }
+        return {service: wanted for service, _, deployment in serving if (wanted := self.known[deployment])}
+
+    async def _judge(
+        self, ctx: Context, wanted: Wanted, instances: list[Instance], usage: Mapping[str, Usage], now: int
+    ) -> None:
+        service = wanted.service
+        before, status = self.samples.get(service), await ctx.store.reads.status(service)
+        mine = {one.id: usage[one.id] for one in instances if one.id in usage}
+        sample = self.samples[service] = Sample(now, mine, before.changed if before else now)
+        if before is None or status is None or status.serving != wanted.deployment:
+            return
+        load = _load(before, sample, wanted, instances)
+        count = count_of(wanted, status.instances or wanted.instances)
+        target = scaled(count, wanted.instances, wanted.most, load, now - sample.changed)
+        if target == count:
+            return
+        sample.changed = now
+
+        async def change(tx: Tx) -> None:
+            current = await tx.status(service)
+            if current and current.serving == wanted.deployment:
+                await tx.change_status(replace(current, instances=target))
+                await tx.ask(RECONCILE, service, org=current.org)
+
+        await ctx.store.write(change)
+        ctx.logs.write(
+            service, now, f"Scaled from {count} to {target} instances at {load:.0%} of the processor time"
+        )
+
+
+async def _scalable(ctx: Context, deployment: str) -> Wanted | None:
+    row = await ctx.store.reads.deployment(deployment)
+    wanted = open_wanted(ctx, row) if row else None
+    return wanted if wanted and wanted.most > wanted.instances and not wanted.alone else None
+
+
+def _load(before: Sample, after: Sample, wanted: Wanted, instances: list[Instance]) -> float:
+    """Mean share of the processor time asked for, of the instances seen both times."""
+    running = {
+        one.id for one in instances if one.phase is Phase.RUNNING and one.generation == wanted.generation
+    }
+    both = [id for id in after.used if id in before.used and id in running]
+    passed = (after.at - before.at) / 1000
+    if not both or passed <= 0:
+        return AIM_WHEN_UNKNOWN
+    spent = sum(max(0, after.used[id].cpu_ms - before.used[id].cpu_ms) for id in both) / 1000
+    return spent / passed / len(both) / (wanted.cpu / 1000)
+
+
+AIM_WHEN_UNKNOWN = 0.6
+"""Calls for no change."""

@@ -1,0 +1,236 @@
+"""The loop over the `work` table: claim what is due, do it, let go. All background work is here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from msgspec import Struct, field
+
+from windlass.base.clock import MINUTE, SECOND
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.builders.builder import BuilderAway
+from windlass.control.background import housekeeping as upkeep
+from windlass.control.deploying.reconcile import LostClaim, reconcile
+from windlass.control.request import repeats
+from windlass.control.request.context import Context
+from windlass.control.request.deployments import RECONCILE
+from windlass.control.request.outbox import DELIVER
+from windlass.control.request.resources import DISCARD
+from windlass.control.telling.delivery import deliver
+from windlass.engines.engine import EngineAway
+from windlass.store.store import LANES, QUICK, Claim, Tx
+
+LEASE = 15 * SECOND
+"""How long work rests after its worker was killed. A living worker prolongs it at a third of it."""
+_RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
+_LONGEST_SLEEP = 60.0
+QUICK_SLOTS, CALLING_SLOTS = 8, 256
+"""Slots: of what is soon done, and of what waits for other people's servers."""
+_log = log("worker")
+
+Job = Callable[[Context, Claim], Awaitable[None]]
+
+
+def jobs() -> dict[str, Job]:
+    """Every kind of work, and what does it."""
+    return {
+        RECONCILE: reconcile,
+        upkeep.SWEEP: upkeep.sweep,
+        upkeep.TIDY: upkeep.tidy,
+        DISCARD: upkeep.discard,
+        upkeep.SCALE: upkeep.Scaler().scale,
+        DELIVER: deliver,
+        repeats.FORGET: repeats.forget,
+    }
+
+
+class Lane(Struct):
+    """What takes long has slots of its own, so that what is quick never waits behind it."""
+
+    number: int
+    """As the store keeps it with each piece of work."""
+    slots: int
+    running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
+
+
+class Worker:
+    def __init__(self, ctx: Context, lease: int = LEASE) -> None:
+        self._ctx = ctx
+        self._lease = lease
+        self._wake = asyncio.Event()
+        self._jobs = jobs()
+        self._lanes = (
+            Lane(LANES[RECONCILE], ctx.settings.parallel_deployments),
+            Lane(QUICK, QUICK_SLOTS),
+            Lane(LANES[DELIVER], CALLING_SLOTS),
+        )
+        self._claiming: asyncio.Task[int] | None = None
+        ctx.store.listen(self._heard)
+
+    @property
+    def running(self) -> int:
+        return sum(len(lane.running) for lane in self._lanes)
+
+    def _heard(self, word: str) -> None:
+        if word == "work":
+            self._wake.set()
+
+    async def run(self) -> None:
+        """For ever: what is due, then sleep until something is, or until somebody nudges."""
+        while True:
+            self._wake.clear()
+            try:
+                await self.start_due()
+                await self._sleep()
+            except Unavailable as error:
+                _log.warning("the worker waits for the database", extra={"error": str(error)})
+                await asyncio.sleep(1)
+            except Exception:  # noqa: BLE001 (the loop must outlive its items)
+                _log.exception("the worker stumbled")
+                await asyncio.sleep(1)
+
+    async def start_due(self) -> int:
+        """Claims what is due, as far as there is room, and starts it."""
+        # Whoever is interrupted here may have claimed already, and must know what.
+        self._claiming = asyncio.create_task(self._start_due())
+        return await asyncio.shield(self._claiming)
+
+    async def _start_due(self) -> int:
+        return sum([await self._start_lane(lane) for lane in self._lanes])
+
+    async def _start_lane(self, lane: Lane) -> int:
+        room = lane.slots - len(lane.running)
+        due = await self._ctx.store.reads.next_work(lane.number)
+        if room <= 0 or due is None or due > self._ctx.clock.now():
+            return 0
+        claims = await self._ctx.store.write(lambda tx: tx.claim(self._lease, room, lane.number))
+        for claim in claims:
+            self._start(lane, claim)
+        return len(claims)
+
+    def _start(self, lane: Lane, claim: Claim) -> None:
+        # It was this very process that was paused past its lease: what it had begun has lost its claim.
+        earlier = [task for task, held in lane.running.items() if held.id == claim.id]
+        for task in earlier:
+            task.cancel()
+        started = asyncio.create_task(self._do(claim, earlier))
+        lane.running[started] = claim
+        started.add_done_callback(self._finished)
+
+    def _all(self) -> dict[asyncio.Task[None], Claim]:
+        return {task: claim for lane in self._lanes for task, claim in lane.running.items()}
+
+    async def settle(self) -> None:
+        """Does all that is due now, to the end. For tests, where time stands still."""
+        while True:
+            # Who ends while it is looked for work leaves room for what was not started for want of it.
+            idle = not self.running
+            if await self.start_due() == 0 and idle:
+                return
+            if self.running:
+                await asyncio.wait(self._all(), return_when=asyncio.FIRST_COMPLETED)
+
+    async def stop(self) -> None:
+        """What is interrupted is due again at once, for whoever comes next."""
+        if self._claiming:
+            await asyncio.wait([self._claiming])
+        running = self._all()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        interrupted = [claim for task, claim in running.items() if task.cancelled()]
+        if interrupted:
+            await self._let_go(interrupted)
+
+    async def _let_go(self, claims: Sequence[Claim]) -> None:
+        async def change(tx: Tx) -> None:
+            for claim in claims:
+                await _let_go(tx, claim, tx.now, claim.attempts - 1)
+
+        try:
+            await self._ctx.store.write(change)
+        except Unavailable:
+            _log.warning("interrupted work waits for the end of its lease", extra={"pieces": len(claims)})
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        for lane in self._lanes:
+            lane.running.pop(task, None)
+        self._wake.set()
+
+    async def _do(self, claim: Claim, earlier: Sequence[asyncio.Task[None]]) -> None:
+        own = asyncio.current_task()
+        assert own is not None
+        keeper = asyncio.create_task(self._keep(claim, own))
+        try:
+            if earlier:
+                await asyncio.wait(earlier)
+            await self._jobs[claim.kind](self._ctx, claim)
+        except LostClaim:
+            _log.warning("lost a claim", extra={"work": claim.id})
+            keeper.cancel()  # It finds out, too, and would interrupt the request to look again.
+            await self._look_again(claim)
+        except asyncio.CancelledError:
+            if keeper.done():  # It was the keeper who ended it: the claim is lost.
+                await self._look_again(claim)
+            raise
+        except (EngineAway, BuilderAway, Unavailable) as error:
+            _log.warning("work waits", extra={"work": claim.id, "kind": claim.kind, "why": str(error)})
+            await self._later(claim)
+        except Exception:  # noqa: BLE001 (whatever goes wrong with one piece of work, the others go on)
+            _log.exception(
+                "work failed and will be tried again", extra={"work": claim.id, "kind": claim.kind}
+            )
+            await self._later(claim)
+        finally:
+            keeper.cancel()
+
+    async def _keep(self, claim: Claim, work: asyncio.Task[None]) -> None:
+        """Prolongs the lease while the work goes on; ends work that somebody else does now."""
+        while True:
+            await asyncio.sleep(self._lease / SECOND / 3)
+            try:
+                held = await self._ctx.store.write(lambda tx: tx.hold(claim, self._lease))
+            except Unavailable:
+                continue  # The lease may outlive that; if not, the epoch keeps two from doing one thing.
+            if not held:
+                _log.warning("lost a claim", extra={"work": claim.id})
+                work.cancel()
+                return
+
+    async def _look_again(self, claim: Claim) -> None:
+        try:
+            await self._ctx.store.write(lambda tx: _ask_to_look(tx, claim))
+        except Unavailable:
+            _log.warning("could not ask to look again", extra={"work": claim.id})
+
+    async def _later(self, claim: Claim) -> None:
+        wait = _RETRY[min(claim.attempts, len(_RETRY)) - 1]
+        try:
+            await self._ctx.store.write(lambda tx: _let_go(tx, claim, tx.now + wait, claim.attempts))
+        except Unavailable:
+            _log.warning("failed work waits for the end of its lease", extra={"work": claim.id})
+
+    async def _sleep(self) -> None:
+        wait = _LONGEST_SLEEP
+        for lane in self._lanes:
+            due = await self._ctx.store.reads.next_work(lane.number)
+            if due is not None and len(lane.running) < lane.slots:
+                wait = min(wait, max(0.0, (due - self._ctx.clock.now()) / SECOND))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await self._wake.wait()
+
+
+async def _let_go(tx: Tx, claim: Claim, due: int, attempts: int) -> None:
+    """Makes the work due again then. A lost claim belongs to another worker."""
+    if not await tx.again(claim, due, attempts):
+        await _ask_to_look(tx, claim)
+
+
+async def _ask_to_look(tx: Tx, claim: Claim) -> None:
+    """The worker that holds a lost claim now may not know what was started here just before it was lost."""
+    if claim.kind == RECONCILE:
+        await tx.ask(RECONCILE, claim.id)

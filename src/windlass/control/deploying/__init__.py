@@ -1,0 +1,1 @@
+"""Brings services to their wanted state, one step at a time."""

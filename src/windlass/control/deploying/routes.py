@@ -1,0 +1,213 @@
+"""Which address leads to which instances: worked out of what is recorded and seen, when either changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from windlass.base.log import log
+from windlass.control.request.context import Context
+from windlass.control.request.deployments import status_of
+from windlass.control.workloads.held import row_of
+from windlass.control.workloads.names import reserve_ports, reserve_served
+from windlass.control.workloads.sealed_workload import open_wanted
+from windlass.core.declare.document import Document
+from windlass.core.deploy.hosts import by_name, listens
+from windlass.core.deploy.workload import Instance, Phase, PortWanted, Wanted
+from windlass.routers.router import Endpoint, Listen, Route, RouteError
+from windlass.store.store import NameRow, Reads, Row, StatusRow
+
+_log = log("routes")
+
+
+async def reserve(ctx: Context, *generations: Wanted | None) -> None:
+    """Listens for all of these at once, or raises RouteError with nothing changed."""
+    known = [wanted for wanted in generations if wanted]
+    for wanted in known:
+        await reserve_ports(ctx, wanted)
+    found = {listen for wanted in known for listen in await _listening(ctx, wanted)}
+    await ctx.router.reserve(known[0].service, sorted(found, key=lambda listen: listen.port))
+
+
+async def _listening(ctx: Context, wanted: Wanted) -> list[Listen]:
+    public = [Listen(port) for one in wanted.ports if (port := listens(one)) is not None]
+    return public + [Listen(port, local=True) for port in (await _inside(ctx, wanted)).values()]
+
+
+async def _inside(ctx: Context, wanted: Wanted) -> dict[str, int]:
+    """By port name: where its neighbours find it, if the router has to listen there for them."""
+    if ctx.engine.takes != "native" or wanted.alone:
+        return {}
+    return {
+        port.name: (await ctx.engine.whereabouts(wanted.service, wanted.name, port.internal))[1]
+        for port in wanted.ports
+        if port.protocol != "UDP"
+    }
+
+
+async def refresh(ctx: Context, service: str) -> list[Instance]:
+    """Brings the router up to date with one service; answers its instances, as they are now."""
+    async with ctx.routing[service]:
+        return await _refresh(ctx, service)
+
+
+async def catch_up(ctx: Context, service: str, since: float) -> None:
+    """The same, unless somebody has done it since then."""
+    async with ctx.routing[service]:
+        if ctx.routing.looked.get(service, 0.0) <= since:
+            await _refresh(ctx, service)
+
+
+async def _refresh(ctx: Context, service: str) -> list[Instance]:
+    source, began = ctx.store.reads, time.monotonic()
+    status = await source.status(service)
+    if status is None or await source.get(service) is None:
+        ctx.routing.looked.pop(service, None)
+        await ctx.router.forget(service)
+        return []
+    seen = await _set(ctx, service, status)
+    ctx.routing.looked[service] = began
+    return seen
+
+
+async def _set(ctx: Context, service: str, status: StatusRow) -> list[Instance]:
+    source = ctx.store.reads
+    serving = await source.deployment(status.serving) if status.serving else None
+    wanted = open_wanted(ctx, serving) if serving else await _last(ctx, service)
+    if wanted is None:
+        return []
+    seen = await ctx.engine.observe(service) if serving else []
+    well = [
+        one
+        for one in seen
+        if one.generation == wanted.generation and one.phase is Phase.RUNNING and one.id not in ctx.unwell
+    ]
+    routes = await _routes(ctx, wanted, await _names_of(ctx, wanted), well)
+    try:
+        await ctx.router.set(service, routes)
+    except RouteError:
+        await ctx.router.set(service, await _as_far_as_can_be(ctx, wanted, routes))
+    return seen
+
+
+async def _as_far_as_can_be(ctx: Context, wanted: Wanted, routes: Sequence[Route]) -> Sequence[Route]:
+    """Nobody has listened on its ports in this process yet. If that cannot be done now, because another
+    replica of this machine does or another program, it is reached by name all the same."""
+    try:
+        await reserve(ctx, wanted)
+    except RouteError as error:
+        _log.warning("routes are left out", extra={"service": wanted.service, "why": str(error)})
+        return [replace(route, external=None) for route in routes if route.kind == "http"]
+    return routes
+
+
+async def _last(ctx: Context, service: str) -> Wanted | None:
+    """What it was when it last ran: whoever still comes is told that it does not run."""
+    for row in await ctx.store.reads.deployments(service, 20):
+        if wanted := open_wanted(ctx, row):
+            return wanted
+    return None
+
+
+async def _names_of(ctx: Context, wanted: Wanted) -> list[NameRow]:
+    """The names that its service holds, those that it serves among them."""
+    rows = await ctx.store.reads.names(wanted.service)
+    if all(port.host or row_of(port, rows) for port in wanted.ports if by_name(port)):
+        return rows
+    await reserve_served(ctx, wanted.service)
+    return await ctx.store.reads.names(wanted.service)
+
+
+async def _routes(
+    ctx: Context, wanted: Wanted, names: Sequence[NameRow], instances: Sequence[Instance]
+) -> list[Route]:
+    inside = await _inside(ctx, wanted)
+    routes: list[Route] = []
+    for port in wanted.ports:
+        endpoints = endpoints_of(port, instances)
+        if by_name(port):
+            held = row_of(port, names)
+            routes.append(
+                Route(
+                    service=wanted.service,
+                    port=port.name,
+                    title=wanted.name,
+                    kind="http",
+                    hosts=(_host(ctx, held),) if held else (),
+                    held=held.number if held else 0,
+                    path=port.path,
+                    rewrite=port.rewrite,
+                    external=listens(port),
+                    endpoints=endpoints,
+                )
+            )
+        elif (external := listens(port)) is not None:
+            routes.append(_tcp(wanted, port, external, endpoints))
+        if port.name in inside:
+            routes.append(_tcp(wanted, port, inside[port.name], endpoints))
+    return routes
+
+
+def _host(ctx: Context, held: NameRow) -> str:
+    return f"{held.name}.{ctx.settings.gateway_domain}".lower()
+
+
+def _tcp(wanted: Wanted, port: PortWanted, external: int, endpoints: tuple[Endpoint, ...]) -> Route:
+    return Route(
+        service=wanted.service,
+        port=port.name,
+        title=wanted.name,
+        kind="tcp",
+        external=external,
+        endpoints=endpoints,
+    )
+
+
+def endpoints_of(port: PortWanted, instances: Sequence[Instance]) -> tuple[Endpoint, ...]:
+    found = [(one.address, one.ports.get(port.internal)) for one in instances]
+    return tuple(Endpoint(address, number) for address, number in found if number)
+
+
+def all_endpoints(wanted: Wanted, instances: Sequence[Instance]) -> list[Endpoint]:
+    return [endpoint for port in wanted.ports for endpoint in endpoints_of(port, instances)]
+
+
+# Addresses, for people
+
+
+async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
+    """Where the public ports are reached, once the service was deployed."""
+    status = await status_of(source, service)
+    deployment = await source.deployment(status.serving) if status.serving else None
+    wanted = open_wanted(ctx, deployment) if deployment else await _last(ctx, service.id)
+    if wanted is None:
+        return []
+    names = await source.names(service.id)
+    links: list[Document] = []
+    for port in wanted.ports:
+        if (external := listens(port)) is not None:
+            scheme = "http" if by_name(port) else "tcp"
+            url = f"{scheme}://{ctx.public_host}:{external}"
+            links.append(_link(service, port, url, external, default=port.default and not by_name(port)))
+        if by_name(port):
+            number = ctx.gateway()
+            tail = "" if number == 80 else f":{number}"
+            path = "" if port.path == "/" else port.path
+            if held := row_of(port, names):
+                url = f"http://{_host(ctx, held)}{tail}{path}"
+                links.append(_link(service, port, url, number, default=port.default))
+    return sorted(links, key=lambda link: not link["is_default"])
+
+
+def _link(service: Row, port: PortWanted, url: str, external: int, *, default: bool) -> Document:
+    return {
+        "service_id": service.id,
+        "service_type": service.family.upper(),
+        "url": url,
+        "internal_port": port.internal,
+        "external_port": external,
+        "is_qovery_domain": False,
+        "is_default": default,
+    }

@@ -1,0 +1,1 @@
+"""Callers, members, tokens, and the organizations that they belong to."""

@@ -1,0 +1,329 @@
+"""Who is calling: from the Authorization header to an Actor, or a refusal.
+
+An API token comes under either scheme; Bearer also takes a JWT, of the built-in issuer or of the
+configured one. A verdict is kept for a second at most, never past the end of what it is about, and
+forgotten at once when a token or a member changes. A refusal is not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from windlass.base import tokens
+from windlass.base.clock import MINUTE, SECOND, stamp
+from windlass.base.errors import Forbidden, Unauthorized, Unavailable
+from windlass.config import BadSetting
+from windlass.control.people.callers import actor_of_token, permits_of_member
+from windlass.control.people.members import Person, welcome, welcomes
+from windlass.control.people.organizations import NOBODY
+from windlass.control.people.tokens import expiry, note_uses
+from windlass.control.request.context import Call, Context, Reply, encode, writes
+from windlass.control.request.recording import about, emit, whence
+from windlass.control.telling.security_events import Suspect, Witness
+from windlass.core.access import Actor, Scope, permits_throughout
+from windlass.core.words.events import Event
+from windlass.families.member import Email
+from windlass.store.store import Tx
+
+if TYPE_CHECKING:
+    from windlass.base.issuer import Signer
+    from windlass.base.oidc import Trusted, Verifier
+
+KEPT = 1 * SECOND
+_MOST_KEPT = 10_000
+_LONGEST_SUBJECT = 255  # OpenID Connect Core, section 2
+AUDIENCE = "windlass"
+_KEY_FACT = "issuer_key"
+OPERATOR = "operator"
+"""Subject of the token that was given in the settings."""
+
+Fetch = Callable[[str], Awaitable[bytes]]
+
+
+class Known(Unauthorized):
+    """Refused, and it is known who it was."""
+
+    def __init__(self, message: str, who: Suspect, why: str = "") -> None:
+        super().__init__(message, dict(_CHALLENGE))
+        self.who = who
+        self.why = why or message
+
+
+class NoMember(Forbidden):
+    """Somebody whom the issuer vouches for, and nobody invited."""
+
+    def __init__(self, message: str, who: Suspect) -> None:
+        super().__init__(message)
+        self.who = who
+        self.why = message
+
+
+class Gate:
+    def __init__(self, ctx: Context, fetch: Fetch) -> None:
+        self._ctx = ctx
+        self.witness = Witness(ctx)
+        self._fetch = fetch
+        self._known: dict[bytes, tuple[Actor, int]] = {}
+        """The verdict on a header, and until when it holds."""
+        self._changes = 0
+        """How often verdicts had to be forgotten."""
+        self._noted: dict[str, int] = {}
+        self._used: dict[str, int] = {}
+        self._verifier: Verifier | None = None
+        self._outside = _trusted(ctx)
+        admin = ctx.settings.admin_token
+        self._operator = tokens.digest(admin) if admin else ""
+        ctx.store.listen(self._heard)
+
+    def _heard(self, word: str) -> None:
+        if word == "tokens":
+            self._known.clear()
+            self._changes += 1
+
+    def known(self, header: bytes, now: int) -> Actor | None:
+        """The verdict of a moment ago, if there was one."""
+        found = self._known.get(hashlib.sha256(header).digest())
+        return found[0] if found is not None and now < found[1] else None
+
+    async def admit(self, header: bytes) -> Actor:
+        now, changes = self._ctx.clock.now(), self._changes
+        actor = await self._judged(*_parsed(header), now)
+        # What was read before a change may be what the change has ended: it serves this request only.
+        if changes == self._changes:
+            self._keep(header, actor, now + KEPT)
+        return actor
+
+    def _keep(self, header: bytes, actor: Actor, until: int) -> None:
+        if len(self._known) >= _MOST_KEPT:
+            self._known.clear()
+        ends = until if actor.expires is None else min(until, actor.expires)
+        self._known[hashlib.sha256(header).digest()] = (actor, ends)
+
+    async def note(self) -> None:
+        """Writes down what was seen, and which tokens were used, at most once a minute each."""
+        await self.witness.note()
+        uses, self._used = self._used, {}
+        if not uses:
+            return
+        recent = self._ctx.clock.now() - MINUTE
+        self._noted = {id: at for id, at in self._noted.items() if at > recent}
+        try:
+            await self._ctx.store.write(lambda tx: note_uses(tx, uses))
+        except BaseException:
+            self._used = uses | self._used
+            raise
+
+    async def _judged(self, scheme: str, credential: str, now: int) -> Actor:
+        digest = tokens.digest(credential)
+        if digest == self._operator:
+            return await self._operators()
+        if scheme == "bearer" and credential.count(".") == 2:
+            return await self._by_jwt(credential, now)
+        if not tokens.well_formed(credential):
+            raise refused("This token is not valid here")
+        found = await self._ctx.store.reads.token(digest)
+        if found is None:
+            raise await self._no_more("This token is not valid here", digest=digest)
+        return self._actor(*found, now)
+
+    async def _no_more(self, message: str, *, digest: str = "", id: str = "") -> Unauthorized:
+        """A token that is not there. If it was, it is known whose."""
+        gone = await self._ctx.store.reads.revoked(digest, id)
+        if gone is None:
+            return refused(message)
+        id, org, name = gone
+        return Known(message, Suspect(id, name, org), "The token was revoked")
+
+    def _actor(self, id: str, org: str, body: bytes, now: int) -> Actor:
+        document = msgspec.json.decode(body)
+        ends = expiry(document["expires_at"]) if document["expires_at"] else None
+        if ends is not None and ends <= now:
+            raise Known("This token has expired", Suspect(id, document["name"], org))
+        if now - self._noted.get(id, 0) >= MINUTE:
+            self._noted[id] = self._used[id] = now
+        return actor_of_token(id, org, document, ends)
+
+    async def _operators(self) -> Actor:
+        first = await self._ctx.store.reads.first(NOBODY, "organization")
+        if first is None:
+            raise Unavailable("The first organization is still being made; try again in a moment")
+        permits = permits_throughout(first.id, Scope.ADMIN)
+        return Actor(id=first.id, name=OPERATOR, subject=OPERATOR, permits=permits, token=OPERATOR)
+
+    async def _by_jwt(self, token: str, now: int) -> Actor:
+        from windlass.base.oidc import Refused, Unreachable  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
+
+        try:
+            claims = await (await self._judge()).verify(token)
+        except Unreachable as error:
+            raise Unavailable(f"The JWT cannot be checked now: {error}") from error
+        except Refused as error:
+            raise refused(f"This JWT is not valid here: {error}") from error
+        if claims["iss"] == self._ctx.settings.url:
+            return await self._by_session(claims, now)
+        return await self._by_person(claims)
+
+    async def _judge(self) -> Verifier:
+        """The one verifier, which has the keys of the issuers: who comes first makes it."""
+        made = self._verifier or await self._make_verifier()
+        self._verifier = self._verifier or made
+        return self._verifier
+
+    async def _make_verifier(self) -> Verifier:
+        from windlass.base.oidc import Trusted, Verifier  # noqa: PLC0415 (see above)
+
+        signer, clock = await signer_of(self._ctx), self._ctx.clock
+        own = Trusted(issuer=signer.issuer, audiences=(AUDIENCE,), algorithms=("ES256",), keys=signer.jwks())
+        trusted = [own, self._outside] if self._outside else [own]
+        return Verifier(trusted, self._fetch, lambda: clock.now() / SECOND)
+
+    async def _by_session(self, claims: dict[str, Any], now: int) -> Actor:
+        """A session ends with the token it was made from, and to the second: the clock is our own.
+
+        Its requests count as requests of the token: to exchange a token gives nobody more of them."""
+        ends, id = int(claims["exp"] * SECOND), str(claims["sub"])
+        if ends <= now:
+            raise refused("This session has ended")
+        if self._operator and id == _operators_mark(self._ctx):
+            actor = await self._operators()
+        else:
+            row = await self._ctx.store.reads.find("apiToken", id)
+            if row is None:
+                raise await self._no_more("The token behind this session was revoked", id=id)
+            actor = self._actor(row.id, row.org, row.body, now)
+        return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None)
+
+    async def _by_person(self, claims: dict[str, Any]) -> Actor:
+        person, reads = _person(claims), self._ctx.store.reads
+        if await welcomes(self._ctx, reads, person):
+            await self._ctx.store.write(lambda tx: welcome(self._ctx, tx, person))
+        memberships = [
+            (id, org, msgspec.json.decode(body))
+            for id, org, body in await reads.identities(person.issuer, person.subject)
+        ]
+        if not memberships:
+            raise NoMember(
+                "You are signed in, but not a member of an organization here: ask an admin to invite you",
+                Suspect(person.subject, person.shown, "", person=True),
+            )
+        memberships.sort(key=lambda one: str(one[2]["created_at"]))
+        # The name is what was known on joining: later claims of a name or an address are not verified.
+        id, _, oldest = memberships[0]
+        return Actor(
+            id=id,
+            name=oldest["email"],
+            subject=f"jwt:{person.issuer}|{person.subject}",
+            permits=permits_of_member((org, document) for _, org, document in memberships),
+            limit=self._ctx.settings.session_rate_limit,
+            expires=int(claims["exp"] * SECOND),
+        )
+
+
+def _person(claims: dict[str, Any]) -> Person:
+    subject, name = claims["sub"], claims.get("name")
+    if len(subject) > _LONGEST_SUBJECT or "\0" in subject:
+        raise refused("This JWT is not valid here: its sub has more than 255 characters, or a zero byte")
+    named = name[:_LONGEST_SUBJECT] if isinstance(name, str) else ""
+    return Person(issuer=claims["iss"], subject=subject, email=_verified_email(claims), name=named)
+
+
+def _verified_email(claims: dict[str, Any]) -> str:
+    """Only what the issuer says it has verified: anybody can write any address into a profile."""
+    if claims.get("email_verified") is not True:
+        return ""
+    try:
+        return msgspec.convert(claims.get("email"), Email)
+    except msgspec.ValidationError:
+        return ""
+
+
+_CHALLENGE = {"www-authenticate": 'Token realm="windlass", Bearer realm="windlass"'}
+
+
+def refused(message: str) -> Unauthorized:
+    return Unauthorized(message, _CHALLENGE)
+
+
+def _parsed(header: bytes) -> tuple[str, str]:
+    scheme, _, credential = header.partition(b" ")
+    word = scheme.decode("latin-1").lower()
+    text = credential.strip(b" \t")
+    if word not in {"token", "bearer"} or not text or not text.isascii() or b" " in text:
+        raise refused("Send `Authorization: Token <API token>` or `Authorization: Bearer <JWT>`")
+    return word, text.decode()
+
+
+# Issuers
+
+
+def _trusted(ctx: Context) -> Trusted | None:
+    """The issuer of the settings, if one is; what cannot be right is said at the start."""
+    settings = ctx.settings
+    if not settings.oidc_issuer:
+        return None
+    from windlass.base.oidc import Trusted  # noqa: PLC0415 (see above)
+
+    if settings.oidc_issuer == settings.url:
+        raise BadSetting("oidc_issuer: this server's own address; its sessions are accepted anyway")
+    try:
+        return Trusted(
+            issuer=settings.oidc_issuer,
+            audiences=settings.oidc_audience,
+            algorithms=settings.oidc_algorithms,
+        )
+    except ValueError as error:
+        raise BadSetting(f"oidc_issuer, oidc_audience, oidc_algorithms: {error}") from error
+
+
+async def signer_of(ctx: Context) -> Signer:
+    """The built-in issuer with its own key, made at first need and kept sealed."""
+    kept = await ctx.store.reads.fact(_KEY_FACT)
+    return _signer(ctx, kept if kept is not None else await ctx.store.write(lambda tx: _key(ctx, tx)))
+
+
+async def _key(ctx: Context, tx: Tx) -> bytes:
+    from windlass.base.issuer import Signer  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
+
+    kept = await tx.fact(_KEY_FACT)
+    if kept is not None:
+        return kept
+    sealed = ctx.seal.close(Signer.new_key(), _KEY_FACT)
+    await tx.set_fact(_KEY_FACT, sealed)
+    return sealed
+
+
+def _signer(ctx: Context, sealed: bytes, now: Callable[[], int] | None = None) -> Signer:
+    from windlass.base.issuer import Signer  # noqa: PLC0415 (see above)
+
+    now = now or ctx.clock.now
+    return Signer(ctx.settings.url, ctx.seal.open(sealed, _KEY_FACT), lambda: now() / SECOND)
+
+
+def _operators_mark(ctx: Context) -> str:
+    """Names the operator's token in a session without giving it away: another token, another mark."""
+    return f"{OPERATOR}:{ctx.seal.mark(OPERATOR.encode(), ctx.settings.admin_token.encode())}"
+
+
+@writes("createSession")
+async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
+    actor = call.actor
+    if actor.token is None:
+        raise Forbidden("Only an API token can be exchanged for a session")
+    left = ctx.settings.session_ttl
+    if actor.expires is not None:
+        left = min(left, (actor.expires - tx.now) // SECOND)
+    subject = _operators_mark(ctx) if actor.token == OPERATOR else actor.token
+    signer = _signer(ctx, await _key(ctx, tx), lambda: tx.now)
+    token = signer.sign({"sub": subject, "aud": AUDIENCE}, left)
+    ends = (tx.now // SECOND + left) * SECOND
+    row = await tx.get(actor.id)
+    if row is not None:
+        facts = {"session_until": stamp(ends)}
+        emit(
+            tx, Event.SIGNED_IN, row.org, await about(ctx, tx, row), actor.id, actor.name, whence(call), facts
+        )
+    return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(ends)}))

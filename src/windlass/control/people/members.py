@@ -1,0 +1,168 @@
+"""Members: who they are, how an invitation becomes one, how one leaves."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.errors import Conflict, Missing
+from windlass.control.people.admins import keep_an_admin
+from windlass.control.request.context import Call, Context, Reply, writes
+from windlass.control.request.resources import (
+    Behaviour,
+    Draft,
+    asker_of,
+    behaves,
+    born,
+    changed,
+    place,
+    record,
+    removed,
+)
+from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
+from windlass.core.declare.fields import visible
+from windlass.core.words.events import Event
+from windlass.families.member import Invitation, Member, invitation, member, old_role
+from windlass.store.store import Reads, Row, Tx
+
+_INVITES = "invites"
+"""The link from an invitation to the address that it is for."""
+
+
+class Person(Struct, frozen=True):
+    """Whom an issuer vouches for."""
+
+    issuer: str
+    subject: str
+    email: str
+    """Verified by the issuer, or empty."""
+    name: str
+
+    @property
+    def shown(self) -> str:
+        return self.email or self.subject
+
+
+class Welcome(Struct, frozen=True):
+    """Where somebody may join, and as what; by an invitation, or because the issuer's word is enough."""
+
+    org: Row
+    role_id: str
+    guest: Row | None
+
+
+@behaves(member)
+class Members(Behaviour):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        scope = SCOPES[draft.spec.role_id]
+        draft.give(role=old_role(scope), role_name=scope.word, nickname=draft.spec.name)
+
+    async def updating(
+        self,
+        ctx: Context,
+        tx: Tx,
+        row: Row,
+        before: dict[str, object],
+        spec: Member,
+        extras: dict[str, object],
+    ) -> None:
+        scope = SCOPES[spec.role_id]
+        extras |= {"role": old_role(scope), "role_name": scope.word}
+        await keep_an_admin(ctx, tx, row, spec.role_id)
+        tx.nudge("tokens")
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        await keep_an_admin(ctx, tx, row)
+        tx.nudge("tokens")
+
+
+@behaves(invitation)
+class Invitations(Behaviour):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        spec: Invitation = draft.spec
+        if await tx.named(draft.org, member.name, spec.email.casefold()):
+            raise Conflict(f"email: {spec.email} is a member already; change the role, or remove it first")
+        scope = SCOPES[str(spec.role_id)]
+        spec.role = msgspec.UNSET
+        draft.links[_INVITES] = _address(spec.email)
+        tx.nudge("tokens")  # a member elsewhere, seen a moment ago, is looked at again
+        draft.give(
+            role=old_role(scope),
+            role_name=scope.word,
+            invitation_link=f"{ctx.settings.url}/console/invitation/{draft.id}",
+            invitation_status="PENDING",
+            inviter=draft.actor.name,
+            organization_name=msgspec.json.decode(draft.above.body)["name"],
+        )
+
+
+@writes("member.changeRole")
+async def change_role(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await _member(tx, call)
+    await changed(ctx, tx, call, row, {"role_id": call.body.role_id})
+    return Reply()
+
+
+@writes("member.remove")
+async def remove_member(ctx: Context, tx: Tx, call: Call) -> Reply:
+    await removed(ctx, tx, await _member(tx, call), asker_of(call))
+    return Reply()
+
+
+async def _member(tx: Tx, call: Call) -> Row:
+    org = await place(tx, call)
+    row = await tx.find(member.name, call.body.user_id)
+    if row is None or row.parent != org.id:
+        raise Missing("No member with this user_id was found")
+    return row
+
+
+async def welcomes(ctx: Context, source: Reads, person: Person) -> list[Welcome]:
+    """Where this person is awaited, and not a member yet.
+
+    Another member of the same address is somebody else: an address can be given away, at its own issuer
+    or at another one, and what its first owner may do does not go with it.
+    """
+    inside = {org for _, org, _ in await source.identities(person.issuer, person.subject)}
+    found = []
+    for one in [*await _invited(source, person), *await _joining(ctx, source)]:
+        if one.org.id in inside or await source.named(one.org.id, member.name, person.shown.casefold()):
+            continue
+        inside.add(one.org.id)
+        found.append(one)
+    return found
+
+
+async def welcome(ctx: Context, tx: Tx, person: Person) -> None:
+    """Makes the person a member wherever awaited, and uses up the invitations."""
+    for one in await welcomes(ctx, tx, person):
+        itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
+        spec = Member(email=person.shown, role_id=one.role_id, name=visible(person.name))
+        reply = await born(ctx, tx, member, spec, one.org.id, one.org, itself)
+        await tx.add_identity(
+            person.issuer, person.subject, one.org.id, msgspec.json.decode(reply.body)["id"]
+        )
+        if one.guest is not None:
+            await tx.remove(one.guest)
+            await record(ctx, tx, Event.DELETED, one.guest, itself, None, before=one.guest.body)
+
+
+async def _invited(source: Reads, person: Person) -> list[Welcome]:
+    found = []
+    for guest in await source.linked(_address(person.email), _INVITES) if person.email else ():
+        org = await source.find("organization", guest.org)
+        if org is not None:
+            found.append(Welcome(org, msgspec.json.decode(guest.body)["role_id"], guest))
+    return found
+
+
+async def _joining(ctx: Context, source: Reads) -> list[Welcome]:
+    if not ctx.settings.oidc_join:
+        return []
+    first = await source.first("", "organization")
+    return [Welcome(first, ROLE_IDS[Scope[ctx.settings.oidc_join.upper()]], None)] if first else []
+
+
+def _address(email: str) -> str:
+    """Without regard to case, but of ASCII letters only: Unicode would take the Kelvin sign for a k."""
+    return "".join(letter.lower() if letter.isascii() else letter for letter in email)

@@ -1,0 +1,151 @@
+"""Organizations, their first cluster, and the roles that can be given in them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from windlass.base import ids
+from windlass.base.errors import Conflict, Forbidden
+from windlass.control.people.tokens import issue
+from windlass.control.request.context import Call, Context, Reply, encode, reads, writes
+from windlass.control.request.deployments import refuse_in_deletion
+from windlass.control.request.resources import (
+    Behaviour,
+    Draft,
+    behaves,
+    born,
+    check_tag,
+    forgotten,
+    paged,
+    record,
+    target,
+    with_fields,
+)
+from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, may_below
+from windlass.core.declare.document import Document
+from windlass.core.deploy.states import State
+from windlass.core.words.events import Event
+from windlass.families.cluster import Cluster, cluster
+from windlass.families.environment import environment
+from windlass.families.organization import Organization, organization
+from windlass.store.store import Row, Tx
+
+NOBODY = ""
+"""Parent of the organizations."""
+
+
+@reads("organization.list")
+async def list_organizations(ctx: Context, call: Call) -> Reply:
+    """The caller's organization as an object, with all that the caller may see as its `results`."""
+    orgs = [org for org in call.actor.organizations if may(call.actor, Scope.READ, Where(org))]
+    rows = [row for org in orgs if (row := await ctx.store.reads.find("organization", org))]
+    listed = paged(call, [row.body for row in sorted(rows, key=lambda row: row.pos)])
+    home = next((row for row in rows if row.id == call.actor.home), None)
+    return Reply(home.body[:-1] + b"," + listed.body[1:] if home else listed.body)
+
+
+@writes("organization.create")
+async def create_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
+    if not any(may_below(call.actor, call.operation.need, Where(org)) for org in call.actor.organizations):
+        raise Forbidden("This token is limited to parts of an organization: it cannot create another")
+    reply, token = await found(ctx, tx, call.body, call.actor, call)
+    return Reply(with_fields(reply.body, {"admin_token": token}), reply.tag)
+
+
+async def found(
+    ctx: Context,
+    tx: Tx,
+    spec: Organization,
+    actor: Actor,
+    call: Call | None = None,
+    *,
+    with_token: bool = True,
+) -> tuple[Reply, str | None]:
+    """A new organization with a cluster and an Admin token: without the token nobody could enter."""
+    org = ids.new_id()
+    reply = await born(ctx, tx, organization, spec, org, None, actor, call)
+    above = await tx.find("organization", org)
+    assert above is not None
+    await born(ctx, tx, cluster, Cluster(name="local"), org, above, actor, call)
+    token = await issue(ctx, tx, above, "admin", Scope.ADMIN, actor) if with_token else None
+    return reply, token
+
+
+@writes("organization.delete")
+async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    check_tag(call, row)
+    if len(await tx.of_parent(NOBODY, "organization")) == 1:
+        raise Conflict("This is the only organization of this installation: it cannot be deleted")
+    await forgotten(tx, row)
+    await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)
+    return Reply()
+
+
+@reads("organization.availableRole")
+async def available_roles(ctx: Context, call: Call) -> Reply:
+    await target(ctx.store.reads, call)
+    roles = [{"id": id, "name": scope.word, "description": MEANINGS[scope]} for scope, id in ROLE_IDS.items()]
+    return paged(call, [encode(role) for role in roles])
+
+
+@behaves(organization)
+class Organizations(Behaviour):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        kept = ctx.settings.audit_retention_days
+        draft.give(organization_plan={"plan": draft.spec.plan, "audit_logs_retention_in_days": kept})
+
+
+@behaves(cluster)
+class Clusters(Behaviour):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        first = await tx.first(draft.org, cluster.name) is None
+        draft.give(is_default=first)
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+        """Environments show the name of their cluster."""
+        for env in await tx.linked(row.id, "cluster_id"):
+            document = msgspec.json.decode(env.body)
+            document["cluster_name"] = after["name"]
+            document["cloud_provider"] = {"provider": after["cloud_provider"], "cluster": row.id}
+            await tx.rewrite(env.id, encode(document))
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        using = await tx.linked(row.id, "cluster_id")
+        if using:
+            raise Conflict(f"{len(using)} environments run on this cluster: delete them first")
+        if len(await tx.of_parent(row.parent, cluster.name)) == 1:
+            raise Conflict("This is the only cluster of the organization: add another before deleting it")
+        if msgspec.json.decode(row.body)["is_default"]:
+            await self._default_to_next(tx, row)
+
+    async def _default_to_next(self, tx: Tx, row: Row) -> None:
+        heir = next(other for other in await tx.of_parent(row.parent, cluster.name) if other.id != row.id)
+        await tx.rewrite(heir.id, encode(msgspec.json.decode(heir.body) | {"is_default": True}))
+
+
+@behaves(environment)
+class Environments(Behaviour):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        assert draft.parent is not None
+        await refuse_in_deletion(tx, draft.parent.id)
+        chosen = draft.spec.cluster_id
+        row = await (tx.find(cluster.name, chosen) if chosen else tx.first(draft.org, cluster.name))
+        if row is None:
+            raise Conflict("cluster_id: the organization has no cluster yet; create one first")
+        document = msgspec.json.decode(row.body)
+        draft.links = {"cluster_id": row.id}
+        draft.give(
+            cluster_id=row.id,
+            cluster=row.id,
+            cluster_name=document["name"],
+            cloud_provider={"provider": document["cloud_provider"], "cluster": row.id},
+        )
+
+    async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        await tx.add_status(draft.id, draft.org, State.READY)
+
+    async def updating(
+        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: object, extras: Document
+    ) -> None:
+        extras |= {"cluster": before["cluster_id"]}

@@ -1,0 +1,118 @@
+"""API tokens: made once, shown once, kept only as a digest."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import msgspec
+
+from windlass.base import tokens
+from windlass.base.clock import instant, stamp
+from windlass.base.errors import Invalid
+from windlass.control.people.admins import keep_an_admin
+from windlass.control.request.context import Context, encode
+from windlass.control.request.resources import Behaviour, Draft, behaves, born
+from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, words_of
+from windlass.core.declare.document import Document
+from windlass.core.declare.registry import Registry
+from windlass.core.declare.resource import Family
+from windlass.families.api_token import ApiToken, api_token
+from windlass.store.store import Row, Tx
+
+# RFC 3339, a blank for the T, a date alone, and a time without zone, which is UTC. Python would also
+# take weeks (2026-W05) and dates without dashes, and so read a Unix time as a day of long ago.
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,18})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII | re.IGNORECASE
+)
+
+
+def limitable(registry: Registry) -> frozenset[str]:
+    """The families that a token can be limited to: services, and what contains them in an organization."""
+    families = set()
+    for family in registry.services:
+        while isinstance(family.parent, Family):
+            families.add(family.name)
+            family = family.parent
+    return frozenset(families)
+
+
+async def issue(ctx: Context, tx: Tx, org: Row, name: str, scopes: Scope, actor: Actor) -> str:
+    """A token that the server itself decides to make."""
+    spec = ApiToken(name=name, scopes=words_of(scopes))
+    reply = await born(ctx, tx, api_token, spec, org.id, org, actor)
+    return str(msgspec.json.decode(reply.body)["token"])
+
+
+@behaves(api_token)
+class ApiTokens(Behaviour):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        spec: ApiToken = draft.spec
+        check_expiry(spec.expires_at, tx.now)
+        await self._check_limits(ctx, tx, draft)
+        scopes = scopes_of(spec.scopes or ())
+        spec.scopes = words_of(scopes)
+        token = tokens.new_token()
+        draft.answer = {"token": token}
+        draft.extras |= self._roles(scopes) | {
+            "creator_name": draft.actor.name,
+            "expires_at": _normal(spec.expires_at),
+        }
+
+    async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        await tx.add_token(tokens.digest(draft.answer["token"]), draft.id)
+
+    async def updating(
+        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: ApiToken, extras: Document
+    ) -> None:
+        extras |= self._roles(scopes_of(before["scopes"]))
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+        tx.nudge("tokens")
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        await keep_an_admin(ctx, tx, row)
+        await tx.revoke_token(row.id, row.org, msgspec.json.decode(row.body)["name"])
+
+    def _roles(self, scopes: Scope) -> Document:
+        role = role_of(scopes)
+        return {"role_id": ROLE_IDS[role], "role_name": role.word}
+
+    async def _check_limits(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        limits = limitable(ctx.registry)
+        for place, id in enumerate(draft.spec.limited_to or ()):
+            row = await tx.get(id)
+            if row is None or row.org != draft.org or row.family not in limits:
+                raise Invalid(f"limited_to[{place}]: no project, environment or service has this id")
+
+
+async def note_uses(tx: Tx, uses: dict[str, int]) -> None:
+    """Records when tokens were last used; another replica may have noted something later."""
+    for id, at in uses.items():
+        row = await tx.find(api_token.name, id)
+        if row is None:
+            continue
+        document = msgspec.json.decode(row.body)
+        if (document["last_used_at"] or "") < stamp(at):
+            document["last_used_at"] = stamp(at)
+            await tx.rewrite(id, encode(document))
+
+
+def check_expiry(text: str | None, now: int) -> None:
+    if text is not None and expiry(text) <= now:
+        raise Invalid("expires_at: must be in the future")
+
+
+def expiry(text: str) -> int:
+    try:
+        if not _TIME.fullmatch(text):
+            raise ValueError
+        moment = datetime.fromisoformat(text.upper())
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise Invalid("expires_at: must be a time such as 2026-01-31T09:05:00.000Z") from error
+    return instant(moment)
+
+
+def _normal(text: str | None) -> str | None:
+    return None if text is None else stamp(expiry(text))

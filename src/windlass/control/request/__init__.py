@@ -1,0 +1,1 @@
+"""A request becomes a change: its context, its handler, the resources and records that it writes."""

@@ -1,0 +1,282 @@
+"""What every deed needs, passed in: so that a test can be a world of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.clock import Clock
+from windlass.base.encryption import Seal
+from windlass.base.http_out import Answered
+from windlass.base.locks import Locks
+from windlass.builders.builder import Builder
+from windlass.builders.git import Commit, Source
+from windlass.config import Settings
+from windlass.control.request.log_store import Logs
+from windlass.control.request.neighbours import Neighbours
+from windlass.control.request.nudges import Calls
+from windlass.control.request.shared_readers import Readers
+from windlass.core.access import Actor
+from windlass.core.declare.registry import Operation, Registry
+from windlass.core.declare.resource import Family
+from windlass.core.deploy.workload import Artifact, Instance, Probe, Wanted
+from windlass.engines.engine import Engine
+from windlass.routers.router import Router
+from windlass.store.store import Store, Tx
+
+if TYPE_CHECKING:
+    from windlass.control.workloads.kind import ServiceKind
+
+
+class Dialect(Struct, frozen=True):
+    """In which words a reader hears states and events, and what it expects of lists."""
+
+    name: str
+    state: Callable[[str], str]
+    event: Callable[[str], str]
+    everything: bool
+    """Whether a list without paging parameters is complete."""
+    deployment_first: bool
+    """Whether a deploy answers the id of the deployment, or that of the service."""
+    exact: Callable[[str], str] = str
+    """The exact state, where `state` says less."""
+    forgiving: bool = False
+    """Whether fields of a body that are only answered, or not known here, are ignored."""
+    built_ins: bool = False
+    """Whether lists of variables show those that Windlass makes, beside those that people made."""
+
+
+class Repositories(Protocol):
+    """Where code comes from; see `builders.git`."""
+
+    async def fetch(self, source: Source, into: Path) -> Commit: ...
+
+    async def commits(self, source: Source, most: int = 20) -> list[Commit]: ...
+
+    async def head(self, source: Source) -> tuple[str, str]: ...
+
+    async def sweep(self) -> None: ...
+
+
+class Servers(Protocol):
+    """Where database servers come from, on engines without images; see `builders.databases`."""
+
+    async def artifact(self, type: str, version: str, service: str) -> Artifact: ...
+
+    def ready(self, type: str) -> tuple[str, ...]:
+        """The command of a probe that logs in and asks."""
+        ...
+
+    async def discard(self, service: str) -> None: ...
+
+    async def services(self) -> Collection[str]: ...
+
+    async def sweep(self, erase: Collection[str]) -> None: ...
+
+    async def set_aside(self, service: str, into: Path) -> None: ...
+
+    async def put_back(self, service: str, out: Path) -> None: ...
+
+
+class WayOut(Protocol):
+    """How other people's servers are asked; see `base.http_out`."""
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] = ...,
+        *,
+        seconds: float = 15.0,
+    ) -> Answered: ...
+
+    async def fetch(self, url: str) -> bytes: ...
+
+    async def close(self) -> None: ...
+
+
+class Watch(Protocol):
+    """Looks after what runs, between deployments."""
+
+    def keep(self, wanted: Wanted) -> None: ...
+
+    def forget(self, service: str) -> None: ...
+
+
+Probing = Callable[[Engine, Instance, Probe], Awaitable[str]]
+"""Asks an instance how it is: what is wrong with it, or an empty text."""
+
+
+async def _no_point(name: str) -> None:
+    """In production nothing happens at a failpoint."""
+
+
+class Routing(Locks):
+    """By service: whoever looks where its routes lead, and sets them. One after the other: what was seen
+    earlier never takes the place of what was seen later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked: dict[str, float] = {}
+        """When that was, of what is set now."""
+
+
+class ListsCommits(Protocol):
+    """Reads repositories for requests, few at a time; see `control.workloads.commit_lists`."""
+
+    async def commits(self, org: str, service: str, source: Source) -> Sequence[Commit]: ...
+
+    async def default_branch(self, org: str, source: Source) -> str: ...
+
+    async def stop(self) -> None: ...
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    settings: Settings
+    installation: str
+    """Its id; see `mark`."""
+    registry: Registry
+    kinds: Mapping[str, ServiceKind]
+    """By family: how services of this family are made and run."""
+    store: Store
+    clock: Clock
+    seal: Seal
+    engine: Engine
+    builder: Builder
+    router: Router
+    git: Repositories
+    listings: ListsCommits
+    servers: Servers
+    probe: Probing
+    logs: Logs
+    calls: Calls
+    readers: Readers
+    """Of what streams tell."""
+    neighbours: Neighbours
+    """What services offer to each other."""
+    watch: Watch
+    out: WayOut
+    """The one way out over HTTP, guarded."""
+    work: Path
+    """Where working copies are while they are built."""
+    public_host: str
+    """How public ports of this machine are reached."""
+    gateway: Callable[[], int]
+    """The port where HTTP is told apart by host name."""
+    routing: Routing
+    unwell: set[str]
+    """Instances that run, but are to be given no requests."""
+    point: Callable[[str], Awaitable[None]] = _no_point
+    """Called before and after each effect outside, so that tests can end the world there."""
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A request that was routed, let in and parsed as far as its operation says."""
+
+    operation: Operation
+    actor: Actor
+    ids: tuple[str, ...]
+    dialect: Dialect
+    body: Any = None
+    query: Any = None
+    paging_asked: bool = False
+    if_match: str | None = None
+    origin: str = "API"
+    request_id: str = ""
+    address: str = ""
+    user_agent: str = ""
+    last_event: str | None = None
+    """Of a stream that broke off: the id of the last event that came through."""
+
+    @property
+    def id(self) -> str:
+        """The id of the resource that the call is about."""
+        return self.operation.subject(self.ids)
+
+    @property
+    def family(self) -> Family:
+        return self.operation.own_family
+
+
+class Reply(Struct, frozen=True):
+    """What is answered: JSON, a stream, or nothing."""
+
+    body: bytes = b""
+    tag: str | None = None
+    status: int | None = None
+    """Only where it is not the operation's usual one."""
+    stream: AsyncGenerator[bytes, None] | None = None
+    """Instead of a body: server-sent events, for as long as somebody listens."""
+    org: str = ""
+    """The organization whose stream it is."""
+
+
+Reading = Callable[[Context, Call], Awaitable[Reply]]
+Writing = Callable[[Context, Tx, Call], Awaitable[Reply]]
+
+Preparing = Callable[[Context, Call], Awaitable[None]]
+
+READING: dict[str, Reading] = {}
+WRITING: dict[str, Writing] = {}
+PREPARING: dict[str, Preparing] = {}
+
+
+def reads(*names: str) -> Callable[[Reading], Reading]:
+    """Handles an operation that changes nothing."""
+
+    def register(handler: Reading) -> Reading:
+        READING.update(dict.fromkeys(names, handler))
+        return handler
+
+    return register
+
+
+def writes(*names: str) -> Callable[[Writing], Writing]:
+    """Handles an operation inside a transaction of its own; it may be run again from the start."""
+
+    def register(handler: Writing) -> Writing:
+        WRITING.update(dict.fromkeys(names, handler))
+        return handler
+
+    return register
+
+
+def prepares(*names: str) -> Callable[[Preparing], Preparing]:
+    """Completes the body of an operation before its transaction: what has to wait for others does it here."""
+
+    def register(preparation: Preparing) -> Preparing:
+        PREPARING.update(dict.fromkeys(names, preparation))
+        return preparation
+
+    return register
+
+
+def handler_of(operation: Operation) -> Reading | Writing:
+    """`application.deploy`, or what all families share: `*.deploy`."""
+    table: Mapping[str, Any] = WRITING if operation.writes else READING
+    shared = f"*.{operation.handler.partition('.')[2]}"
+    found: Reading | Writing | None = table.get(operation.handler) or table.get(shared)
+    if found is None:
+        raise LookupError(f"{operation.id} is declared, but nothing handles {operation.handler}")
+    return found
+
+
+_encoder = msgspec.json.Encoder()
+encode = _encoder.encode
+
+
+def results(bodies: list[bytes], page: int | None = None, page_size: int = 0, total: int = 0) -> bytes:
+    """A list of documents that are JSON already."""
+    joined = b'{"results":[' + b",".join(bodies) + b"]"
+    if page is None:
+        return joined + b"}"
+    pages = -(-total // page_size)
+    return joined + (
+        b',"pagination":{"page":%d,"page_size":%d,"total_count":%d,"total_pages":%d}}'
+        % (page, page_size, total, pages)
+    )

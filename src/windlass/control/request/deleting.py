@@ -1,0 +1,66 @@
+"""Deletes resources. A service that was ever deployed goes by a deployment of its own, which takes away what
+was made for it; the environment or project that is deleted with it goes after its last such service.
+
+Everything else is gone with the answer.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from windlass.control.request.context import Call, Context, Reply, encode, writes
+from windlass.control.request.deployments import accept, cancel, in_deletion
+from windlass.control.request.resources import Asker, asker_of, check_tag, removed, target
+from windlass.core.deploy.states import Do
+from windlass.store.store import Row, Tx
+
+
+@writes("*.delete")
+async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    check_tag(call, row)
+    await delete_row(ctx, tx, call, row, at_once=call.query is None or call.query.skip_reconcile)
+    return Reply()
+
+
+async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: bool) -> None:
+    """Deletes a resource now, or asks for it. `at_once`: what was made for it is taken away afterwards."""
+    services = [] if at_once else await tx.deployed_at_or_below(row.id)
+    if not services:
+        above = await tx.above(row.parent)
+        await removed(ctx, tx, row, asker_of(call))
+        await _remove_emptied(ctx, tx, above)
+        return
+    for id in services:
+        service = await tx.get(id)
+        assert service is not None
+        waiting = await tx.open_deployments(id)
+        if in_deletion(waiting):
+            continue
+        if waiting:
+            await cancel(tx, service, waiting, call)
+        await accept(tx, service, Do.DELETE, call)
+    if row.id not in services:
+        await tx.note_deletion(row.id, encode(asker_of(call)))
+
+
+async def deleted(ctx: Context, tx: Tx, service: Row, asker: Asker) -> None:
+    """The end of a deletion: nothing is left that was made for the service."""
+    above = await tx.above(service.parent)
+    await removed(ctx, tx, service, asker)
+    await _remove_emptied(ctx, tx, above)
+
+
+async def give_up_above(tx: Tx, service: Row) -> None:
+    """A service could not be deleted: what was to go with it stays, until it is asked for again."""
+    for row in await tx.above(service.parent):
+        await tx.drop_deletion(row.id)
+
+
+async def _remove_emptied(ctx: Context, tx: Tx, above: list[Row]) -> None:
+    """Removes what waits for its services, from the inside out, where the last one is gone."""
+    for row in above:
+        asked = await tx.deletion(row.id)
+        if asked is not None and not await tx.deployed_at_or_below(row.id):
+            await tx.drop_deletion(row.id)
+            await removed(ctx, tx, row, msgspec.json.decode(asked, type=Asker))

@@ -1,0 +1,243 @@
+"""Deployments as records: accepted, moved on, told of. Every step is part of a transaction of its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.base import ids
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict
+from windlass.control.request.context import Call, encode
+from windlass.control.request.outbox import tell
+from windlass.control.request.recording import Whence, about_itself, emit, whence
+from windlass.core.declare.document import Document
+from windlass.core.declare.traits import Deployment
+from windlass.core.deploy.plan import superseded
+from windlass.core.deploy.progress import TOLD, Particulars, Person
+from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State, action, action_status
+from windlass.core.words.events import Event
+from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
+
+RECONCILE = "reconcile"
+_FIELDS = frozenset(Deployment.__struct_encode_fields__)
+
+_particulars = msgspec.json.Decoder(Particulars).decode
+
+
+def particulars(deployment: DeploymentRow) -> Particulars:
+    return _particulars(deployment.body)
+
+
+async def accept(tx: Tx, service: Row, do: Do, call: Call, **facts: Any) -> tuple[DeploymentRow, StatusRow]:
+    """Accepted and durable: the deployment, the state, the event and the work are one transaction."""
+    status = await status_of(tx, service)
+    waiting = await tx.open_deployments(service.id)
+    if in_deletion(waiting):
+        raise Conflict(f"{name_of(service)} is being deleted")
+    if not status.deployments:
+        await refuse_in_deletion(tx, service.parent)
+    for place in superseded([one.status for one in waiting]):
+        await finish(tx, service, waiting[place], Progress.SUPERSEDED, "A newer one took its place")
+    under_way = any(one.status != Progress.QUEUED for one in waiting)
+    story = Particulars(
+        family=service.family,
+        actor=Person(call.actor.id, call.actor.name),
+        origin=call.origin,
+        **facts,
+    )
+    deployment = DeploymentRow(
+        ids.new_id(), service.org, service.id, status.deployments + 1, Progress.QUEUED, tx.now, tx.now,
+        encode(story), do,
+    )  # fmt: skip
+    await tx.add_deployment(deployment)
+    status = replace(
+        status,
+        state=status.state if under_way else WORDS[do].queued,
+        message=status.message if under_way else "",
+        deployment=deployment.id,
+        deployments=deployment.number,
+    )
+    await tx.change_status(status)
+    await announce(tx, TOLD[do].queued, service, deployment, story, call=call)
+    await tx.ask(RECONCILE, service.id, org=service.org)
+    return deployment, status
+
+
+async def refuse_in_deletion(source: Reads, parent: str) -> None:
+    """Refuses what would be added to an environment or project that is being deleted: a service, or the first
+    deployment of one that would have been gone with the answer."""
+    if row := await source.deletion_at_or_above(parent):
+        raise Conflict(f"The {row.family} {row.name} is being deleted: nothing can be added to it")
+
+
+def in_deletion(waiting: Iterable[DeploymentRow]) -> bool:
+    return any(one.action == Do.DELETE for one in waiting)
+
+
+def name_of(service: Row) -> str:
+    return str(msgspec.json.decode(service.body)["name"])
+
+
+async def status_of(source: Reads, service: Row) -> StatusRow:
+    status = await source.status(service.id)
+    if status is None:
+        raise Conflict("This service cannot be deployed")
+    return status
+
+
+async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> DeploymentRow:
+    """Takes up what waited."""
+    do = Do(deployment.action)
+    story = particulars(deployment)
+    story.began = tx.now
+    built = do is not Do.DEPLOY or story.made is not None
+    state = WORDS[do].under_way if built else State.BUILDING
+    deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, story)
+    await tx.change_status(replace(status, state=state, message=""))
+    if kind := TOLD[do].began:
+        await announce(tx, kind, service, deployment, story)
+    return deployment
+
+
+async def move(
+    tx: Tx, deployment: DeploymentRow, progress: Progress, story: Particulars, sealed: bytes | None = None
+) -> DeploymentRow:
+    new = replace(
+        deployment, status=progress, body=encode(story), sealed=sealed or deployment.sealed, changed=tx.now
+    )
+    await tx.change_deployment(new)
+    return new
+
+
+async def finish(
+    tx: Tx,
+    service: Row,
+    deployment: DeploymentRow,
+    progress: Progress,
+    message: str = "",
+    call: Call | None = None,
+) -> DeploymentRow:
+    """The one final state, and the one final event."""
+    assert deployment.status in OPEN
+    story = particulars(deployment)
+    story.message, story.ended = message, tx.now
+    closed = await move(tx, deployment, progress, story)
+    await announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, story, call=call)
+    return closed
+
+
+async def cancel(tx: Tx, service: Row, which: list[DeploymentRow], call: Call) -> StatusRow:
+    """What waits is cancelled here and now; what is under way is asked to come back."""
+    if in_deletion(which):
+        raise Conflict(f"{name_of(service)} is being deleted, and that cannot be cancelled")
+    status = await status_of(tx, service)
+    waiting = [one for one in which if one.status == Progress.QUEUED]
+    for one in waiting:
+        await finish(tx, service, one, Progress.CANCELED, f"Cancelled by {call.actor.name}", call)
+    under_way = [one for one in which if one.status != Progress.QUEUED]
+    for one in under_way:
+        story = particulars(one)
+        story.cancelled = True
+        story.message = f"Cancelled by {call.actor.name}"
+        await move(tx, one, Progress(one.status), story)
+        await announce(tx, Event.CANCEL_ASKED, service, one, story, call=call)
+        tx.nudge(cancel_word(one.id))
+        await tx.ask(RECONCILE, service.id, org=service.org)
+    if under_way:
+        status = replace(status, state=State.CANCELING)
+    elif len(await tx.open_deployments(service.id)) == 0:
+        status = replace(status, state=State.CANCELED, message=f"Cancelled by {call.actor.name}")
+    await tx.change_status(status)
+    return status
+
+
+def cancel_word(deployment: str) -> str:
+    return f"cancel:{deployment}"
+
+
+async def announce(
+    tx: Tx,
+    kind: Event,
+    service: Row,
+    deployment: DeploymentRow,
+    story: Particulars,
+    message: str = "",
+    call: Call | None = None,
+) -> None:
+    """`call` is the one that asked for just this; what follows from it later comes from nowhere."""
+    await tell(tx, kind, service, deployment, story, message)
+    commit = story.commit or {}
+    facts = {
+        "name": msgspec.json.decode(service.body)["name"],
+        "environment_id": service.parent,
+        "deployment_id": deployment.id,
+        "action": deployment.action,
+        "git_commit_id": commit.get("git_commit_id") or story.git_commit_id,
+        "status": deployment.status,
+        "message": message or story.message,
+    }
+    by = Person(call.actor.id, call.actor.name) if call else story.actor
+    asked = whence(call) if call else Whence(story.origin)
+    emit(tx, kind, service.org, await about_itself(tx, service), by.id, by.name, asked, facts)
+
+
+# As the API shows them
+
+
+def shown_deployment(
+    call: Call, service: Row, deployment: DeploymentRow, status: StatusRow, freshness: str
+) -> Document:
+    """A deployment, with the keys of the service's status beside its own."""
+    story = particulars(deployment)
+    commit = story.commit or {}
+    own = {
+        "id": deployment.id if call.dialect.deployment_first else service.id,
+        "action": deployment.action,
+        "status": deployment.status,
+        "created_at": stamp(deployment.created),
+        "updated_at": stamp(deployment.changed),
+        "number": deployment.number,
+        "service_id": service.id,
+        "git_commit_id": commit.get("git_commit_id") or story.git_commit_id,
+        "commit": story.commit,
+        "message": story.message,
+        "triggered_by": story.actor.name,
+        "origin": story.origin,
+        "started_at": stamp(story.began) if story.began else None,
+        "finished_at": stamp(story.ended) if story.ended else None,
+        "repeats": story.of,
+        "execution_id": deployment.id,
+        "deployment_request_id": deployment.id,
+    }
+    if story.image_tag:
+        own["image_tag"] = story.image_tag
+    if (id_field := f"{service.family}_id") in _FIELDS:
+        own[id_field] = service.id
+    return {**shown_status(call, service, status, freshness), **own}
+
+
+def details_of(state: str) -> Document:
+    return {"action": action(state), "status": action_status(state), "sub_action": "NONE"}
+
+
+def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) -> Document:
+    document: Document = {
+        "id": service.id,
+        "state": call.dialect.state(status.state),
+        "deployment_state": call.dialect.exact(status.state),
+        "message": status.message,
+        "service_deployment_status": freshness,
+        "is_part_last_deployment": status.deployments > 0,
+        "status_details": details_of(status.state),
+        "execution_id": status.deployment or "",
+        "deployment_request_id": status.deployment,
+        "deployment_requests_count": status.deployments,
+        "instances": status.instances,
+    }
+    if status.deployed_at is not None:
+        document["last_deployment_date"] = stamp(status.deployed_at)
+    return document

@@ -1,0 +1,45 @@
+"""From a call to its reply: finds the handler, gives a write its transaction, makes a repeat harmless.
+
+Handlers are found by being there: every module of `control` is imported, and registers what it handles.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Awaitable
+from typing import cast
+
+from windlass import control
+from windlass.control.request.context import PREPARING, Call, Context, Reading, Reply, Writing, handler_of
+from windlass.control.request.repeats import Repeatable, once
+from windlass.control.request.resources import check_behaviours
+from windlass.store.store import Tx
+
+for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
+    importlib.import_module(_module.name)
+
+
+class Dispatch:
+    """Every operation with its handler; one without stops the start."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        check_behaviours(ctx.registry)
+        self._handlers = {operation: handler_of(operation) for operation in ctx.registry.operations}
+
+    def read(self, call: Call) -> Awaitable[Reply]:
+        return cast(Reading, self._handlers[call.operation])(self._ctx, call)
+
+    async def write(self, call: Call, repeatable: Repeatable | None) -> tuple[Reply, bool]:
+        """The reply, and whether it is that of an earlier twin."""
+        handler = cast(Writing, self._handlers[call.operation])
+        if prepare := PREPARING.get(call.operation.handler):
+            await prepare(self._ctx, call)
+
+        async def change(tx: Tx) -> tuple[Reply, bool]:
+            if repeatable is None:
+                return await handler(self._ctx, tx, call), False
+            return await once(self._ctx, tx, call, handler, repeatable)
+
+        return await self._ctx.store.write(change)

@@ -1,0 +1,24 @@
+"""Frames of server-sent events, as all streams of the API send them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.control.request.context import encode
+
+
+def event(id: bytes, data: bytes) -> bytes:
+    """A client that was cut off comes back with the id of the last event that it has received."""
+    return b"id: %b\ndata: %b\n\n" % (id, data)
+
+
+def gone(message: str) -> bytes:
+    """Says that something which belongs here is missing."""
+    return _remark(b"gone", message)
+
+
+def _remark(kind: bytes, message: str) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind, encode({"message": message}))
+
+
+END: Final = _remark(b"end", "Nothing more comes")

@@ -1,0 +1,61 @@
+"""Services that others of the environment can reach, read once for each version of their list.
+
+A deployment asks for all services around it. Most offer nothing, and of those that do, little changes: so a
+deployment costs the same beside three thousand services without ports as beside thirty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.core.declare.document import Document
+from windlass.store.store import Reads, Row
+
+MainPort = Callable[[Document], Document | None]
+"""Takes the document of a service. Returns the port that is meant when no port is named."""
+_MOST: Final = 1000
+"""Environments that are kept."""
+
+
+class Neighbour(Struct, frozen=True, gc=False):
+    """A service that can be found, because it has a port."""
+
+    id: str
+    name: str
+    port: Document
+    """The one that is meant when no port is named."""
+
+
+class _Known(Struct, frozen=True):
+    version: tuple[int, int, int]
+    found: list[Neighbour]
+
+
+class Neighbours:
+    """By environment and family: the services that can be found, and of which version of the list."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], _Known] = {}
+
+    async def of(self, source: Reads, environment: str, family: str, main_port: MainPort) -> list[Neighbour]:
+        """The services of an environment that have ports, in the order of their creation."""
+        version = await source.list_version(environment, family)
+        known = self._known.get((environment, family))
+        if known is None or known.version != version:
+            # What is changed between these two reads is read, and read again by whoever asks next.
+            rows = await source.of_parent(environment, family)
+            known = _Known(version, [one for row in rows if (one := _neighbour(row, main_port))])
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[environment, family] = known
+        return known.found
+
+
+def _neighbour(row: Row, main_port: MainPort) -> Neighbour | None:
+    document = msgspec.json.decode(row.body)
+    port = main_port(document)
+    return Neighbour(row.id, document["name"], port) if port else None

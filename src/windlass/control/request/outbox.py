@@ -1,0 +1,83 @@
+"""The outbox of webhooks: deliveries, written in the transaction of the change that they tell of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from windlass.base.clock import stamp
+from windlass.control.request.context import encode
+from windlass.core.deploy.progress import Particulars
+from windlass.core.words.events import SUBSCRIBABLE, Event
+from windlass.core.words.webhook_payload import Named, News, concerns
+from windlass.families.webhook import webhook
+from windlass.store.store import DeliveryRow, DeploymentRow, Row, Tx
+
+DELIVER = "deliver"
+"""The kind of work that sends the deliveries of one webhook."""
+
+_news = msgspec.json.Decoder(News).decode
+
+
+def work_of(webhook: str) -> str:
+    return f"{DELIVER}:{webhook}"
+
+
+def news_of(delivery: DeliveryRow) -> News:
+    return _news(delivery.body)
+
+
+async def tell(
+    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str
+) -> None:
+    """Writes a delivery for each webhook that subscribes to this event."""
+    if kind not in SUBSCRIBABLE:
+        return
+    receivers = await tx.of_org(service.org, webhook.name)
+    if not receivers:
+        return
+    news = await _news_about(tx, kind, service, deployment, story, message)
+    asked = [row for row in receivers if concerns(msgspec.json.decode(row.body), news)]
+    await send_news(tx, asked, service.id, news)
+
+
+async def send_news(tx: Tx, receivers: Sequence[Row], lane: str, news: News) -> list[str]:
+    if not receivers:
+        return []
+    body = encode(news)
+    made = await tx.add_deliveries([(row.id, lane, news.kind, body) for row in receivers])
+    for row in receivers:
+        await tx.ask(DELIVER, work_of(row.id), org=row.org)
+    return made
+
+
+async def _news_about(
+    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str
+) -> News:
+    environment, project, organization = (await tx.above(service.id))[1:4]
+    commit = story.commit or {}
+    return News(
+        kind=kind,
+        at=stamp(tx.now),
+        family=service.family,
+        service=named(service),
+        environment=named(environment),
+        mode=msgspec.json.decode(environment.body)["mode"],
+        project=named(project),
+        organization=named(organization),
+        deployment=deployment.id,
+        number=deployment.number,
+        action=deployment.action,
+        status=deployment.status,
+        commit=commit.get("git_commit_id") or story.git_commit_id,
+        commit_message=commit.get("message", ""),
+        message=message or story.message,
+        by=story.actor.name,
+        began=stamp(story.began) if story.began else None,
+        ended=stamp(story.ended) if story.ended else None,
+    )
+
+
+def named(row: Row) -> Named:
+    return Named(row.id, msgspec.json.decode(row.body)["name"])

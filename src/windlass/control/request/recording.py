@@ -1,0 +1,125 @@
+"""Events as they are written: who did what to what, from where, and what it was before and after.
+
+They are written in the transaction of the change. What is hidden is in no document, and so in no event.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from windlass.control.request.context import Call, Context, encode
+from windlass.core.access import Actor
+from windlass.core.words.audit import OURS
+from windlass.core.words.events import Event
+from windlass.store.store import Reads, Row, Tx
+
+
+class Whence(Struct, frozen=True):
+    """From where something was asked for. Without address and request: by Windlass itself."""
+
+    origin: str = OURS
+    address: str = ""
+    user_agent: str = ""
+    request_id: str = ""
+
+
+class About(Struct, frozen=True):
+    """What an event is about, and where that lies. The columns by which an audit finds it."""
+
+    target: str
+    family: str
+    subject: str
+    subject_family: str
+    project: str = ""
+    environment: str = ""
+
+
+ITSELF = Whence()
+
+
+def whence(call: Call | None) -> Whence:
+    return Whence(call.origin, call.address, call.user_agent, call.request_id) if call else ITSELF
+
+
+async def about(ctx: Context, source: Reads, row: Row, above: Row | None = None) -> About:
+    """What an event about a resource is filed under; `above` is the parent, if it is at hand."""
+    if not ctx.registry.audit.is_part(row.family):
+        return await about_itself(source, row, above)
+    project, environment = await place(source, row, above)
+    if row.parent == row.org:
+        return About(row.id, row.family, row.org, "organization", project, environment)
+    above = above or await source.get(row.parent)
+    return About(row.id, row.family, row.parent, above.family if above else "", project, environment)
+
+
+async def about_itself(source: Reads, row: Row, above: Row | None = None) -> About:
+    """The same for a resource that is no part of another, such as a service."""
+    project, environment = await place(source, row, above)
+    return About(row.id, row.family, row.id, row.family, project, environment)
+
+
+async def place(source: Reads, row: Row, above: Row | None = None) -> tuple[str, str]:
+    """The project and the environment that it lies in, or is; empty where it is in none."""
+    if row.family == "project":
+        return row.id, ""
+    if row.family == "environment":
+        return row.parent, row.id
+    if row.parent in ("", row.org):
+        return "", ""
+    above = above or await source.get(row.parent)
+    return await place(source, above) if above else ("", "")
+
+
+async def record(
+    ctx: Context,
+    tx: Tx,
+    kind: Event,
+    row: Row,
+    actor: Actor,
+    call: Call | None,
+    *,
+    before: bytes = b"null",
+    after: bytes = b"null",
+    above: Row | None = None,
+) -> None:
+    """A change of a resource."""
+    facts = {"parent": row.parent, "before": msgspec.Raw(before), "after": msgspec.Raw(after)}
+    emit(tx, kind, row.org, await about(ctx, tx, row, above), actor.id, actor.name, whence(call), facts)
+
+
+def emit(
+    tx: Tx,
+    kind: Event,
+    org: str,
+    about: About,
+    actor: str,
+    name: str,
+    whence: Whence,
+    facts: dict[str, Any],
+) -> None:
+    """Any event. `facts` are what is told of this kind of event alone."""
+    body = {
+        "family": about.family,
+        **facts,
+        "actor": {"id": actor, "name": name},
+        "origin": whence.origin,
+        "address": whence.address,
+        "user_agent": whence.user_agent,
+        "request_id": whence.request_id,
+    }
+    tx.emit(
+        kind,
+        org,
+        about.target,
+        encode(body),
+        family=about.family,
+        subject=about.subject,
+        subject_family=about.subject_family,
+        actor=name,
+        origin=whence.origin,
+        project=about.project,
+        environment=about.environment,
+    )

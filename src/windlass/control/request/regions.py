@@ -1,0 +1,18 @@
+"""Regions of cloud providers: data, encoded once."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from windlass.control.request.context import Call, Context, Reply, encode, reads
+from windlass.core.words.regions import REGIONS
+
+
+@reads("listAWSRegions", "listGCPRegions", "listAzureRegions", "listScalewayRegions")
+async def list_regions(ctx: Context, call: Call) -> Reply:
+    return Reply(_encoded(call.operation.path.split("/")[1]))
+
+
+@cache
+def _encoded(provider: str) -> bytes:
+    return encode({"results": REGIONS[provider]})

@@ -1,0 +1,126 @@
+"""Answers to POSTs with an `Idempotency-Key`, stored for a day: a repetition gets the same answer.
+
+A secret that an answer shows once is stored apart, for a minute, so that a client whose connection broke can
+ask again while the resource exists. Later repetitions are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.clock import DAY, MINUTE
+from windlass.base.errors import Conflict
+from windlass.control.request.context import Call, Context, Reply, Writing, encode
+from windlass.control.request.permissions import absent, is_visible
+from windlass.core.declare.document import Document
+from windlass.core.declare.registry import Operation
+from windlass.store.store import Claim, IdempotentAnswer, Tx
+
+FORGET: Final = "forget"
+"""The work of erasing secrets that were shown once."""
+SHOWN_FOR: Final = MINUTE
+_REPLAYED: Final = {"idempotency-replayed": "true"}
+
+
+class StoredAnswer(Struct):
+    """An answer, as it is kept for twins of its request."""
+
+    status: int
+    tag: str | None
+    body: bytes
+
+
+class Repeatable(Struct, frozen=True):
+    """The caller's `Idempotency-Key`, and what was asked under it."""
+
+    key: str
+    request: bytes
+
+
+async def once(
+    ctx: Context, tx: Tx, call: Call, handler: Writing, repeatable: Repeatable
+) -> tuple[Reply, bool]:
+    """The reply, and whether it is that of an earlier twin."""
+    caller, key = call.actor.subject, repeatable.key
+    request = ctx.seal.mark(call.operation.id.encode(), "/".join(call.ids).encode(), repeatable.request)
+    kept = await tx.idempotent(caller, key)
+    if kept and kept.at > tx.now - DAY:
+        if kept.request != request:
+            raise Conflict("This Idempotency-Key was used for another request: take a new key")
+        await _require_sight(ctx, tx, call)
+        return await _again(ctx, tx, call, kept, caller, key), True
+    reply = await handler(ctx, tx, call)
+    await _keep(ctx, tx, call, reply, IdempotentAnswer(request, tx.now, b"", None), caller, key)
+    return reply, False
+
+
+async def _require_sight(ctx: Context, tx: Tx, call: Call) -> None:
+    """Refuses a repetition by a caller who has lost access to the resource that the path begins with."""
+    row = await tx.get(call.ids[0]) if call.ids else None
+    if row is not None and not await is_visible(tx, call.actor, row):
+        raise absent(ctx.registry[row.family].noun)
+
+
+async def forget(ctx: Context, claim: Claim) -> None:
+    """Erases secrets that were shown more than a minute ago."""
+
+    async def change(tx: Tx) -> None:
+        oldest = await tx.forget_shown(tx.now - SHOWN_FOR)
+        if oldest is None:
+            await tx.done(claim)
+        else:
+            await tx.again(claim, oldest + SHOWN_FOR)
+
+    await ctx.store.write(change)
+
+
+async def _keep(
+    ctx: Context, tx: Tx, call: Call, reply: Reply, answered: IdempotentAnswer, caller: str, key: str
+) -> None:
+    body, shown = _parted(call.operation, reply.body)
+    answer = StoredAnswer(reply.status or call.operation.status, reply.tag, body)
+    sealed = ctx.seal.close(msgspec.msgpack.encode(answer), caller, key)
+    secret = ctx.seal.close(encode(shown), caller, key, "once") if shown else None
+    await tx.keep_answer(caller, key, msgspec.structs.replace(answered, answer=sealed, once=secret))
+    if shown:
+        await tx.ask(FORGET, FORGET, tx.now + SHOWN_FOR)
+
+
+async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:
+    answer = msgspec.msgpack.decode(ctx.seal.open(kept.answer, caller, key), type=StoredAnswer)
+    # An answer that an earlier version kept still holds everything.
+    body, held = _parted(call.operation, answer.body)
+    if kept.once is not None and kept.at > tx.now - SHOWN_FOR:
+        held |= msgspec.json.decode(ctx.seal.open(kept.once, caller, key, "once"))
+    if not held and not _is_parted(call.operation, body):
+        return Reply(answer.body, answer.tag, answer.status)
+    if kept.at <= tx.now - SHOWN_FOR or not await _is_there(tx, call, body):
+        raise Conflict(
+            "Use another Idempotency-Key: this request was done before, and its answer held a secret that is "
+            "shown once. If nobody has it, delete what was made, and make another",
+            _REPLAYED,
+        )
+    return Reply(encode(msgspec.json.decode(body) | held), answer.tag, answer.status)
+
+
+def _parted(operation: Operation, body: bytes) -> tuple[bytes, Document]:
+    """Splits an answer into itself, with null for each secret shown once, and those secrets."""
+    if not operation.once:
+        return body, {}
+    document: Document = msgspec.json.decode(body)
+    shown = {name: document[name] for name in operation.once if document.get(name)}
+    return encode(document | dict.fromkeys(shown)), shown
+
+
+def _is_parted(operation: Operation, body: bytes) -> bool:
+    document: Any = msgspec.json.decode(body) if operation.once else {}
+    return any(name in document and document[name] is None for name in operation.once)
+
+
+async def _is_there(tx: Tx, call: Call, body: bytes) -> bool:
+    """True if the resource in the answer, or else in the path of the request, still exists."""
+    id = msgspec.json.decode(body).get("id") or call.id
+    return not id or await tx.get(id) is not None

@@ -1,0 +1,138 @@
+"""One reads for many: all streams of the same thing share a reader, which begins with the first and ends with
+the last of them. It looks when it is called, and wakes whoever waits; none of them has a clock or a queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, TypeVar, cast
+
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.control.request.nudges import Calls
+
+PATIENCE: Final = 60.0
+"""Seconds after which it looks without being called: so much does a lost call cost."""
+_REST: Final = 1.0
+"""Seconds between looks at a database that is away."""
+_log = log("streams")
+
+
+class Reader:
+    """What it reads is for whoever inherits to say, in `look`."""
+
+    gathering = 0.0
+    """Seconds between a call and the look, in which more may happen that is then seen at once."""
+    resting = 0.0
+    """Seconds after a look before the next one."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._called = asyncio.Event()
+        self._called.set()
+        self._expected: set[str] = set()
+        self._news = asyncio.Event()
+        self._looked = asyncio.Event()
+        self._begun = self._done = 0
+        self.broken = False
+
+    async def look(self) -> bool:
+        """Reads; answers whether there is something new."""
+        raise NotImplementedError
+
+    def expect(self, words: set[str]) -> None:
+        """From now on these are the words at which it looks."""
+        for word in words - self._expected:
+            self._calls.expect(word, self._called)
+        for word in self._expected - words:
+            self._calls.forget(word, self._called)
+        self._expected = words
+
+    async def news(self) -> None:
+        """Waits until there is some. Who does not wait at that moment sees for himself that he is behind."""
+        await self._waited(self._news)
+
+    async def fresh(self) -> None:
+        """Waits until everything was looked at that this process knew of when it asked."""
+        wanted = self._begun + 1 if self._called.is_set() else self._begun
+        while self._done < wanted:
+            await self._waited(self._looked)
+
+    async def _waited(self, event: asyncio.Event) -> None:
+        if not self.broken:
+            await event.wait()
+        if self.broken:
+            raise Unavailable("The stream broke off: open it again")
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._look_once()
+                await asyncio.sleep(self.resting)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PATIENCE):
+                        await self._called.wait()
+                await asyncio.sleep(self.gathering)
+        except Exception:  # noqa: BLE001 (whatever it is, nobody may be left waiting for it)
+            self.broken = True
+            _log.exception("what streams tell could not be read")
+        finally:
+            self.expect(set())
+            self._tell(news=True)
+
+    async def _look_once(self) -> None:
+        self._called.clear()
+        self._begun += 1
+        begun = self._begun
+        try:
+            news = await self.look()
+        except Unavailable:
+            self._called.set()
+            await asyncio.sleep(_REST)
+            return
+        self._done = begun
+        self._tell(news=news)
+
+    def _tell(self, *, news: bool) -> None:
+        looked, self._looked = self._looked, asyncio.Event()
+        looked.set()
+        if news:
+            waiting, self._news = self._news, asyncio.Event()
+            waiting.set()
+
+
+R = TypeVar("R", bound=Reader)
+
+
+class _Shared:
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.task = asyncio.create_task(reader.run())
+        self.users = 0
+
+
+class Readers:
+    """All that there are now."""
+
+    def __init__(self) -> None:
+        self._shared: dict[Hashable, _Shared] = {}
+
+    def __len__(self) -> int:
+        return len(self._shared)
+
+    @contextmanager
+    def joined(self, key: Hashable, make: Callable[[], R]) -> Iterator[R]:
+        shared = self._shared.get(key)
+        if shared is None or shared.reader.broken:
+            shared = self._shared[key] = _Shared(make())
+        shared.users += 1
+        try:
+            yield cast(R, shared.reader)
+        finally:
+            shared.users -= 1
+            if shared.users == 0:
+                shared.task.cancel()
+                if self._shared.get(key) is shared:
+                    del self._shared[key]

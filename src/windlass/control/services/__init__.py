@@ -1,0 +1,1 @@
+"""Actions on services and environments, and how these are shown."""

@@ -1,0 +1,195 @@
+"""What is done with all services of an environment, or some of them, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from windlass.base import ids
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict, Missing
+from windlass.control.deploying.routes import links_of
+from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
+from windlass.control.request.deleting import delete_row
+from windlass.control.request.deployments import cancel, details_of, shown_status, status_of
+from windlass.control.request.resources import target
+from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
+from windlass.control.services.services import freshness
+from windlass.core.declare.document import Document
+from windlass.core.declare.resource import Spec
+from windlass.core.deploy.states import State, together
+from windlass.families.environment import LISTS
+from windlass.store.store import Reads, Row, StatusRow, Tx
+
+
+async def services_of(ctx: Context, source: Reads, environment: Row) -> list[Row]:
+    """All services; those that others wait for come first, and so are deployed first."""
+    return [row for family in ctx.kinds for row in await source.of_parent(environment.id, family)]
+
+
+# Actions
+
+
+class Whole(NamedTuple):
+    """An action on a whole environment."""
+
+    alone: State
+    """The state of an environment without services afterwards."""
+    ends: bool = False
+    """Whether it ends services: those that wait for others first, and only those that were begun."""
+
+
+_WHOLE: Final = {
+    "deploy": Whole(State.DEPLOYED),
+    "redeploy": Whole(State.DEPLOYED),
+    "stop": Whole(State.STOPPED, ends=True),
+    "uninstall": Whole(State.READY, ends=True),
+}
+
+
+async def _delete(ctx: Context, tx: Tx, call: Call, service: Row, asked: Any) -> None:
+    await delete_row(ctx, tx, call, service, at_once=call.query.skip_reconcile)
+
+
+_CHOSEN: Final[Mapping[str, Callable[..., Awaitable[object]]]] = {
+    **{name: SERVICE_ACTIONS[name] for name in ("deploy", "restart-service", "stop", "uninstall")},
+    "delete": _delete,
+}
+
+
+@writes(*(f"environment.{name}" for name in _WHOLE))
+async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
+    environment, name = await target(tx, call), action_name(call)
+    services = await services_of(ctx, tx, environment)
+    if _WHOLE[name].ends:
+        services = [service for service in reversed(services) if await was_begun(tx, service)]
+    for service in services:
+        await SERVICE_ACTIONS[name](ctx, tx, call, service, None)
+    return await _asked(ctx, tx, call, environment, _WHOLE[name].alone)
+
+
+@writes(*(f"environment.service/{name}" for name in _CHOSEN))
+async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
+    environment, name = await target(tx, call), action_name(call)
+    for service, asked in await _chosen(ctx, tx, environment, call.body):
+        await _CHOSEN[name](ctx, tx, call, service, asked)
+    return Reply(encode(await _status(ctx, tx, call, environment)) if call.operation.answer else b"")
+
+
+@writes("environment.cancelDeployment")
+async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
+    environment = await target(tx, call)
+    found = False
+    for service in await services_of(ctx, tx, environment):
+        if waiting := await tx.open_deployments(service.id):
+            found = True
+            await cancel(tx, service, waiting, call)
+    if not found:
+        raise Conflict("No deployment of this environment waits or is under way")
+    return Reply(encode(await _status(ctx, tx, call, environment)))
+
+
+async def _asked(ctx: Context, tx: Tx, call: Call, environment: Row, alone: State) -> Reply:
+    """Notes what was asked of the environment; one without services is there at once."""
+    status = await tx.status(environment.id)
+    if status is None:
+        await tx.add_status(environment.id, environment.org, State.READY)
+        status = await status_of(tx, environment)
+    at = None if alone is State.READY else tx.now
+    new = replace(
+        status, state=alone, deployment=ids.new_id(), deployments=status.deployments + 1, deployed_at=at
+    )
+    await tx.change_status(new)
+    return Reply(encode(await _status(ctx, tx, call, environment)))
+
+
+async def _chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[tuple[Row, Spec | None]]:
+    """Each service once, with what is asked of it. Refuses those of another environment."""
+    found: dict[str, tuple[Row, Spec | None]] = {}
+    for family, form in product(ctx.kinds, ("{}s", "{}_ids")):
+        where = form.format(family)
+        for item in getattr(body, where, ()):
+            id, asked = (item, None) if isinstance(item, str) else (item.service, item)
+            row = await tx.find(family, id)
+            if row is None or row.parent != environment.id:
+                raise Missing(f"{where}: no {family} of this environment has the id {id}")
+            found[id] = (row, asked)
+    return [*found.values()]
+
+
+# How they are
+
+
+@reads("environment.status")
+async def read_status(ctx: Context, call: Call) -> Reply:
+    environment = await target(ctx.store.reads, call)
+    return Reply(encode(await _status(ctx, ctx.store.reads, call, environment)))
+
+
+@reads("environment.statuses")
+async def read_statuses(ctx: Context, call: Call) -> Reply:
+    environment = await target(ctx.store.reads, call)
+    return Reply(encode(await statuses_of(ctx, ctx.store.reads, call, environment)))
+
+
+async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:
+    """In the words of this caller."""
+    found: Document = {"environment": await _status(ctx, source, call, environment)}
+    for family in ctx.kinds:
+        rows = await source.of_parent(environment.id, family)
+        found[f"{family}s"] = [await _service_status(ctx, source, call, row) for row in rows]
+    return {**dict.fromkeys(LISTS, ()), **found}
+
+
+async def _service_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
+    status = await status_of(source, service)
+    return shown_status(call, service, status, await freshness(ctx, source, service, status))
+
+
+@reads("environment.link")
+async def read_links(ctx: Context, call: Call) -> Reply:
+    environment = await target(ctx.store.reads, call)
+    found = [
+        encode(link)
+        for service in await services_of(ctx, ctx.store.reads, environment)
+        for link in await links_of(ctx, ctx.store.reads, service)
+    ]
+    return Reply(results(found))
+
+
+async def _status(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:
+    own = await source.status(environment.id)
+    statuses = await source.statuses_below(environment.id)
+    state = together(one.state for one in statuses) if statuses else State(own.state if own else State.READY)
+    dates = [one.deployed_at for one in statuses if one.deployed_at is not None]
+    date = max(dates) if dates else own.deployed_at if own else None
+    deployment, deployments = (own.deployment, own.deployments) if own else (None, 0)
+    fresh = await _freshness(ctx, source, environment, statuses, date)
+    return {
+        "id": environment.id,
+        "state": call.dialect.state(state),
+        "deployment_state": call.dialect.exact(state),
+        "last_deployment_state": call.dialect.exact(state),
+        "last_deployment_date": None if date is None else stamp(date),
+        "last_deployment_id": deployment,
+        "deployment_request_id": deployment,
+        "deployment_status": fresh,
+        "service_deployment_status": fresh,
+        "is_part_last_deployment": deployments > 0,
+        "status_details": details_of(state),
+        "execution_id": deployment or "",
+        "deployment_requests_count": deployments,
+    }
+
+
+async def _freshness(
+    ctx: Context, source: Reads, environment: Row, statuses: list[StatusRow], date: int | None
+) -> str:
+    if date is None:
+        return "NEVER_DEPLOYED"
+    rows = {row.id: row for row in await services_of(ctx, source, environment)}
+    words = {await freshness(ctx, source, rows[one.id], one) for one in statuses if one.id in rows}
+    return "UP_TO_DATE" if words <= {"UP_TO_DATE"} else "OUT_OF_DATE"

@@ -1,0 +1,67 @@
+"""Streams one deployment: an event whenever it has changed, until it has ended."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator
+
+from windlass.control.request import frames
+from windlass.control.request.context import Call, Context, Reply, encode, reads
+from windlass.control.request.deployments import shown_deployment
+from windlass.control.request.shared_readers import Reader
+from windlass.control.services.services import freshness, seen_deployment
+from windlass.core.declare.traits import Onward
+from windlass.core.deploy.states import OPEN
+from windlass.store.store import DeploymentRow, Row, inside_word, status_word
+
+
+@reads("deployment.follow")
+async def follow(ctx: Context, call: Call) -> Reply:
+    service, deployment = await seen_deployment(ctx, ctx.store.reads, call)
+    query: Onward = call.query
+    return Reply(stream=_told(ctx, call, service, deployment, onward=query.follow), org=service.org)
+
+
+async def _told(
+    ctx: Context, call: Call, service: Row, deployment: DeploymentRow, *, onward: bool
+) -> AsyncGenerator[bytes, None]:
+    key = ("deployment", deployment.id, call.dialect.name)
+    with ctx.readers.joined(key, lambda: _Deployment(ctx, call, service, deployment.id)) as reader:
+        await reader.fresh()
+        before = b""
+        while reader.event:
+            if reader.event != before:
+                before = reader.event
+                yield before
+            if reader.over or not onward:
+                break
+            if reader.event == before:
+                await reader.news()
+    yield frames.END
+
+
+class _Deployment(Reader):
+    gathering = 0.02
+
+    def __init__(self, ctx: Context, call: Call, service: Row, id: str) -> None:
+        super().__init__(ctx.calls)
+        self._ctx = ctx
+        self._call = call
+        self._service = service
+        self._id = id
+        self.event = b""
+        """The deployment as it is; empty before the first look, and when the service is no more."""
+        self.over = False
+        self.expect({status_word(service.id), inside_word(service.parent)})
+
+    async def look(self) -> bool:
+        source, before = self._ctx.store.reads, self.event
+        row, status = await source.deployment(self._id), await source.status(self._service.id)
+        if row is None or status is None:
+            self.event, self.over = b"", True
+        else:
+            fresh = await freshness(self._ctx, source, self._service, status)
+            data = encode(shown_deployment(self._call, self._service, row, status, fresh))
+            mark = hashlib.blake2b(data, digest_size=8).hexdigest().encode()
+            self.event, self.over = frames.event(mark, data), row.status not in OPEN
+        return self.event != before

@@ -1,0 +1,122 @@
+"""How an environment and its services are, told anew whenever it changes.
+
+A stream remembers only what it told last: who is slow hears of the newest state, and of none between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator
+
+from msgspec import Struct
+
+from windlass.control.request import frames
+from windlass.control.request.context import Call, Context, Reply, encode, reads
+from windlass.control.request.resources import target
+from windlass.control.request.shared_readers import Reader
+from windlass.control.services.environments import statuses_of
+from windlass.core.declare.document import Document
+from windlass.core.declare.traits import Onward
+from windlass.families.environment import environment
+from windlass.store.store import Row, inside_word, status_word
+
+
+class State(Struct, frozen=True, eq=False):
+    """All statuses of an environment at one moment."""
+
+    environment: Document
+    services: dict[str, tuple[str, Document]]
+    """By id: in which list it is shown, and how it is."""
+    lists: tuple[str, ...]
+    mark: str
+
+    def differs(self, other: State | None) -> bool:
+        return other is None or (self.environment, self.services) != (other.environment, other.services)
+
+
+def state_of(statuses: Document) -> State:
+    lists = {name: shown for name, shown in statuses.items() if not isinstance(shown, dict)}
+    services = {one["id"]: (name, one) for name, shown in lists.items() for one in shown}
+    mark = hashlib.blake2b(encode(statuses), digest_size=8).hexdigest()
+    return State(statuses["environment"], services, tuple(lists), mark)
+
+
+def told(before: State | None, now: State) -> bytes:
+    """The event that leads from one state to the other."""
+    known = before.services if before else {}
+    changed: dict[str, list[Document]] = {name: [] for name in now.lists}
+    for id, (name, status) in now.services.items():
+        if known.get(id) != (name, status):
+            changed[name].append(status)
+    data = {
+        "environment": now.environment,
+        **changed,
+        "complete": before is None,
+        "removed": [id for id in known if id not in now.services],
+    }
+    return frames.event(now.mark.encode(), encode(data))
+
+
+@reads("environment.status/stream")
+async def follow_status(ctx: Context, call: Call) -> Reply:
+    row = await target(ctx.store.reads, call)
+    query: Onward = call.query
+    if query.follow:
+        return Reply(stream=_followed(ctx, call, row), org=row.org)
+    return Reply(stream=_once(state_of(await statuses_of(ctx, ctx.store.reads, call, row))), org=row.org)
+
+
+async def _once(state: State) -> AsyncGenerator[bytes, None]:
+    yield told(None, state) + frames.END
+
+
+async def _followed(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes, None]:
+    before: State | None = None
+    key = ("statuses", row.id, call.dialect.name)
+    with ctx.readers.joined(key, lambda: _Statuses(ctx, call, row)) as reader:
+        await reader.fresh()
+        while (now := reader.state) is not None:
+            if now is before:
+                await reader.news()
+            else:
+                yield reader.told(before)
+                before = now
+    yield frames.END
+
+
+class _Statuses(Reader):
+    """Those of one environment, in one vocabulary."""
+
+    # A deployment changes several things one right after the other.
+    gathering = 0.05
+
+    def __init__(self, ctx: Context, call: Call, row: Row) -> None:
+        super().__init__(ctx.calls)
+        self._ctx = ctx
+        self._call = call
+        self._row = row
+        self.state: State | None = None
+        """None before the first look, and when the environment is no more."""
+        self._last: tuple[State | None, State, bytes] | None = None
+        self._place = {inside_word(row.id), inside_word(row.parent), status_word(row.id)}
+        self.expect(self._place)
+
+    async def look(self) -> bool:
+        source = self._ctx.store.reads
+        row = await source.find(environment.name, self._row.id)
+        if row is None:
+            self.state = None
+            return True
+        state = state_of(await statuses_of(self._ctx, source, self._call, row))
+        self.expect(self._place | {status_word(id) for id in state.services})
+        if not state.differs(self.state):
+            return False
+        self.state = state
+        return True
+
+    def told(self, before: State | None) -> bytes:
+        """What leads to the present state; made once for all who were told the same."""
+        assert self.state is not None
+        if self._last is None or self._last[0] is not before or self._last[1] is not self.state:
+            self._last = (before, self.state, told(before, self.state))
+        return self._last[2]

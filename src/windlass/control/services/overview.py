@@ -1,0 +1,93 @@
+"""All services of an organization in one list: what each is, where, how it is, and its address."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.clock import stamp
+from windlass.control.deploying.routes import links_of
+from windlass.control.request.context import Call, Context, Reply, encode, reads, results
+from windlass.control.request.permissions import Sight
+from windlass.control.request.resources import paging, target
+from windlass.core.declare.document import Document
+from windlass.families.organization import OfServices
+
+_AT_ONCE: Final = 20
+"""Services that are read before others get their turn on the loop."""
+
+
+class ServicePlace(Struct, frozen=True):
+    """A service, and what it is in."""
+
+    id: str
+    family: str
+    environment: str
+    project: str
+
+
+@reads("organization.services")
+async def list_services(ctx: Context, call: Call) -> Reply:
+    org = await target(ctx.store.reads, call)
+    found = await _places(ctx, call, org.id)
+    page, size = paging(call)
+    documents: dict[str, Any] = {}
+    bodies = []
+    for number, place in enumerate(found[(page - 1) * size : page * size], 1):
+        bodies.append(encode(await _shown(ctx, call, place, documents)))
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return Reply(results(bodies, page, size, len(found)))
+
+
+async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
+    source, query = ctx.store.reads, call.query
+    assert isinstance(query, OfServices)
+    project, environment_id, on_cluster = query.project_id or "", query.environment_id or "", None
+    if query.cluster_id:
+        on_cluster = {row.id for row in await source.linked(query.cluster_id, "cluster_id")}
+    places = [
+        ServicePlace(*found)
+        for family in ctx.registry.services
+        for found in await source.services_of(org, family.name, project, environment_id)
+    ]
+    sight = Sight(source, call.actor, org)
+    return [
+        place
+        for place in places
+        if (on_cluster is None or place.environment in on_cluster)
+        and await sight.includes(place.family, place.id, place.environment)
+    ]
+
+
+async def _shown(ctx: Context, call: Call, place: ServicePlace, documents: dict[str, Any]) -> Document:
+    source = ctx.store.reads
+    service, status = await source.get(place.id), await source.status(place.id)
+    assert service is not None
+    assert status is not None
+    for id in (place.environment, place.project):
+        if id not in documents and (row := await source.get(id)):
+            documents[id] = msgspec.json.decode(row.body)
+    own, home = msgspec.json.decode(service.body), documents[place.environment]
+    links = await links_of(ctx, source, service)
+    shown: Document = {
+        "id": service.id,
+        "name": own["name"],
+        "state": call.dialect.state(status.state),
+        "url": links[0]["url"] if links else "",
+        "message": status.message,
+        "service_type": service.family.upper(),
+        "description": own.get("description") or "",
+        "icon_uri": own.get("icon_uri") or "",
+        "project_id": place.project,
+        "project_name": documents[place.project]["name"],
+        "environment_id": place.environment,
+        "environment_name": home["name"],
+        "cluster_id": home["cluster_id"],
+    }
+    if status.deployed_at is not None:
+        shown["last_deployment_date"] = stamp(status.deployed_at)
+    return shown

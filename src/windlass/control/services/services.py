@@ -1,0 +1,268 @@
+"""Actions on services of any kind: deploy, stop, restart, roll back, cancel; and their status and history."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from typing import Any
+
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.builders.git import GitError
+from windlass.control.deploying.routes import links_of
+from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
+from windlass.control.request.deployments import (
+    accept,
+    cancel,
+    name_of,
+    particulars,
+    refuse_in_deletion,
+    shown_deployment,
+    shown_status,
+    status_of,
+)
+from windlass.control.request.resources import Behaviour, Draft, behaves, paging, place, target
+from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
+from windlass.control.telling.logs import log_reply
+from windlass.control.variables.injected import forget_derived, refresh_derived
+from windlass.control.variables.inputs import is_current
+from windlass.control.workloads.builds import commit_document
+from windlass.control.workloads.git_tokens import source_of
+from windlass.control.workloads.names import reserve_declared
+from windlass.core.declare.document import Document
+from windlass.core.declare.traits import DEPLOYABLE
+from windlass.core.deploy.states import Do, Progress, State
+from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
+
+
+@behaves(trait=DEPLOYABLE)
+class Services(Behaviour):
+    """Keeps the status, the names and the variables of a service; its kind does the rest."""
+
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        assert draft.parent is not None
+        await refuse_in_deletion(tx, draft.parent.id)
+        kind = ctx.kinds[draft.family.name]
+        if why := kind.hindrance(ctx):
+            raise Invalid(why)
+        await kind.creating(ctx, tx, draft)
+
+    async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        await tx.add_status(draft.id, draft.org, State.READY)
+        await reserve_declared(ctx, tx, draft.family.name, draft.id)
+
+    async def updating(
+        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
+    ) -> None:
+        await ctx.kinds[row.family].updating(ctx, tx, row, before, spec, extras)
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+        await reserve_declared(ctx, tx, row.family, row.id)
+        await refresh_derived(ctx, tx, row)
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        await forget_derived(ctx, tx, row)
+
+
+# Actions
+
+
+@writes("*.deploy", "*.redeploy", "*.restart-service", "*.stop")
+async def act(ctx: Context, tx: Tx, call: Call) -> Reply:
+    return await _done(ctx, tx, call, await target(tx, call))
+
+
+@writes("*.uninstall")
+async def uninstall(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service = await target(tx, call)
+    return await _done(ctx, tx, call, service) if await was_begun(tx, service) else Reply(status=204)
+
+
+async def _done(ctx: Context, tx: Tx, call: Call, service: Row) -> Reply:
+    accepted = await SERVICE_ACTIONS[action_name(call)](ctx, tx, call, service, call.body)
+    return await _shown(ctx, tx, call, service, *accepted)
+
+
+@writes("*.rollback")
+async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service = await target(tx, call)
+    earlier = await _earlier(tx, service, getattr(call.body, "deployment_id", None) or None)
+    story = particulars(earlier)
+    if story.made is None:
+        raise Conflict("deployment_id: that deployment built nothing that could be started again")
+    facts = {name: getattr(story, name) for name in ("made", "commit", "git_commit_id", "image_tag")}
+    accepted = await accept(tx, service, Do.DEPLOY, call, of=earlier.id, **facts)
+    return await _shown(ctx, tx, call, service, *accepted)
+
+
+async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
+    if wanted:
+        row = await tx.deployment(wanted)
+        if row is None or row.service != service.id:
+            raise Missing(f"deployment_id: {name_of(service)} has no deployment with this id")
+        if row.status != Progress.SUCCEEDED:
+            raise Conflict("deployment_id: that deployment never ran; choose one that SUCCEEDED")
+        return row
+    status = await status_of(tx, service)
+    past = await tx.deployments(service.id, 1000)
+    serving = next((one for one in past if one.id == status.serving), None)
+    made = particulars(serving).made if serving else None
+    for row in past:
+        if serving and row.number >= serving.number:
+            continue
+        story = particulars(row)
+        other = made is None or (story.made is not None and story.made.artifact != made.artifact)
+        if row.status == Progress.SUCCEEDED and story.made and other:
+            return row
+    raise Conflict(f"{name_of(service)} has no earlier version to go back to")
+
+
+@writes("*.cancelDeployment")
+async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service = await target(tx, call)
+    waiting = await tx.open_deployments(service.id)
+    if not waiting:
+        raise Conflict(f"No deployment of {name_of(service)} waits or is under way")
+    status = await cancel(tx, service, waiting, call)
+    last = await tx.deployment(waiting[-1].id)
+    assert last is not None
+    return await _shown(ctx, tx, call, service, last, status)
+
+
+async def _shown(
+    ctx: Context, source: Reads, call: Call, service: Row, deployment: DeploymentRow, status: StatusRow
+) -> Reply:
+    fresh = await freshness(ctx, source, service, status)
+    return Reply(encode(shown_deployment(call, service, deployment, status, fresh)))
+
+
+# How it is
+
+
+@reads("*.status")
+async def read_status(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    status = await status_of(ctx.store.reads, service)
+    fresh = await freshness(ctx, ctx.store.reads, service, status)
+    return Reply(encode(shown_status(call, service, status, fresh)))
+
+
+async def freshness(ctx: Context, source: Reads, service: Row, status: StatusRow) -> str:
+    """Whether what runs is what would be deployed now."""
+    if status.deployed_at is None:
+        return "NEVER_DEPLOYED"
+    if status.state.endswith("_ERROR") or not await is_current(ctx, source, service, status.digest):
+        return "OUT_OF_DATE"
+    return "UP_TO_DATE"
+
+
+@reads("*.link")
+async def read_links(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    return Reply(results([encode(link) for link in await links_of(ctx, ctx.store.reads, service)]))
+
+
+@reads("*.commit")
+async def read_commits(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    try:
+        source = await source_of(ctx, ctx.store.reads, service, None)
+        commits = await ctx.listings.commits(service.org, service.id, source)
+    except GitError as error:
+        raise Conflict(f"The repository cannot be read: {error}") from error
+    return Reply(results([encode(commit_document(commit)) for commit in commits]))
+
+
+# Past deployments
+
+
+@reads("deployment.list")
+async def list_deployments(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service, status, fresh = await _seen_service(ctx, source, call)
+    page, size = paging(call)
+    rows = await source.deployments(service.id, size, status.deployments - (page - 1) * size)
+    shown = [encode(shown_deployment(call, service, row, status, fresh)) for row in rows]
+    return Reply(results(shown, page, size, status.deployments))
+
+
+@reads("deployment.read")
+async def read_deployment(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service, status, fresh = await _seen_service(ctx, source, call)
+    row = await _deployment(source, call, service)
+    body = encode(shown_deployment(call, service, row, status, fresh))
+    return Reply(body, hashlib.sha256(body).hexdigest()[:16])
+
+
+@reads("deployment.log")
+async def read_build_log(ctx: Context, call: Call) -> Reply:
+    service, _, _ = await _seen_service(ctx, ctx.store.reads, call)
+    deployment = await _deployment(ctx.store.reads, call, service)
+    return await log_reply(ctx, call, service, deployment.id)
+
+
+@writes("deployment.cancel")
+async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service, _, fresh = await _seen_service(ctx, tx, call)
+    row = await _deployment(tx, call, service)
+    if row.id not in {one.id for one in await tx.open_deployments(service.id)}:
+        raise Conflict(f"This deployment has ended: it is {row.status}")
+    status = await cancel(tx, service, [row], call)
+    after = await tx.deployment(row.id)
+    assert after is not None
+    return Reply(encode(shown_deployment(call, service, after, status, fresh)))
+
+
+@reads("*.deploymentHistory")
+async def history(ctx: Context, call: Call) -> Reply:
+    """As existing clients list it: what was deployed, and whether it went well, once it has ended."""
+    source = ctx.store.reads
+    service = await target(source, call)
+    page, size = paging(call)
+    status, going = await status_of(source, service), await source.open_deployments(service.id)
+    first = nth_without(status.deployments, (page - 1) * size, {one.number for one in going})
+    rows = await source.ended_deployments(service.id, size, first)
+    total = status.deployments - len(going)
+    name = name_of(service)
+    shown = [encode(_history_entry(row, name)) for row in rows]
+    body = results(shown, page, size, total)
+    return Reply(body[:-1] + b',"page":%d,"page_size":%d}' % (page, size))
+
+
+def nth_without(highest: int, skip: int, without: Collection[int]) -> int:
+    """The number to which one comes from the highest by skipping so many, not counting those `without`."""
+    number = highest - skip
+    for one in sorted(without, reverse=True):
+        number -= one >= number
+    return number
+
+
+def _history_entry(row: DeploymentRow, name: str) -> Document:
+    return {
+        "id": row.id,
+        "created_at": stamp(row.created),
+        "updated_at": stamp(row.changed),
+        "name": name,
+        "status": "SUCCESS" if row.status == Progress.SUCCEEDED else "FAILED",
+        "commit": particulars(row).commit,
+    }
+
+
+async def _seen_service(ctx: Context, source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
+    service = await place(source, call)
+    status = await status_of(source, service)
+    return service, status, await freshness(ctx, source, service, status)
+
+
+async def seen_deployment(ctx: Context, source: Reads, call: Call) -> tuple[Row, DeploymentRow]:
+    """The deployment that the path names, and its service."""
+    service, _, _ = await _seen_service(ctx, source, call)
+    return service, await _deployment(source, call, service)
+
+
+async def _deployment(source: Reads, call: Call, service: Row) -> DeploymentRow:
+    row = await source.deployment(call.id)
+    if row is None or row.service != service.id:
+        raise Missing("No deployment with this id was found")
+    return row

@@ -1,0 +1,1 @@
+"""Who hears of a change: the audit, webhooks, streams, logs."""

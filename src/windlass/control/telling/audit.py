@@ -1,0 +1,340 @@
+"""The audit: events as people ask for them, page by page, and what they were about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from windlass.base.clock import HOUR, stamp
+from windlass.base.errors import Invalid
+from windlass.base.segments import instant
+from windlass.control.request.context import Call, Context, Reply, encode, reads
+from windlass.control.request.permissions import Sight
+from windlass.control.request.resources import target
+from windlass.core.declare.audit_query import EventsWanted, TargetsWanted
+from windlass.core.declare.document import Document
+from windlass.core.words.audit import AuditNames, kinds_of, origin_kept, origin_of, type_of
+from windlass.store.store import FAR, EventRow, Reads, Sieve
+
+_STEP = 5_000
+"""So many numbers are looked through at once, where few events fit. Then others have their turn."""
+_BATCH = 200
+_MOST_LOOKED_AT = 50_000
+_MOST_KINDS = 4
+"""So many the database can be asked for."""
+_SKEW = HOUR
+"""By so much may the clocks of replicas differ."""
+_UNITS = ((11, 1000, 1), (14, 1, 1), (17, 1, 1000), (19, 1, 1_000_000))
+"""Seconds, milli-, micro- and nanoseconds: up to so many digits, times, by."""
+_ENVELOPE = {"family", "actor", "origin", "address", "user_agent", "request_id", "parent", "name"}
+
+
+class Question(Struct, frozen=True):
+    """Which events are wanted: what the database can tell, and what is looked at here."""
+
+    sieve: Sieve
+    fits: Callable[[EventRow], Awaitable[bool]] | None = None
+
+
+@reads("organization.events")
+async def events(ctx: Context, call: Call) -> Reply:
+    org = await target(ctx.store.reads, call)
+    asked: EventsWanted = call.query
+    if asked.continue_token and asked.step_back_token:
+        raise Invalid("stepBackToken: cannot be given together with continueToken")
+    source = ctx.store.reads
+    question = _question(
+        ctx.registry.audit,
+        call,
+        Sight(source, call.actor, org.id),
+        sub_target=asked.sub_target_type or "",
+        subject=asked.target_id or "",
+        project=asked.service_project_id or "",
+        environment=asked.service_environment_id or "",
+    )
+    page = await _page(source, question, asked)
+    names = Names(source, ctx.registry.audit)
+    full = call.dialect.name == "full"
+    entries = [await shown(row, names, full=full) for row in page.rows]
+    older_gone = page.next is None and await source.audit_anchor() is not None
+    links = {
+        name: _link(ctx, call, asked, **{token: str(number)})
+        for name, token, number in (
+            ("previous", "stepBackToken", page.previous),
+            ("next", "continueToken", page.next),
+        )
+        if number is not None
+    }
+    return Reply(encode({"links": links, "organization_max_limit_reached": older_gone, "events": entries}))
+
+
+@reads("organization.targets")
+async def targets(ctx: Context, call: Call) -> Reply:
+    org = await target(ctx.store.reads, call)
+    asked: TargetsWanted = call.query
+    source = ctx.store.reads
+    question = _question(
+        ctx.registry.audit,
+        call,
+        Sight(source, call.actor, org.id),
+        project=asked.project_id or "",
+        environment=asked.environment_id or "",
+    )
+    column = {UNSET: "subject", "PROJECT": "project", "ENVIRONMENT": "environment"}[asked.target_level]
+    found: dict[str, None] = {}
+    looked_at = 0
+    if question is not None:
+        async with aclosing(_older(source, question.sieve, FAR, _BATCH)) as batches:
+            async for batch in batches:
+                found |= dict.fromkeys(getattr(row, column) for row in await _fitting(question, batch))
+                looked_at += len(batch)
+                if looked_at >= _MOST_LOOKED_AT:
+                    break
+    names = Names(source, ctx.registry.audit)
+    listed = [{"id": id, "name": await names.of(id)} for id in found if id]
+    return Reply(encode({"targets": sorted(listed, key=lambda one: (one["name"].casefold(), one["id"]))}))
+
+
+# Which are wanted
+
+
+def _question(
+    words: AuditNames,
+    call: Call,
+    sight: Sight,
+    *,
+    sub_target: str = "",
+    subject: str = "",
+    project: str = "",
+    environment: str = "",
+) -> Question | None:
+    """None, if there cannot be any."""
+    asked: EventsWanted | TargetsWanted = call.query
+    full, word = call.dialect.name == "full", asked.event_type or ""
+    kinds = kinds_of(word, full=full) if word else ()
+    family = words.family_of(sub_target) if sub_target else ""
+    since = _moment(asked.from_timestamp, 0)
+    until = _moment(asked.to_timestamp, FAR)
+    if (word and not kinds) or family is None:
+        return None
+    sieve = Sieve(
+        org=sight.org,
+        since=since,
+        until=until,
+        kinds=kinds if len(kinds) <= _MOST_KINDS else (),
+        subject_families=words.families_of(asked.target_type) if asked.target_type else (),
+        family=family,
+        subject=subject,
+        actor=asked.triggered_by,
+        origin=origin_kept(asked.origin) if asked.origin else "",
+        project=project,
+        environment=environment,
+    )
+    return Question(sieve, _look(word, sight, full=full))
+
+
+def _look(word: str, sight: Sight, *, full: bool) -> Callable[[EventRow], Awaitable[bool]] | None:
+    """Returns the part of the question that the database cannot answer, if there is one."""
+    if not word and sight.is_whole:
+        return None
+
+    async def fits(row: EventRow) -> bool:
+        if not await sight.includes_event(row):
+            return False
+        return not word or word in {row.kind, _type(row, msgspec.json.decode(row.body), full=full)}
+
+    return fits
+
+
+async def _fitting(question: Question, rows: list[EventRow]) -> list[EventRow]:
+    return [row for row in rows if await question.fits(row)] if question.fits else rows
+
+
+def _moment(text: str, otherwise: int) -> int:
+    if not text:
+        return otherwise
+    if not text.isdecimal():
+        return instant(text)
+    times, by = next((times, by) for digits, times, by in _UNITS if len(text) <= digits)
+    return int(text) * times // by
+
+
+# Walking through them
+
+
+class Page(Struct, frozen=True):
+    rows: list[EventRow]
+    """The newest first."""
+    previous: int | None = None
+    next: int | None = None
+
+
+async def _page(source: Reads, question: Question | None, asked: EventsWanted) -> Page:
+    """Tokens are numbers of events: whatever comes meanwhile, no page shows one twice or leaves one out."""
+    if question is None:
+        return Page([])
+    size = asked.page_size
+    if asked.step_back_token:
+        above = int(asked.step_back_token)
+        rows = await _taken(question, _newer(source, question.sieve, above, _at_once(question, size)), size)
+        kept = rows[:size][::-1]
+        previous = kept[0].seq if len(rows) > size else None
+        return Page(kept, previous, kept[-1].seq if kept else above + 1)
+    below = int(asked.continue_token) if asked.continue_token else FAR
+    rows = await _taken(question, _older(source, question.sieve, below, _at_once(question, size)), size)
+    kept = rows[:size]
+    previous = None if below == FAR else kept[0].seq if kept else max(0, below - 1)
+    return Page(kept, previous, kept[-1].seq if len(rows) > size else None)
+
+
+def _at_once(question: Question, size: int) -> int:
+    return size + 1 if question.fits is None else max(size + 1, _BATCH)
+
+
+async def _taken(question: Question, walk: AsyncGenerator[list[EventRow], None], size: int) -> list[EventRow]:
+    """A page, and one more, if there is one more."""
+    found: list[EventRow] = []
+    async with aclosing(walk) as batches:
+        async for batch in batches:
+            found += await _fitting(question, batch)
+            if len(found) > size:
+                break
+    return found[: size + 1]
+
+
+async def _older(source: Reads, sieve: Sieve, below: int, most: int) -> AsyncGenerator[list[EventRow], None]:
+    oldest, newest = await _span(source, sieve)
+    place = min(below, newest + 1)
+    while place > oldest:
+        end = max(oldest, place - _STEP) if sieve.is_choosy else oldest
+        rows = await source.events_older(sieve, place, end, most)
+        place = rows[-1].seq if len(rows) == most else end
+        yield rows
+        await asyncio.sleep(0)
+
+
+async def _newer(source: Reads, sieve: Sieve, above: int, most: int) -> AsyncGenerator[list[EventRow], None]:
+    oldest, newest = await _span(source, sieve)
+    place = max(above, oldest - 1)
+    while place < newest:
+        end = min(newest, place + _STEP) if sieve.is_choosy else newest
+        rows = await source.events_newer(sieve, place, end, most)
+        place = rows[-1].seq if len(rows) == most else end
+        yield rows
+        await asyncio.sleep(0)
+
+
+async def _span(source: Reads, sieve: Sieve) -> tuple[int, int]:
+    """The numbers between which events of the wanted time are. Numbers follow time, but for a little."""
+    oldest, newest = await source.events_span()
+    first = await _since(source, sieve.since - _SKEW, oldest, newest + 1) if sieve.since else oldest
+    last = await _since(source, sieve.until + _SKEW, first, newest + 1) if sieve.until < FAR else newest
+    return first, min(last, newest)
+
+
+async def _since(source: Reads, at: int, low: int, high: int) -> int:
+    """The first number at that time or later."""
+    while low < high:
+        middle = (low + high) // 2
+        found = await source.event_time(middle)
+        if found is None or found >= at:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+# As they are shown
+
+
+class Names:
+    """What things are called; of what is no more, what it was called last."""
+
+    def __init__(self, source: Reads, words: AuditNames) -> None:
+        self.words = words
+        self._source = source
+        self._known: dict[str, str] = {"": ""}
+
+    async def of(self, id: str) -> str:
+        if id not in self._known:
+            self._known[id] = await self._look(id)
+        return self._known[id]
+
+    async def _look(self, id: str) -> str:
+        row = await self._source.get(id)
+        if row is not None:
+            return _name(msgspec.json.decode(row.body))
+        last = await self._source.last_event_of(id)
+        return _called(msgspec.json.decode(last.body)) if last else ""
+
+
+def _called(told: Document) -> str:
+    """What an event is about, as it was called then."""
+    return _name(told.get("after") or told.get("before") or told)
+
+
+def _itself(row: EventRow, told: Document) -> str:
+    """Who did it, where it was done with nothing else: a token that was used, a person who signed in."""
+    actor: Document = told["actor"]
+    return str(actor["name"]) if actor["id"] == row.target else ""
+
+
+def _name(document: Document) -> str:
+    named = next((document[field] for field in ("name", "key", "email") if document.get(field)), "")
+    return str(named)
+
+
+def _type(row: EventRow, told: Document, *, full: bool) -> str:
+    return type_of(row.kind, str(told.get("action", "")), full=full)
+
+
+async def shown(row: EventRow, names: Names, *, full: bool) -> Document:
+    told: Document = msgspec.json.decode(row.body)
+    family = row.family or told["family"]
+    sub = names.words.sub_target(family)
+    change, original = _change(row, told)
+    return {
+        "id": row.id,
+        "timestamp": stamp(row.at),
+        "event_type": _type(row, told, full=full),
+        "target_id": row.subject or row.target,
+        "target_name": _called(told) or _itself(row, told) or await names.of(row.target),
+        "target_type": names.words.target(row.subject_family or family),
+        **({"sub_target_type": sub} if sub else {}),
+        "change": change,
+        "original_change": original,
+        "origin": origin_of(told.get("origin", "API"), full=full),
+        "triggered_by": told["actor"]["name"],
+        "project_id": row.project or None,
+        "project_name": await names.of(row.project),
+        "environment_id": row.environment or None,
+        "environment_name": await names.of(row.environment),
+        "user_agent": told.get("user_agent") or None,
+        "address": told.get("address", ""),
+        "request_id": told.get("request_id", ""),
+        "number": row.seq,
+        "hash": row.hash.hex() if row.hash else "",
+    }
+
+
+def _change(row: EventRow, told: Document) -> tuple[str, str | None]:
+    if "after" in told:
+        before = told["before"]
+        return encode(told["after"]).decode(), None if before is None else encode(before).decode()
+    facts: dict[str, Any] = {name: value for name, value in told.items() if name not in _ENVELOPE}
+    return encode({"event": row.kind, **facts}).decode(), None
+
+
+def _link(ctx: Context, call: Call, asked: EventsWanted, **token: str) -> str:
+    """The same question, elsewhere."""
+    told = {**msgspec.to_builtins(asked), **token}
+    tokens = {"continueToken", "stepBackToken"} - token.keys()
+    query = urlencode({name: value for name, value in told.items() if value != "" and name not in tokens})
+    base = "/compat" if call.dialect.name == "full" else ""
+    return f"{ctx.settings.url}{base}/organization/{call.id}/events?{query}"

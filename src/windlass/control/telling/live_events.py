@@ -1,0 +1,202 @@
+"""What happens in an organization, as it happens: a stream of the entries of its audit.
+
+A stream has a place, the number of an event, and nothing is kept for it: whoever is far behind, or does not
+read, finds what he missed in the database, as long as it is there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.clock import HOUR
+from windlass.control.request import frames
+from windlass.control.request.context import Call, Context, Reply, encode, reads
+from windlass.control.request.permissions import Sight
+from windlass.control.request.resources import target
+from windlass.control.request.shared_readers import Reader
+from windlass.control.telling.audit import Names, shown
+from windlass.core.declare.traits import Onward
+from windlass.store.store import EventRow, Reads, events_word
+
+_PAGE: Final = 200
+_KEPT: Final = 300
+"""Events at hand, for those who are a little behind."""
+_GONE: Final = frames.gone(
+    "Events that should come here may no longer be kept: the oldest that are follow. What is so now, lists "
+    "and reads tell"
+)
+
+
+class Told(Struct, frozen=True, gc=False):
+    """An event as it is sent; or a mere mark, which says up to where all was seen."""
+
+    number: int
+    piece: bytes
+    row: EventRow | None = None
+
+
+class Batch(Struct, frozen=True):
+    told: list[Told]
+    last: int
+    """Up to here nothing else happened."""
+    whole: bool
+    """Whether that was all for now."""
+    gone: bool
+    """Whether something before it may be missing."""
+
+
+class Place(Struct, frozen=True):
+    """Where a stream begins."""
+
+    number: int
+    lost: bool = False
+    """Whether it had another place, that is not to be found."""
+
+
+@reads("organization.events/stream")
+async def follow_events(ctx: Context, call: Call) -> Reply:
+    org = await target(ctx.store.reads, call)
+    query: Onward = call.query
+    place = await _place(ctx.store.reads, call.last_event)
+    follow = _followed if query.follow else _caught_up
+    return Reply(stream=follow(ctx, call, org.id, place), org=org.id)
+
+
+async def _place(source: Reads, last: str | None) -> Place:
+    """After the event that came last; without one, after all that there is."""
+    oldest, newest = await source.events_span()
+    if last is None:
+        return Place(newest)
+    if last.isascii() and last.isdecimal() and len(last) <= 18 and int(last) <= newest:
+        return Place(int(last))
+    return Place(max(0, oldest - 1), lost=True)
+
+
+async def _followed(ctx: Context, call: Call, org: str, place: Place) -> AsyncGenerator[bytes, None]:
+    full, at = call.dialect.name == "full", place.number
+    yield _beginning(place)
+    with ctx.readers.joined(("events", org, full), lambda: _Events(ctx, org, full=full)) as reader:
+        while True:
+            if reader.is_at_hand(at):
+                told, at = reader.after(at)
+                gone = False
+            elif reader.is_ahead_of(at):
+                batch = await _read(ctx, org, at, full=full)
+                told, at, gone = batch.told, batch.last, batch.gone
+            else:
+                await reader.news()
+                continue
+            if pieces := await _pieces(ctx, call, org, told, gone=gone):
+                yield pieces
+
+
+async def _caught_up(ctx: Context, call: Call, org: str, place: Place) -> AsyncGenerator[bytes, None]:
+    full, at = call.dialect.name == "full", place.number
+    yield _beginning(place)
+    whole = False
+    while not whole:
+        batch = await _read(ctx, org, at, full=full)
+        at, whole = batch.last, batch.whole
+        if pieces := await _pieces(ctx, call, org, batch.told, gone=batch.gone):
+            yield pieces
+    yield _mark(at) + frames.END
+
+
+def _beginning(place: Place) -> bytes:
+    return (_GONE if place.lost else b"") + _mark(place.number)
+
+
+def _mark(number: int) -> bytes:
+    """Only an id: no client shows it, and every client comes back with it."""
+    return b"id: %d\n\n" % number
+
+
+async def _pieces(ctx: Context, call: Call, org: str, told: list[Told], *, gone: bool) -> bytes:
+    sight = Sight(ctx.store.reads, call.actor, org)
+    visible = [
+        one.piece for one in told if sight.is_whole or one.row is None or await sight.includes_event(one.row)
+    ]
+    return b"".join([_GONE, *visible] if gone else visible)
+
+
+class _Events(Reader):
+    """The newest events of one organization, in one vocabulary."""
+
+    # What comes in a storm comes in pieces of this length, and not one by one to each of thousands.
+    resting = 0.02
+
+    def __init__(self, ctx: Context, org: str, *, full: bool) -> None:
+        super().__init__(ctx.calls)
+        self._ctx = ctx
+        self._org = org
+        self._full = full
+        self._told: list[Told] = []
+        self._floor = self._place = -1
+        """All between these two is at hand."""
+        self._marked = ctx.clock.now()
+        self.expect({events_word(org)})
+
+    def is_ahead_of(self, at: int) -> bool:
+        return at < self._place
+
+    def is_at_hand(self, at: int) -> bool:
+        return self._floor <= at < self._place
+
+    def after(self, at: int) -> tuple[list[Told], int]:
+        return self._told[bisect_right(self._told, at, key=_number) :], self._place
+
+    async def look(self) -> bool:
+        source = self._ctx.store.reads
+        if self._place < 0:
+            _, self._place = await source.events_span()
+            self._floor = self._place
+            return True
+        batch = await _read(self._ctx, self._org, self._place, full=self._full)
+        told = [*batch.told, *self._marks(batch.last)]
+        self._keep(batch, told)
+        if not batch.whole:
+            self._called.set()
+        return bool(told) or batch.gone
+
+    def _keep(self, batch: Batch, told: list[Told]) -> None:
+        self._told += told
+        if batch.gone:
+            self._told, self._floor = [], batch.last  # each finds it in the database, and is told
+        if len(self._told) > _KEPT:
+            self._floor = self._told[-_KEPT - 1].number
+            del self._told[:-_KEPT]
+        self._place = batch.last
+
+    def _marks(self, place: int) -> list[Told]:
+        """Who hears nothing for long has a place nevertheless that is not so old that it is forgotten."""
+        now = self._ctx.clock.now()
+        if now - self._marked < HOUR:
+            return []
+        self._marked = now
+        return [Told(place, _mark(place))]
+
+
+def _number(told: Told) -> int:
+    return told.number
+
+
+async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
+    """What happened next. The newest number is asked for before, so that nothing is passed over that comes
+    meanwhile; and the oldest afterwards, so that nothing is that goes."""
+    source = ctx.store.reads
+    _, newest = await source.events_span()
+    rows = await source.events(org, after, _PAGE)
+    oldest, _ = await source.events_span()
+    names = Names(source, ctx.registry.audit)
+    told = [Told(row.seq, await _piece(row, names, full=full), row) for row in rows]
+    whole = len(rows) < _PAGE
+    last = max(rows[-1].seq if rows else after, newest if whole else 0)
+    return Batch(told, last, whole, gone=after < oldest - 1)
+
+
+async def _piece(row: EventRow, names: Names, *, full: bool) -> bytes:
+    return frames.event(b"%d" % row.seq, encode(await shown(row, names, full=full)))

@@ -1,0 +1,130 @@
+"""Reading a log: its last lines as a list, or as a stream that goes on with what comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing, suppress
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from windlass.base.errors import Missing
+from windlass.base.segments import Gone, Sieve, id_of, moment, sieve
+from windlass.control.request import frames
+from windlass.control.request.context import Call, Context, Dialect, Reply, reads, results
+from windlass.control.request.resources import target
+from windlass.core.access import Actor
+from windlass.core.declare.traits import Tail
+from windlass.core.deploy.states import OPEN
+from windlass.families.environment import environment
+from windlass.store.store import Row, status_word
+
+Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
+
+_SECOND, _MOMENT = 1.0, 0.2
+_GONE = frames.gone("Lines that should come here are no longer kept: the log has grown too large or too old")
+
+
+@reads("*.log")
+async def read_log(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    return await log_reply(ctx, call, service)
+
+
+async def log_reply(ctx: Context, call: Call, row: Row, deployment: str | None = None) -> Reply:
+    """What a service says while it runs; or the log of one of its builds. The caller may see it."""
+    service, query = row.id, cast(Tail, call.query)
+    wanted = _wanted(query)
+    if query.follow:
+        lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
+        return Reply(
+            stream=_events(lines if deployment is None else _of_a_build(ctx, service, deployment, lines)),
+            org=row.org,
+        )
+    if wanted.takes_all:
+        return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment)))
+    # To find a few lines, all may have to be looked at.
+    found = await asyncio.to_thread(ctx.logs.tail, service, query.tail, wanted, deployment=deployment)
+    return Reply(results(found))
+
+
+async def followed(
+    ctx: Context, actor: Actor, dialect: Dialect, service: str, within: Collection[str], last: int
+) -> tuple[str, Lines]:
+    """What a service of any family says while it runs: its last lines, and what comes; before them, its
+    organization. It has to lie in all that `within` names."""
+    found = await ctx.store.reads.get(service)
+    if found and (reading := ctx.registry.handled_by(f"{found.family}.log")):
+        call = Call(operation=reading[0], actor=actor, ids=(service,), dialect=dialect)
+        with suppress(Missing):
+            row = await target(ctx.store.reads, call)
+            if await _lies_in(ctx, row, within):
+                return row.org, ctx.logs.follow(service, last)
+    raise Missing("No service with this id was found there")
+
+
+async def _lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
+    above = await ctx.store.reads.above(row.id)
+    home = {one.family: one for one in above}.get(environment.name)
+    clusters = {str(msgspec.json.decode(home.body)["cluster_id"])} if home else set()
+    return {one.id for one in above} | clusters >= set(within)
+
+
+async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
+    async with aclosing(lines):
+        async for piece in lines:
+            yield (
+                _GONE
+                if isinstance(piece, Gone)
+                else b"".join([frames.event(id_of(line), line) for line in piece])
+            )
+    yield frames.END
+
+
+async def _of_a_build(ctx: Context, service: str, deployment: str, lines: Lines) -> Lines:
+    """Yields lines until the deployment has ended and all lines written before have been read."""
+    changed = ctx.calls.expect(status_word(service))
+    over, patience = False, _SECOND
+    async with aclosing(lines):
+        following = asyncio.ensure_future(anext(lines, None))
+        try:
+            while True:
+                if await _comes(following, patience, None if over else changed):
+                    if (piece := following.result()) is None:
+                        return
+                    yield piece
+                    patience = _MOMENT  # the first may have to be searched for
+                    following = asyncio.ensure_future(anext(lines, None))
+                elif over:
+                    return
+                else:
+                    changed.clear()
+                    over = await _is_over(ctx, deployment)
+        finally:
+            ctx.calls.forget(status_word(service), changed)
+            following.cancel()
+            await asyncio.wait([following])
+
+
+async def _comes(following: asyncio.Future[Any], moment: float, changed: asyncio.Event | None) -> bool:
+    """True if a line comes before the deployment changes or, once it has ended, within a moment."""
+    if changed is None:
+        await asyncio.wait([following], timeout=moment)
+        return following.done()
+    ringing: asyncio.Future[Any] = asyncio.ensure_future(changed.wait())
+    try:
+        await asyncio.wait([following, ringing], timeout=_SECOND, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ringing.cancel()
+    return following.done()
+
+
+async def _is_over(ctx: Context, deployment: str) -> bool:
+    row = await ctx.store.reads.deployment(deployment)
+    return row is None or row.status not in OPEN
+
+
+def _wanted(query: Tail) -> Sieve:
+    since, until = (moment(text) if text else None for text in (query.since, query.until))
+    return sieve(since, until, query.search)

@@ -1,0 +1,266 @@
+"""Webhooks: their secrets and addresses, their deliveries, and how these are tried and repeated by hand.
+
+`outbox` writes deliveries, and `delivery` sends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.base import ids, signing
+from windlass.base.clock import DAY, HOUR, stamp
+from windlass.base.errors import Conflict, Missing
+from windlass.base.segments import moment
+from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
+from windlass.control.request.outbox import DELIVER, named, news_of, send_news, work_of
+from windlass.control.request.resources import (
+    Behaviour,
+    behaves,
+    check_tag,
+    open_hidden,
+    paging,
+    record,
+    seal_hidden,
+    target,
+    whole_addresses,
+)
+from windlass.core.declare.document import Document, veil
+from windlass.core.words.events import Event
+from windlass.core.words.webhook_payload import Named, News, rendered
+from windlass.families.webhook import Replay, Rotation, check_sendable, webhook
+from windlass.store.store import DeliveryRow, Receiver, Row, Tx
+
+SECRET, PREVIOUS, PREVIOUS_UNTIL = "target_secret", "previous_secret", "previous_until"
+TEST_LANE: Final = "test"
+"""What is only a test stands behind nothing, and nothing behind it."""
+KEPT = 14 * DAY
+_VEILED: Final = "webhook addresses are sealed"
+_AT_ONCE: Final = 1000
+
+WAITING, DELIVERED, FAILED = "WAITING", "DELIVERED", "FAILED"
+
+
+class Attempt(Struct, frozen=True):
+    """As the API shows it; `kind` and `status` are the webhook's and the answer's at that time."""
+
+    at: int
+    target_url: str
+    kind: str
+    status_code: int
+    body: str = ""
+    error: str = ""
+    duration_in_ms: int = 0
+
+
+attempts_of = msgspec.json.Decoder(list[Attempt]).decode
+
+
+@behaves(webhook)
+class Webhooks(Behaviour):
+    async def updating(
+        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
+    ) -> None:
+        """A webhook that is enabled again, or has another address, starts again at once. Deliveries that wait
+        move with it, except a test: that was of the former address."""
+        moved = spec.target_url != before["target_url"]
+        if moved:
+            await tx.fail_deliveries(row.id, TEST_LANE)
+        if spec.enabled and (moved or not before["enabled"]):
+            extras |= {"failing_since": None, "disabled_reason": ""}
+            await tx.set_receiver(row.id, Receiver())
+            await tx.hurry_deliveries(row.id)
+        await tx.ask(DELIVER, work_of(row.id), org=row.org)
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        await tx.forget_receiver(row.id)
+
+
+# What can be done with one
+
+
+@reads("webhook.event")
+async def deliveries(ctx: Context, call: Call) -> Reply:
+    row = await target(ctx.store.reads, call)
+    page, size = paging(call)
+    found, total = await ctx.store.reads.deliveries(row.id, (page - 1) * size, size)
+    document = msgspec.json.decode(row.body)
+    return Reply(results([encode(_shown(ctx, call, document, one)) for one in found], page, size, total))
+
+
+@writes("webhook.test")
+async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    document = msgspec.json.decode(row.body)
+    if not document["enabled"]:
+        raise Conflict("This webhook is disabled: set `enabled` to true first")
+    (id,) = await send_news(tx, [row], TEST_LANE, await _example(ctx, tx, row, document["events"][0]))
+    made = await tx.delivery(row.id, id)
+    assert made is not None
+    await record(ctx, tx, Event.WEBHOOK_TESTED, row, call.actor, call)
+    return Reply(encode(_shown(ctx, call, document, made)))
+
+
+async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> News:
+    organization = await tx.find("organization", row.org)
+    assert organization is not None
+    failed = kind == Event.DEPLOYMENT_FAILED
+    return News(
+        kind=kind,
+        at=stamp(tx.now),
+        family=ctx.registry.services[0].name,
+        service=Named(ids.new_id(), "example"),
+        environment=Named(ids.new_id(), "production"),
+        mode="PRODUCTION",
+        project=Named(ids.new_id(), "example"),
+        organization=named(organization),
+        deployment=ids.new_id(),
+        number=1,
+        action="DEPLOY",
+        status="FAILED" if failed else "SUCCEEDED",
+        message="This only tests the webhook: nothing was deployed",
+        test=True,
+    )
+
+
+@writes("webhook.replay")
+async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    asked: Replay = call.body
+    if not msgspec.json.decode(row.body)["enabled"]:
+        raise Conflict("This webhook is disabled: set `enabled` to true first")
+    address = mark_of(ctx, row, address_of(ctx, row))
+    if asked.event_id:
+        await _replay_one(tx, row, asked.event_id, address)
+        count = 1
+    else:
+        since = moment(asked.since) if asked.since else 0
+        count = await tx.deliver_again(row.id, since, address, only_failed=asked.only_failed)
+    await tx.ask(DELIVER, work_of(row.id), org=row.org)
+    await record(ctx, tx, Event.WEBHOOK_REPLAYED, row, call.actor, call)
+    return Reply(encode({"replayed": count}))
+
+
+async def _replay_one(tx: Tx, row: Row, id: str, address: str) -> None:
+    delivery = await tx.delivery(row.id, id)
+    if delivery is None:
+        raise Missing("No delivery of this webhook has this id")
+    if delivery.state != WAITING and delivery.address != address:
+        raise Conflict(
+            "event_id: this delivery was sent to another address, which the webhook had before. It is sent "
+            "to no other one"
+        )
+    await tx.deliver_one_again(row.id, id)
+
+
+@writes("webhook.rotateSecret")
+async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """From here on there are two secrets, until the older one has had its time."""
+    row = await target(tx, call)
+    check_tag(call, row)
+    asked: Rotation = call.body
+    secret = asked.target_secret or signing.new_secret()
+    document = msgspec.json.decode(row.body)
+    if document["send_secret"]:
+        check_sendable(secret)
+    hidden = open_hidden(ctx, row)
+    until = tx.now + asked.overlap_in_hours * HOUR
+    if old := hidden.get(SECRET):
+        hidden |= {PREVIOUS: old, PREVIOUS_UNTIL: str(until)}
+    document |= {"target_secret_set": True, "updated_at": stamp(tx.now)}
+    new = resealed(ctx, row, document, hidden | {SECRET: secret})
+    await tx.change(new)
+    await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
+    return Reply(
+        encode(
+            {
+                "target_secret": "" if asked.target_secret else secret,
+                "previous_valid_until": stamp(until) if old else None,
+            }
+        )
+    )
+
+
+def address_of(ctx: Context, row: Row) -> str:
+    """The whole address; the document holds as much of it as everybody may see."""
+    return str(whole_addresses(ctx, row)["target_url"])
+
+
+def mark_of(ctx: Context, row: Row, address: str) -> str:
+    """Tells addresses of one webhook apart without keeping them readable."""
+    return ctx.seal.mark(b"address", row.id.encode(), address.encode())
+
+
+async def veil_stored(ctx: Context, tx: Tx) -> None:
+    """Seals the addresses that earlier versions kept readable. Does nothing from the second start on."""
+    if await tx.fact(_VEILED):
+        return
+    for org in await tx.of_parent("", "organization"):
+        for row in await tx.of_org(org.id, webhook.name):
+            await _veil(ctx, tx, row)
+    await tx.set_fact(_VEILED, b"1")
+
+
+async def _veil(ctx: Context, tx: Tx, row: Row) -> None:
+    document, hidden = msgspec.json.decode(row.body), open_hidden(ctx, row)
+    address = hidden.get("target_url", document["target_url"])
+    sealed = seal_hidden(ctx, row.org, row.id, row.tag, hidden | {"target_url": address})
+    body = encode(document | {"target_url": veil(address)})
+    await tx.change(replace(row, body=body, sealed=sealed))
+    mark, skip = mark_of(ctx, row, address), 0
+    while found := (await tx.deliveries(row.id, skip, _AT_ONCE))[0]:
+        await tx.change_deliveries([_veiled(delivery, address, mark) for delivery in found])
+        skip += len(found)
+
+
+def _veiled(delivery: DeliveryRow, address: str, mark: str) -> DeliveryRow:
+    story = attempts_of(delivery.story)
+    sent_there = bool(story) and story[-1].target_url == address
+    attempts = [replace(attempt, target_url=veil(attempt.target_url)) for attempt in story]
+    return replace(delivery, story=encode(attempts), address=mark if sent_there else delivery.address)
+
+
+def resealed(ctx: Context, row: Row, document: Document, hidden: Mapping[str, str]) -> Row:
+    tag = ids.new_tag()
+    return replace(row, tag=tag, body=encode(document), sealed=seal_hidden(ctx, row.org, row.id, tag, hidden))
+
+
+def keys_of(hidden: Mapping[str, str], now: int) -> list[bytes]:
+    """Those that deliveries are signed with: the newest, and during a rotation the one before."""
+    secrets = [hidden.get(SECRET)]
+    if now < int(hidden.get(PREVIOUS_UNTIL, 0)):
+        secrets.append(hidden[PREVIOUS])
+    return [signing.key_of(secret) for secret in secrets if secret]
+
+
+def _shown(ctx: Context, call: Call, document: Document, row: DeliveryRow) -> Document:
+    story = attempts_of(row.story)
+    last = story[-1] if story else Attempt(0, document["target_url"], document["kind"], 0)
+    kind = {**document, "kind": last.kind}
+    return {
+        "id": row.id,
+        "created_at": stamp(row.created),
+        "kind": last.kind,
+        "matched_event": call.dialect.event(row.kind),
+        "status": row.state,
+        "target_url_used": last.target_url,
+        "request": rendered(kind, news_of(row), ctx.settings.url),
+        "target_response_status_code": last.status_code,
+        "target_response_body": last.body or last.error,
+        "next_attempt_at": stamp(row.due) if row.state == WAITING else None,
+        "attempts": [
+            {
+                "at": stamp(one.at),
+                "target_url": one.target_url,
+                "status_code": one.status_code,
+                "body": one.body,
+                "error": one.error,
+                "duration_in_ms": one.duration_in_ms,
+            }
+            for one in story
+        ],
+    }

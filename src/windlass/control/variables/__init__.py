@@ -1,0 +1,1 @@
+"""Environment variables: declared, inherited, injected, and resolved for a run."""

@@ -1,0 +1,165 @@
+"""Variables that Windlass itself makes: as lists show them, and as services find them.
+
+None of them is stored. In lists a host is a name that stays the same; what runs is told where to connect.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from windlass.base.clock import stamp
+from windlass.control.request.context import Context, encode
+from windlass.control.request.permissions import Sight
+from windlass.control.workloads.kind import ServiceKind, Whereabouts
+from windlass.core.access import Actor
+from windlass.core.declare.document import Document
+from windlass.core.declare.resource import Family
+from windlass.core.declare.traits import has_variables
+from windlass.core.deploy.injected_variables import BuiltIn, identity, of_level, with_twins
+from windlass.core.words.variables import Entry
+from windlass.store.store import Reads, Row, Tx
+
+
+class Owned(NamedTuple):
+    owner: Row
+    one: BuiltIn
+
+
+# As lists show them
+
+
+async def listed(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[Owned]:
+    """All that are visible from the nearest of these levels, the nearest first."""
+    found: list[Owned] = []
+    for level in _with_variables(ctx, levels):
+        found += (Owned(level, one) for one in of_level(level.family, level.id))
+        for kind in _kinds_in(ctx, level):
+            for service in await source.of_parent(level.id, kind.family.name):
+                variables = await kind.listed_variables(ctx, source, service)
+                found += (Owned(service, one) for one in variables)
+    return found
+
+
+def _with_variables(ctx: Context, levels: Iterable[Row]) -> list[Row]:
+    return [level for level in levels if has_variables in ctx.registry[level.family].traits]
+
+
+def _kinds_in(ctx: Context, level: Row) -> list[ServiceKind]:
+    """The kinds of service that a resource may contain."""
+    family = ctx.registry[level.family]
+    return [kind for kind in ctx.kinds.values() if kind.family.parent is family]
+
+
+async def visible(source: Reads, actor: Actor, owned: Iterable[Owned], levels: Sequence[Row]) -> list[Owned]:
+    """Leaves out the variables of neighbours that this caller may not see. Those of a level are inherited."""
+    here = {level.id for level in levels}
+    sight = Sight(source, actor, levels[0].org)
+    return [
+        one
+        for one in owned
+        if one.owner.id in here or await sight.includes(one.owner.family, one.owner.id, one.owner.parent)
+    ]
+
+
+def rows_of(ctx: Context, owned: Iterable[Owned], family: Family) -> list[Row]:
+    """Those that are of this family, as if they were stored."""
+    secret = "value" in family.hidden
+    return [_row(ctx, owner, one, family) for owner, one in owned if one.secret == secret]
+
+
+def _row(ctx: Context, owner: Row, one: BuiltIn, family: Family) -> Row:
+    made = stamp(owner.created)
+    document: Document = {
+        "id": one.id,
+        "created_at": made,
+        "updated_at": made,
+        "key": one.key,
+        "scope": "BUILT_IN",
+        "variable_type": "BUILT_IN",
+    }
+    if not one.secret:
+        document["value"] = one.value
+    if owner.family in ctx.kinds:
+        name = msgspec.json.decode(owner.body)["name"]
+        document |= {
+            "service_id": owner.id,
+            "service_name": name,
+            "service_type": owner.family.upper(),
+        }
+    body = encode(msgspec.convert(document, family.view))
+    tag = hashlib.sha256(body).hexdigest()[:16]
+    return Row(one.id, family.name, owner.org, "", 0, one.key, owner.created, tag, body)
+
+
+# As services find them
+
+
+class Found(NamedTuple):
+    entries: list[Entry]
+    counted: list[Row]
+    """Services that those depend on that use their variables."""
+    warnings: list[str]
+
+
+async def found(ctx: Context, source: Reads, levels: Sequence[Row], whereabouts: Whereabouts) -> Found:
+    """All that a service of these levels is given, with the places where they really are."""
+    levels = _with_variables(ctx, levels)
+    own = [one for level in levels for one in of_level(level.family, level.id)]
+    result = Found([_entry(one) for one in with_twins(own)], [], [])
+    for level in levels:
+        for kind in _kinds_in(ctx, level):
+            offer = await kind.offer(ctx, source, level.id, whereabouts)
+            result.entries.extend(map(_entry, offer.variables))
+            result.counted.extend(offer.counted)
+            result.warnings.extend(offer.warnings)
+    return result
+
+
+def _entry(one: BuiltIn) -> Entry:
+    return Entry(id=one.id, key=one.key, value=one.value, secret=one.secret, interpolated=False)
+
+
+# What was derived from them
+
+
+async def forget_derived(ctx: Context, tx: Tx, service: Row) -> None:
+    """What stood for a built-in variable of a service, or overrode one, goes with the service."""
+    for id in _ids(ctx, service):
+        for link in ("aliases", "overrides"):
+            for derived in await tx.linked(id, link):
+                await removed_with_derived(tx, derived)
+
+
+async def refresh_derived(ctx: Context, tx: Tx, service: Row) -> None:
+    """After a service was changed: what stands for its built-in variables shows their values of now."""
+    for one in await ctx.kinds[service.family].listed_variables(ctx, tx, service):
+        if not one.secret:
+            await _say_again(tx, one.id, one.value)
+
+
+async def _say_again(tx: Tx, id: str, value: str) -> None:
+    """Server-side news: the tags stay, and so do digests, which know of the change from its cause."""
+    for alias in await tx.linked(id, "aliases"):
+        document: Document = msgspec.json.decode(alias.body)
+        if document["value"] != value:
+            document["value"] = document["aliased_variable"]["value"] = value
+            await tx.rewrite(alias.id, encode(document))
+            await _say_again(tx, alias.id, value)
+
+
+async def removed_with_derived(tx: Tx, row: Row) -> None:
+    """A variable, and all that stands for it or overrides it."""
+    for link in ("aliases", "overrides"):
+        for derived in await tx.linked(row.id, link):
+            await removed_with_derived(tx, derived)
+    await tx.remove(row)
+
+
+def _ids(ctx: Context, service: Row) -> list[str]:
+    """Of all built-in variables that a service may ever have."""
+    own = [one.key for one in of_level(service.family, service.id)]
+    return [identity(service.id, key) for key in (*own, *ctx.kinds[service.family].listed_keys(service))]

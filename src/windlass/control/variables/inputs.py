@@ -1,0 +1,189 @@
+"""What a service runs with beside its own settings, and a digest that says when any of it has changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Struct, inspect
+
+from windlass.base.errors import Missing
+from windlass.control.request.context import Context
+from windlass.control.request.resources import open_hidden
+from windlass.control.variables.injected import found
+from windlass.control.workloads.kind import Whereabouts
+from windlass.core.declare.document import Document
+from windlass.core.declare.resource import Family
+from windlass.core.declare.traits import has_variables
+from windlass.core.deploy.injected_variables import identity
+from windlass.core.words.variables import Entry, Inputs, resolve
+from windlass.families.variable import secret, variable
+from windlass.store.store import Reads, Row
+
+# What people read about a service, and what only later deployments do with it.
+_SAYS_NOTHING_OF_RUNNING: Final = frozenset(
+    {"description", "icon_uri", "auto_deploy", "auto_preview", "annotations_groups", "labels_groups"}
+)
+_KINDS: Final = (variable, secret)
+
+
+async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Whereabouts) -> Inputs:
+    """Reads and resolves the variables of a run; raises `Unusable` with what the person can do."""
+    if not _takes_variables(ctx, service):
+        digest = Digest(_sha(ctx, service, ())).text
+        return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)
+    levels = await source.above(service.id)
+    if not levels:
+        raise Missing("This service was deleted meanwhile")
+    rows = [await _said_at(source, level) for level in levels]
+    own = await found(ctx, source, levels, whereabouts)
+    result = resolve([*([_entry(ctx, row) for row in level] for level in rows), own.entries])
+    used = frozenset(row.id for row in own.counted if _is_used(ctx, row, result.used))
+    said = [row for level in rows for row in level]
+    # Of the very rows that were read: a change that comes between is a change since.
+    everyone = [*said, *(row for row in own.counted if row.id in used)]
+    sha = _sha(ctx, service, ((row.id, row.family, row.tag, row.name) for row in everyone))
+    return Inputs(
+        variables=result.variables,
+        files=result.files,
+        secrets=result.secrets,
+        secret_files=result.secret_files,
+        arguments={key: value for key, value in result.variables.items() if key not in result.secrets},
+        warnings=(*own.warnings, *result.warnings),
+        digest=Digest(sha, used, frozenset(map(_hidden, result.missing))).text,
+    )
+
+
+def _is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:
+    """True if a variable mentions, or is an alias of, one of this service."""
+    keys = ctx.kinds[row.family].counted_keys(row.id, _name(row))
+    return any(identity(row.id, key) in used for key in keys)
+
+
+def _name(row: Row) -> str:
+    return str(msgspec.json.decode(row.body)["name"])
+
+
+async def _said_at(source: Reads, level: Row) -> list[Row]:
+    return [row for family in _KINDS for row in await source.of_parent(level.id, family.name)]
+
+
+def _entry(ctx: Context, row: Row) -> Entry:
+    document: Document = msgspec.json.decode(row.body)
+    hush = "value" in ctx.registry[row.family].hidden
+    mount_path = document.get("mount_path") or ""
+    aliased = document.get("aliased_secret" if hush else "aliased_variable")
+    return Entry(
+        id=row.id,
+        key=document["key"],
+        value=open_hidden(ctx, row).get("value", "") if hush else document["value"],
+        secret=hush,
+        mount_path=mount_path,
+        interpolated=not mount_path or bool(document.get("enable_interpolation_in_file")),
+        stands_for=aliased["id"] if aliased else "",
+    )
+
+
+# The digest
+
+
+class Digest(Struct, frozen=True):
+    """A hash of what a service runs with, and which counted services are among it.
+
+    Every service finds the variables of every database around it; one that mentions none of them stays up to
+    date when a database comes or goes."""
+
+    sha: str
+    used: frozenset[str] = frozenset()
+    """Counted services that its variables mention."""
+    missing: frozenset[str] = frozenset()
+    """Names that they mention and that nothing had, as hashes: one may be a part of a secret."""
+
+    @property
+    def text(self) -> str:
+        return ".".join((self.sha, "+".join(sorted(self.used)), "+".join(sorted(self.missing))))
+
+    def counts(self, id: str, keys: Collection[str]) -> bool:
+        """True if this service, which offers variables of these names, is a part of what was hashed."""
+        return id in self.used or (bool(self.missing) and not self.missing.isdisjoint(map(_hidden, keys)))
+
+
+def _hidden(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
+    """True if a new deployment would have the same digest. Cheap: no secret is decrypted."""
+    sha, new, rest = digest.partition(".")
+    counted = _counted(ctx)
+    families = [*(family.name for family in _KINDS), *counted]
+    marks = await source.marks(service.id, families) if _takes_variables(ctx, service) else []
+    if new:  # else it was made when every database counted
+        used, missing = (frozenset(part.split("+")) - {""} for part in rest.split("."))
+        known = Digest(sha, used, missing)
+        marks = [
+            mark
+            for mark in marks
+            if mark[1] not in counted
+            or known.counts(mark[0], ctx.kinds[mark[1]].counted_keys(mark[0], str(mark[3])))
+        ]
+    return sha == _sha(ctx, service, marks)
+
+
+def _counted(ctx: Context) -> list[str]:
+    """The families of services that count for those that use their variables."""
+    return [family for family, kind in ctx.kinds.items() if kind.is_counted]
+
+
+def _sha(ctx: Context, service: Row, marks: Iterable[tuple[str, str, str, str | None]]) -> str:
+    """Variables count with each change; of services, only whether they are there and how they are called:
+    nothing else of them is in anybody's variables."""
+    known = sorted((id, name if family in ctx.kinds else tag) for id, family, tag, name in marks)
+    told = [_running(_shape(ctx.registry[service.family]), msgspec.json.decode(service.body)), known]
+    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
+
+
+Shape: TypeAlias = "Mapping[str, Shape] | None"
+"""The fields that clients send, at every depth; None is a value to be taken whole."""
+
+
+@cache
+def _shape(family: Family) -> Mapping[str, Shape]:
+    fields = _fields(family.spec)
+    return {name: shape for name, shape in fields.items() if name not in _SAYS_NOTHING_OF_RUNNING}
+
+
+def _fields(spec: type[Struct]) -> dict[str, Shape]:
+    return {
+        field.encode_name: _below(inspect.type_info(field.type)) for field in msgspec.structs.fields(spec)
+    }
+
+
+def _below(info: inspect.Type) -> Shape:
+    match info:
+        case inspect.Metadata(type=inner) | inspect.ListType(item_type=inner):
+            return _below(inner)
+        case inspect.UnionType(types=types):
+            return next((shape for one in types if (shape := _below(one)) is not None), None)
+        case inspect.StructType(cls=cls):
+            return _fields(cls)
+        case _:
+            return None
+
+
+def _running(shape: Shape, value: Any) -> Any:
+    """A document without what the server added, and without what is null: that is the same as absent."""
+    if shape is None or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, list):
+        return [_running(shape, one) for one in value]
+    return {
+        name: _running(shape[name], one) for name, one in value.items() if name in shape and one is not None
+    }
+
+
+def _takes_variables(ctx: Context, service: Row) -> bool:
+    return has_variables in ctx.registry[service.family].traits

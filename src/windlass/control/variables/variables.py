@@ -1,0 +1,301 @@
+"""Environment variables and secrets: seen from where they are inherited, overridden and aliased."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
+from windlass.control.request import deleting, resources
+from windlass.control.request.context import Call, Context, Reply, Writing, encode, reads, writes
+from windlass.control.request.permissions import absent, allows, visible_below
+from windlass.control.request.resources import (
+    Behaviour,
+    Draft,
+    behaves,
+    born,
+    changed,
+    open_hidden,
+    paged,
+    place,
+    seal_hidden,
+    spoken,
+)
+from windlass.control.variables import injected as built_ins
+from windlass.core.declare.document import Document
+from windlass.core.declare.resource import Family
+from windlass.families.variable import (
+    Import,
+    Imported,
+    Importing,
+    Secret,
+    Variable,
+    VariableImport,
+    secret,
+    variable,
+)
+from windlass.store.store import Reads, Row, Tx
+
+_KINDS = (variable, secret)
+_OWN_TYPES = {"FILE", "VALUE"}
+"""Of what stands for nothing else and overrides nothing."""
+
+
+@reads("environmentVariable.list", "secret.list")
+async def visible(ctx: Context, call: Call) -> Reply:
+    """What a level has of its own and what it inherits, nearest first; then built-in ones, if expected."""
+    source, family = ctx.store.reads, call.family
+    here = await place(source, call)
+    levels = await source.above(here.id)
+    rows = await visible_below(source, call.actor, here, family)
+    if rows is None:
+        rows = await _stored(source, levels, family)
+    if call.dialect.built_ins:
+        rows += await _built_in(ctx, source, call, levels, family)
+    return paged(call, [row.body for row in rows])
+
+
+async def _stored(source: Reads, levels: Sequence[Row], family: Family) -> list[Row]:
+    return [row for level in levels for row in await source.of_parent(level.id, family.name)]
+
+
+async def _built_in(
+    ctx: Context, source: Reads, call: Call, levels: Sequence[Row], family: Family
+) -> list[Row]:
+    owned = await built_ins.listed(ctx, source, levels)
+    return built_ins.rows_of(ctx, await built_ins.visible(source, call.actor, owned, levels), family)
+
+
+@reads("environmentVariable.read", "secret.read")
+async def read(ctx: Context, call: Call) -> Reply:
+    try:
+        return await resources.read(ctx, call)
+    except Missing:
+        row = await _own_making(ctx, ctx.store.reads, call)
+        if row is None:
+            raise
+        return Reply(spoken(call, row.body), row.tag)
+
+
+@writes("environmentVariable.update", "secret.update")
+async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
+    await _take_key_for_value(tx, call)
+    return await _unless_built_in(ctx, tx, call, resources.update, "changed: override it instead")
+
+
+@writes("environmentVariable.patch", "secret.patch")
+async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
+    await _take_key_for_value(tx, call)
+    return await _unless_built_in(ctx, tx, call, resources.patch, "changed: override it instead")
+
+
+@writes("environmentVariable.delete", "secret.delete")
+async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
+    return await _unless_built_in(ctx, tx, call, deleting.delete, "deleted: it goes with its owner")
+
+
+async def _take_key_for_value(tx: Tx, call: Call) -> None:
+    """Existing clients get the key of the aliased variable as the value of an alias: accepts it back."""
+    row = await tx.find(variable.name, call.id) if call.dialect.name == "full" else None
+    document = msgspec.json.decode(row.body) if row else {}
+    if (aliased := document.get("aliased_variable")) and call.body.value == aliased["key"]:
+        call.body.value = document["value"]
+
+
+async def _unless_built_in(ctx: Context, tx: Tx, call: Call, write: Writing, refusal: str) -> Reply:
+    try:
+        return await write(ctx, tx, call)
+    except Missing:
+        if row := await _own_making(ctx, tx, call):
+            raise Invalid(f"{row.name} is made by Windlass and cannot be {refusal}") from None
+        raise
+
+
+async def _own_making(ctx: Context, source: Reads, call: Call) -> Row | None:
+    """The built-in variable that the path leads to, if it leads to one that the caller may see."""
+    try:
+        here = await place(source, call)
+    except Missing:
+        return None
+    levels = await source.above(here.id)
+    rows = await _built_in(ctx, source, call, levels, call.family)
+    return next((row for row in rows if row.id == call.id), None)
+
+
+@writes("environmentVariable.override", "secret.override")
+async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """Another value under the same key, from this level down."""
+    here, other, document = await _original(ctx, tx, call)
+    if other.parent == here.id:
+        raise Conflict(f"{document['key']} is of this very level: change its value instead of overriding it")
+    body = call.body
+    spec = _spec(call.family)(
+        key=document["key"],
+        value=body.value,
+        description=body.description,
+        mount_path=document.get("mount_path", msgspec.UNSET),
+        enable_interpolation_in_file=body.enable_interpolation_in_file,
+    )
+    return await _derived(ctx, tx, call, here, spec, "OVERRIDE", overridden=other)
+
+
+@writes("environmentVariable.alias", "secret.alias")
+async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """The same value under another key, from this level down."""
+    here, other, document = await _original(ctx, tx, call)
+    value = open_hidden(ctx, other).get("value", "") if other.sealed else document.get("value", "")
+    spec = _spec(call.family)(
+        key=call.body.key,
+        value=value,
+        description=call.body.description,
+        mount_path=document.get("mount_path", msgspec.UNSET),
+    )
+    return await _derived(ctx, tx, call, here, spec, "ALIAS", aliased=other)
+
+
+def _spec(family: Family) -> type[Variable] | type[Secret]:
+    return Secret if family is secret else Variable
+
+
+async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row, Document]:
+    """Where the new one will be, and the visible one that it is derived from."""
+    here, family = await place(tx, call), call.family
+    levels = await tx.above(here.id)
+    other = next((row for row in await _stored(tx, levels, family) if row.id == call.id), None)
+    other = other or await _own_making(ctx, tx, call)
+    if other is None:
+        raise absent(family.noun)
+    return here, other, msgspec.json.decode(other.body)
+
+
+async def _derived(
+    ctx: Context, tx: Tx, call: Call, here: Row, spec: Variable | Secret, kind: str,
+    overridden: Row | None = None, aliased: Row | None = None,
+) -> Reply:  # fmt: skip
+    family = call.family
+    noun = "secret" if family is secret else "variable"
+    extras: Document = {"variable_type": kind}
+    if overridden:
+        extras[f"overridden_{noun}"] = _other(overridden)
+    if aliased:
+        extras[f"aliased_{noun}"] = _other(aliased)
+    links = {"overrides": overridden} if overridden else {"aliases": aliased}
+    known = {field: other.id for field, other in links.items() if other}
+    return await born(ctx, tx, family, spec, here.org, here, call.actor, call, extras, known)
+
+
+@writes("environmentVariable.import")
+async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """All or nothing; what is there already stays as it is, unless it is to be overwritten."""
+    here = await place(tx, call)
+    levels = {level.family.upper(): level for level in await tx.above(here.id)}
+    body: Import = call.body
+    done: list[Imported] = []
+    for number, one in enumerate(body.vars):
+        level = await _level(ctx, tx, call, levels, f"vars[{number}]", one)
+        if await _put(ctx, tx, call, level, f"vars[{number}]", one):
+            value = msgspec.UNSET if one.is_secret else one.value
+            done.append(Imported(name=one.name, scope=one.scope, is_secret=one.is_secret, value=value))
+    answer = VariableImport(total_variables_to_import=len(body.vars), successful_imported_variables=done)
+    return Reply(encode(answer))
+
+
+async def _level(
+    ctx: Context, tx: Tx, call: Call, levels: Mapping[str, Row], where: str, one: Importing
+) -> Row:
+    level = levels.get(one.scope)
+    if level is None:
+        known = " or ".join(scope for scope in levels if scope != "ORGANIZATION")
+        raise Invalid(f"{where}.scope: is no level here; it can be {known}")
+    if not await allows(tx, call.actor, call.operation.need, level):
+        raise Forbidden(f"{where}.scope: this token is limited to less than the {level.family}")
+    return level
+
+
+async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, one: Importing) -> bool:
+    """Whether it is there afterwards because of this."""
+    family, other = (secret, variable) if one.is_secret else (variable, secret)
+    row = await tx.named(level.id, family.name, one.name)
+    if row is None and await tx.named(level.id, other.name, one.name) is None:
+        spec = _spec(family)(key=one.name, value=one.value)
+        await born(ctx, tx, family, spec, level.org, level, call.actor, call)
+        return True
+    if not call.body.overwrite:
+        return False
+    if row is None:
+        raise Conflict(f"{where}.name: {one.name} is {_a(other)} of this level: delete it first")
+    await changed(ctx, tx, call, row, {"value": one.value})
+    return True
+
+
+@behaves(variable, secret)
+class Variables(Behaviour):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        await self._refuse_twin(tx, draft)
+        level = draft.above
+        draft.give(scope=level.family.upper())
+        draft.extras.setdefault("variable_type", _type_of(draft.spec))
+        if level.family in ctx.kinds:
+            name = msgspec.json.decode(level.body)["name"]
+            draft.give(service_id=level.id, service_name=name, service_type=level.family.upper())
+
+    async def updating(
+        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
+    ) -> None:
+        if before["variable_type"] == "ALIAS":
+            spec.value = spec.value or _stored_value(ctx, row, before)
+            if spec.value != _stored_value(ctx, row, before):
+                raise Invalid("value: an alias has the value of what it stands for; change it there")
+        if before["variable_type"] in _OWN_TYPES:
+            extras["variable_type"] = _type_of(spec)
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+        """Aliases follow what they stand for."""
+        new = await tx.get(row.id)
+        assert new is not None
+        for alias in await tx.linked(row.id, "aliases"):
+            await self._follow(ctx, tx, alias, new)
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        """What was derived from it goes with it."""
+        for link in ("aliases", "overrides"):
+            for derived in await tx.linked(row.id, link):
+                await built_ins.removed_with_derived(tx, derived)
+
+    async def _refuse_twin(self, tx: Tx, draft: Draft) -> None:
+        other = secret if draft.family is variable else variable
+        if await tx.named(draft.above.id, other.name, draft.spec.key):
+            raise Conflict(f"key: there is already {_a(other)} with the key {draft.spec.key} here")
+
+    async def _follow(self, ctx: Context, tx: Tx, alias: Row, target: Row) -> None:
+        document, other = msgspec.json.decode(alias.body), msgspec.json.decode(target.body)
+        noun = "secret" if alias.family == secret.name else "variable"
+        document[f"aliased_{noun}"] = _other(target)
+        sealed = alias.sealed
+        if noun == "variable":
+            document["value"] = other["value"]
+        else:
+            sealed = seal_hidden(ctx, alias.org, alias.id, alias.tag, open_hidden(ctx, target))
+        await tx.change(msgspec.structs.replace(alias, body=encode(document), sealed=sealed))
+
+
+def _type_of(spec: Any) -> str:
+    return "FILE" if spec.mount_path else "VALUE"
+
+
+def _a(family: Family) -> str:
+    return "a secret" if family is secret else "an environment variable"
+
+
+def _stored_value(ctx: Context, row: Row, before: Document) -> str:
+    return open_hidden(ctx, row).get("value", "") if row.family == secret.name else str(before["value"])
+
+
+def _other(row: Row) -> Document:
+    """As much as a derived one shows of it; of a secret, not the value."""
+    document = msgspec.json.decode(row.body)
+    shown = ("id", "key", "value", "scope", "variable_type")
+    said = {name: document[name] for name in shown if name in document}
+    return {**said, "mount_path": document.get("mount_path") or ""}

@@ -1,0 +1,69 @@
+"""The branch of a repository for which none was named: its default branch, if it can be read at once.
+
+The repository is asked before the transaction, for a few seconds: a server that does not answer delays no
+other write, and the resource is written without a branch. A deployment then takes the default branch of that
+time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from windlass.base.errors import Invalid, Unavailable
+from windlass.base.log import log
+from windlass.builders.git import GitError
+from windlass.control.request.context import Call, Context, prepares
+from windlass.control.request.permissions import is_visible
+from windlass.control.request.resources import place, target
+from windlass.control.workloads.git_tokens import source_at
+from windlass.core.declare.document import Document, narrowed, patched
+from windlass.core.declare.resource import Verb
+from windlass.core.declare.shapes import Branch, GitRepositoryRequest
+from windlass.core.declare.validation import converted
+from windlass.families import registry
+from windlass.families.git_token import git_token
+from windlass.store.store import Reads, Row
+
+SECONDS: Final = 3.0
+_FIELD: Final = "git_repository"
+_BUILT: Final = [one.name for one in registry().families.values() if _FIELD in one.view.__struct_fields__]
+_log = log("branches")
+
+
+@prepares(*(f"{family}.{verb}" for family in _BUILT for verb in (Verb.CREATE, Verb.UPDATE, Verb.PATCH)))
+async def choose_branch(ctx: Context, call: Call) -> None:
+    sent = getattr(call.body, _FIELD)
+    if not isinstance(sent, msgspec.Struct):
+        return
+    source = ctx.store.reads
+    creates = call.operation.handler.endswith(f".{Verb.CREATE}")
+    at = await (place(source, call) if creates else target(source, call))
+    wanted = _wanted(call, at, msgspec.to_builtins(sent))
+    if wanted.get("branch") or "url" not in wanted or not await _may_read(source, call, at, wanted):
+        return
+    try:
+        async with asyncio.timeout(SECONDS):
+            reading = await source_at(ctx, source, at.org, wanted, None)
+            name = await ctx.listings.default_branch(at.org, reading)
+        sent.branch = converted(name, Branch)  # type: ignore[attr-defined]
+    except (GitError, Invalid, Unavailable, TimeoutError) as error:
+        _log.info("a branch is chosen later", extra={"why": str(error) or "no answer in time"})
+
+
+def _wanted(call: Call, at: Row, sent: Document) -> Document:
+    """Returns the repository as it would be after this request."""
+    if not call.operation.handler.endswith(f".{Verb.PATCH}"):
+        return sent
+    stored = msgspec.json.decode(at.body).get(_FIELD) or {}
+    return patched(narrowed(stored, GitRepositoryRequest), sent, GitRepositoryRequest)
+
+
+async def _may_read(source: Reads, call: Call, at: Row, wanted: Document) -> bool:
+    """True if the caller may see the git token of the repository; if not, the write is refused later."""
+    if not (id := wanted.get("git_token_id")):
+        return True
+    row = await source.find(git_token.name, id)
+    return row is not None and row.org == at.org and await is_visible(source, call.actor, row)

@@ -1,0 +1,225 @@
+"""From a commit to something that an engine can start, without building the same thing twice."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.base.clock import stamp
+from windlass.base.subprocesses import aside
+from windlass.builders.builder import BuilderAway, Order, Say
+from windlass.builders.dockerfile import LONGEST, DockerfileError, declared
+from windlass.builders.git import Commit
+from windlass.control.request.context import Context
+from windlass.control.request.deployments import particulars
+from windlass.control.workloads.git_tokens import source_of
+from windlass.control.workloads.kind import Built
+from windlass.core.declare.document import Document
+from windlass.core.deploy.progress import Made
+from windlass.core.deploy.states import OPEN, Do, Progress
+from windlass.core.deploy.workload import Artifact
+from windlass.core.words.variables import Inputs
+from windlass.store.store import DeploymentRow, Row
+
+_REMEMBERED = 200
+"""How many deployments back an earlier build is looked for."""
+
+
+async def build(ctx: Context, service: Row, deployment: DeploymentRow, inputs: Inputs, say: Say) -> Built:
+    """Raises BuildError or GitError with what went wrong, in words for the person who deployed."""
+    asked = particulars(deployment).git_commit_id
+    source = await source_of(ctx, ctx.store.reads, service, asked)
+    if source.token:
+        ctx.logs.masks.add(deployment.id, [source.token])
+    branch = source.branch
+    if asked is None:
+        say(f"Looking for the newest commit of {source.branch or 'the default branch'} of {source.url}")
+        branch, newest = await ctx.git.head(source)
+        source = replace(source, commit=newest)
+    assert source.commit is not None
+    document = msgspec.json.decode(service.body)
+    base = _base(document, source.commit)
+    if found := await _found(ctx, service, base, inputs, say):
+        return Built(*found, branch)
+    async with _folder(ctx, deployment) as folder:
+        say(f"Fetching commit {source.commit[:12]} of {source.url}")
+        await ctx.point("about to fetch")
+        commit = await ctx.git.fetch(source, folder)
+        await ctx.point("fetched")
+        say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
+        base = _base(document, commit.id)
+        made = await _made(ctx, service, deployment, document, commit, base, folder, inputs, say)
+    return Built(made, commit_document(commit), branch)
+
+
+async def _made(
+    ctx: Context,
+    service: Row,
+    deployment: DeploymentRow,
+    document: Document,
+    commit: Commit,
+    base: str,
+    folder: Path,
+    inputs: Inputs,
+    say: Say,
+) -> Made:
+    root = (document["git_repository"].get("root_path") or "/").strip("/") or "."
+    dockerfile = document.get("dockerfile_path") or None
+    names = await aside(_arguments_of, folder / root / (dockerfile or "Dockerfile"))
+    given = {name: value for name, value in inputs.arguments.items() if name in names}
+    values = _digest(given)
+    order = Order(
+        service=service.id,
+        org=service.org,
+        name=document["name"],
+        deployment=deployment.id,
+        key=_digest([base, values])[:40],
+        commit=commit.id,
+        source=folder,
+        root=root,
+        dockerfile=dockerfile,
+        stage=document.get("docker_target_build_stage") or None,
+        arguments=given,
+    )
+    artifact = await ctx.builder.find(service.id, order.key)
+    if artifact is None:
+        await ctx.point("about to build")
+        artifact = await _built(ctx, order, say)
+    return Made(artifact, base, tuple(sorted(names)), values)
+
+
+async def _built(ctx: Context, order: Order, say: Say) -> Artifact:
+    try:
+        return await ctx.builder.build(order, say)
+    except BuilderAway as error:
+        say(f"{error}. It is tried again")
+        raise
+
+
+def _arguments_of(path: Path) -> frozenset[str]:
+    """The build arguments that a Dockerfile asks for. What is wrong with it, the builder says."""
+    try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > LONGEST:
+            return frozenset()
+        return declared(path.read_text(errors="replace"))
+    except (DockerfileError, OSError):  # such as a name that no file can have
+        return frozenset()
+
+
+async def _found(
+    ctx: Context, service: Row, base: str, inputs: Inputs, say: Say
+) -> tuple[Made, Document | None] | None:
+    """What an earlier deployment made of the same commit, in the same way, with the same arguments."""
+    for row in await ctx.store.reads.deployments(service.id, _REMEMBERED):
+        if row.action != Do.DEPLOY:
+            continue
+        story = particulars(row)
+        made = story.made
+        if made is None or made.base != base:
+            continue
+        given = {name: value for name, value in inputs.arguments.items() if name in made.arguments}
+        if made.values == _digest(given) and await ctx.builder.find(service.id, made.artifact.key):
+            say(f"This commit was built for deployment {row.number}: nothing to build")
+            return made, story.commit
+    return None
+
+
+class Builds(Struct, frozen=True):
+    """What deployments have made of a service, as far as the books go back."""
+
+    kept: list[str]
+    """Keys of those that may be needed: of what serves, what is under way, and the last few that ran."""
+    grown: bool
+    """Whether anything was built since the last release but one: then there may be some that nobody needs."""
+
+
+async def builds_of(ctx: Context, service: str) -> Builds:
+    status = await ctx.store.reads.status(service)
+    needed: list[str] = []
+    good: dict[str, None] = {}
+    first: dict[str, int] = {}
+    released: list[int] = []
+    for row in await ctx.store.reads.deployments(service, 1000):
+        made = particulars(row).made
+        if made is None:
+            continue
+        first[made.artifact.key] = row.number  # the latest come first
+        if row.status == Progress.SUCCEEDED:
+            released.append(row.number)
+        if row.status in OPEN or (status and row.id == status.serving):
+            needed.append(made.artifact.key)
+        elif row.status == Progress.SUCCEEDED and len(good) < ctx.settings.kept_artifacts:
+            good[made.artifact.key] = None
+    since = released[1] if len(released) > 1 else 0
+    return Builds([*dict.fromkeys([*needed, *good])], any(number > since for number in first.values()))
+
+
+def _base(document: Document, commit: str) -> str:
+    repository = document["git_repository"]
+    how = [
+        document.get(name) or None for name in ("build_mode", "dockerfile_path", "docker_target_build_stage")
+    ]
+    return _digest([repository["url"], repository.get("root_path") or "/", commit, how])
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+
+
+def commit_document(commit: Commit) -> Document:
+    return {
+        "git_commit_id": commit.id,
+        "created_at": stamp(commit.created_at),
+        "tag": commit.tag,
+        "message": commit.message,
+        "author_name": commit.author_name,
+        "author_avatar_url": "",
+        "commit_page_url": "",
+    }
+
+
+def _first_line(commit: Commit) -> str:
+    return commit.message.partition("\n")[0][:100]
+
+
+class _folder:
+    """Where the files of a commit are while it is built. What a crash leaves there is swept."""
+
+    def __init__(self, ctx: Context, deployment: DeploymentRow) -> None:
+        self._path = ctx.work / deployment.id
+
+    async def __aenter__(self) -> Path:
+        await aside(_emptied, self._path)
+        return self._path
+
+    async def __aexit__(self, *_: object) -> None:
+        await aside(_gone, self._path)
+
+
+def _emptied(path: Path) -> None:
+    _gone(path)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def _gone(path: Path) -> None:
+    if path.exists():
+        shutil.rmtree(path, ignore_errors=False)
+
+
+async def sweep_work(ctx: Context) -> None:
+    """Working copies of builds that are no more."""
+    for left in await aside(_below, ctx.work):
+        # Asked after it was found there: a deployment is known before it makes its folder.
+        deployment = await ctx.store.reads.deployment(left.name)
+        if deployment is None or deployment.status not in OPEN:
+            await aside(shutil.rmtree, left, True)
+
+
+def _below(folder: Path) -> list[Path]:
+    return [*folder.iterdir()] if folder.is_dir() else []

@@ -1,0 +1,92 @@
+"""Credentials of databases: made once, kept sealed with the database, and never changed by anything."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from typing import Final
+
+import msgspec
+
+from windlass.base.errors import Missing
+from windlass.control.request.context import Call, Context, Reply, encode, reads, results
+from windlass.control.request.resources import Draft, open_hidden, place, seal_hidden, target
+from windlass.control.workloads.ports import public_port
+from windlass.core.declare.document import Document
+from windlass.core.deploy.databases import Credentials, configurations, kind_of, upgrades
+from windlass.store.store import Reads, Row, Tx
+
+# Letters and digits only: nothing to escape in URLs, shells, and configuration files of databases.
+_LETTERS: Final = string.ascii_letters + string.digits
+_LENGTH: Final = 40
+_LOGIN, _PASSWORD, _DATABASE = "master_login", "master_password", "master_database"
+
+
+def give_credentials(ctx: Context, draft: Draft) -> None:
+    """To a database on its way into the store."""
+    draft.sealed |= _new(draft.spec.type)
+
+
+async def credentials_of(ctx: Context, source: Reads, row: Row) -> Credentials:
+    """Those of this database. One that was made before there were credentials gets them now."""
+    hidden = open_hidden(ctx, row)
+    if _PASSWORD not in hidden:
+        hidden = await _given(ctx, source, row)
+    return Credentials(hidden[_LOGIN], hidden[_PASSWORD], hidden[_DATABASE])
+
+
+def _new(type: str) -> dict[str, str]:
+    kind = kind_of(type)
+    password = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
+    return {_LOGIN: kind.login, _PASSWORD: password, _DATABASE: kind.database}
+
+
+async def _given(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
+    async def give(tx: Tx) -> dict[str, str]:
+        """Of twins that come at once, the first decides."""
+        current = await tx.get(row.id)
+        if current is None:
+            raise Missing("This database was deleted meanwhile")
+        hidden = open_hidden(ctx, current)
+        if _PASSWORD in hidden:
+            return hidden
+        hidden |= _new(msgspec.json.decode(current.body)["type"])
+        sealed = seal_hidden(ctx, current.org, current.id, current.tag, hidden)
+        await tx.change(msgspec.structs.replace(current, sealed=sealed))
+        return hidden
+
+    return await give(source) if isinstance(source, Tx) else await ctx.store.write(give)
+
+
+@reads("database.masterCredentials")
+async def master_credentials(ctx: Context, call: Call) -> Reply:
+    """How to enter: asked for by people, and so answered to Admins only."""
+    row = await target(ctx.store.reads, call)
+    document: Document = msgspec.json.decode(row.body)
+    known = await credentials_of(ctx, ctx.store.reads, row)
+    if document["accessibility"] == "PUBLIC":
+        host, port = ctx.public_host, await public_port(ctx, row)
+    else:
+        host, port = await ctx.engine.whereabouts(row.id, document["name"], kind_of(document["type"]).port)
+    answer = {
+        "host": host,
+        "port": port,
+        "login": known.login,
+        "password": known.password,
+        "access_mode": document["accessibility"],
+    }
+    return Reply(encode(answer))
+
+
+@reads("database.databaseConfiguration")
+async def configuration(ctx: Context, call: Call) -> Reply:
+    await place(ctx.store.reads, call)
+    return Reply(results([encode(one) for one in configurations()]))
+
+
+@reads("database.version")
+async def versions(ctx: Context, call: Call) -> Reply:
+    row = await target(ctx.store.reads, call)
+    document: Document = msgspec.json.decode(row.body)
+    names = upgrades(document["type"], document["version"])
+    return Reply(results([encode({"name": name}) for name in names]))

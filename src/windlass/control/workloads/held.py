@@ -1,0 +1,32 @@
+"""The names that a service holds, looked up by its ports. Reserving them is in `names`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from windlass.control.workloads.ports import PORT
+from windlass.core.deploy.hosts import key_of
+from windlass.core.deploy.workload import PortWanted
+from windlass.store.store import NameRow
+
+
+def row_of(port: PortWanted, rows: Sequence[NameRow]) -> NameRow | None:
+    """The name under which a port is served, if its service holds it."""
+    if port.host:
+        return next((row for row in rows if row.name == port.host), None)
+    # Deployed by an older Windlass, which composed names anew each time: the oldest is the one it served.
+    return next((row for row in host_names(rows) if row.port == key_of(port)), None)
+
+
+def newest(key: str, rows: Sequence[NameRow]) -> NameRow | None:
+    """Returns the name under which the next deployment serves this port."""
+    return next((row for row in reversed(host_names(rows)) if row.port == key), None)
+
+
+def host_names(rows: Sequence[NameRow]) -> list[NameRow]:
+    return [row for row in rows if not row.name.startswith(PORT)]
+
+
+def is_lasting_port(row: NameRow) -> bool:
+    """True for a port that a public database holds until it is deleted."""
+    return row.name.startswith(PORT) and not row.port

@@ -1,0 +1,167 @@
+"""A kind of service: how it is made, how it runs, and what its neighbours find.
+
+A family declares a service; its kind, one file in `kinds/`, says what becomes of it. Everything else in the
+control plane asks the kind and never for the name of a family. This file has the defaults of all kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.builders.builder import Say
+from windlass.control.request.context import Call, Context
+from windlass.control.request.resources import Draft
+from windlass.control.workloads.held import newest
+from windlass.core.declare.document import Document
+from windlass.core.declare.resource import Family
+from windlass.core.deploy import hosts
+from windlass.core.deploy.injected_variables import BuiltIn, address_variables, nominal_host, with_twins
+from windlass.core.deploy.progress import Made, Particulars
+from windlass.core.deploy.workload import Artifact, Wanted
+from windlass.core.words.variables import Inputs
+from windlass.store.store import DeploymentRow, Reads, Row, Tx
+
+Whereabouts = Callable[[str, str, int], Awaitable[tuple[str, int]]]
+"""Takes a service, its name and a port inside. Returns host and port at which its neighbours find it."""
+
+
+class Making(Struct, frozen=True, kw_only=True):
+    """A deployment whose artifact is to be made."""
+
+    service: Row
+    document: Document
+    """The settings that this deployment runs with."""
+    deployment: DeploymentRow
+    inputs: Inputs
+    say: Say
+    """Takes a line of the build log."""
+
+
+class Built(Struct, frozen=True):
+    """What a deployment starts, and the commit or the tag that it is."""
+
+    made: Made
+    commit: Document | None = None
+    branch: str | None = None
+    image_tag: str | None = None
+
+
+class Offer(Struct, frozen=True):
+    """Variables that the services of one family offer to their neighbours."""
+
+    variables: Sequence[BuiltIn] = ()
+    counted: Sequence[Row] = ()
+    """The services that they are of, where these count for those that use them; see `is_counted`."""
+    warnings: Sequence[str] = ()
+    """For the build log."""
+
+
+NO_IMAGES: Final = (
+    "the cluster of this environment runs no images: start the server with the Docker engine "
+    "(WINDLASS_ENGINE=docker), or create an application, which is built from a repository"
+)
+
+
+class ServiceKind:
+    """Answers for all services of one family. Methods that a kind leaves out do what is usual."""
+
+    family: ClassVar[Family]
+    waits_for: ClassVar[frozenset[str]] = frozenset()
+    """Families whose services, where they are to be deployed too, are deployed first."""
+    image_field: ClassVar[str] = ""
+    """The field that chooses an image; empty is a kind that runs without images."""
+    host_word: ClassVar[str] = ""
+    """The first word of the host that lists of variables show; empty is the name of the family."""
+    is_counted: ClassVar[bool] = False
+    """Whether those that use its variables are out of date when it comes, goes or is renamed."""
+
+    def hindrance(self, ctx: Context) -> str:
+        """Why the engine cannot run services of this kind, or an empty text."""
+        return f"{self.image_field}: {NO_IMAGES}" if self.image_field and ctx.engine.takes != "image" else ""
+
+    # As a resource. Each step is in the transaction of the change.
+
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        """Before it is stored: completes the draft, or refuses it."""
+
+    async def updating(
+        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
+    ) -> None:
+        """Before a change is stored: completes or refuses it; `extras` are laid over the new document."""
+
+    # From a deploy to what runs
+
+    async def asks(
+        self, ctx: Context, tx: Tx, call: Call, service: Row, body: Any
+    ) -> tuple[Row, dict[str, Any]]:
+        """Returns the service, and the fields of `Particulars` that follow from the body of a deploy."""
+        return service, {}
+
+    def settings(self, document: Document, story: Particulars) -> Document:
+        """Returns the settings that a deployment runs with."""
+        return document
+
+    async def make(self, ctx: Context, making: Making) -> Built:
+        """Makes what the engine starts. Raises BuildError, GitError or EngineError with words for people."""
+        raise NotImplementedError
+
+    async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
+        """True if an artifact of an earlier deployment can be started again."""
+        return True
+
+    async def workload(self, ctx: Context, service: Row, document: Document, usual: Wanted) -> Wanted:
+        """Returns what runs: `usual` has what all kinds have in common."""
+        raise NotImplementedError
+
+    def deployed(self, document: Document, story: Particulars) -> Document:
+        """Returns the document of a service as it is after a deployment succeeded."""
+        return document
+
+    # For its neighbours, the services of its environment
+
+    def main_port(self, document: Document) -> Document | None:
+        """Returns the port that is meant when no port is named."""
+        ports: list[Document] = document.get("ports") or []
+        return next((port for port in ports if port.get("is_default")), ports[0] if ports else None)
+
+    async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+        """Returns what lists show: a host is a name that stays the same."""
+        port = self.main_port(msgspec.json.decode(service.body))
+        return address_variables(
+            self.family.name,
+            service.id,
+            nominal_host(self.host_word or self.family.name, service.id),
+            port["internal_port"] if port else None,
+            await external_host(ctx, source, service.id, port),
+        )
+
+    async def offer(self, ctx: Context, source: Reads, environment: str, address: Whereabouts) -> Offer:
+        """Returns what services of this kind tell their neighbours, with the addresses of now."""
+        variables: list[BuiltIn] = []
+        for neighbour in await ctx.neighbours.of(source, environment, self.family.name, self.main_port):
+            host, number = await address(neighbour.id, neighbour.name, neighbour.port["internal_port"])
+            outside = await external_host(ctx, source, neighbour.id, neighbour.port)
+            variables += address_variables(self.family.name, neighbour.id, host, number, outside)
+        return Offer(with_twins(variables))
+
+    def listed_keys(self, service: Row) -> Collection[str]:
+        """Returns the keys of all variables that lists may ever show of a service."""
+        return [one.key for one in address_variables(self.family.name, service.id, "", 1, "")]
+
+    def counted_keys(self, id: str, name: str) -> Collection[str]:
+        """Returns the keys by which others mention a service that counts for them; see `is_counted`."""
+        return ()
+
+
+async def external_host(ctx: Context, source: Reads, service: str, port: Document | None) -> str | None:
+    """Returns the host at which a service is reached from outside, if its main port is public."""
+    if port is None or not port["publicly_accessible"]:
+        return None
+    if port["protocol"] not in hosts.BY_NAME:
+        return ctx.settings.gateway_host
+    held = newest("" if port.get("is_default") else port["name"], await source.names(service))
+    return f"{held.name}.{ctx.settings.gateway_domain}".lower() if held else None

@@ -1,0 +1,164 @@
+"""Names that services hold: labels of host names on the gateway, and ports of the machine.
+
+A name is reserved in the store, for one service, before anything is served under it: the first service to
+ask has it, with all paths below it, until the service is deleted or neither declares nor serves it any more.
+A service whose wish is taken gets a label with its id. The router is told of held names only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from windlass.control.request.context import Context
+from windlass.control.workloads.held import host_names, is_lasting_port, row_of
+from windlass.control.workloads.ports import PORT
+from windlass.control.workloads.sealed_workload import open_wanted
+from windlass.core.declare.document import Document
+from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
+from windlass.core.deploy.workload import Wanted
+from windlass.routers.router import RouteError
+from windlass.store.store import NameRow, Reads, Row, Tx
+
+FACT = "names"
+"""Set when the services of an older Windlass have got their names."""
+_AT_ONCE = 200
+
+
+async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
+    """Reserves what the service declares now, and releases what it neither declares nor serves."""
+    service = await tx.find(family, id)
+    if service is None:
+        return
+    held = _Held(service, await tx.names(service.id))
+    fitting = await _declared(tx, held)
+    extra = [row for row in held.rows if row not in fitting and not is_lasting_port(row)]
+    if extra:
+        in_use = await _in_use(ctx, tx, service, held.rows)
+        for row in extra:
+            if row.name not in in_use:
+                await tx.release_name(row)
+
+
+async def reserve_wanted(ctx: Context, tx: Tx, wanted: Wanted) -> Wanted:
+    """Reserves a host for each port of a generation that is about to run; returns it with these hosts."""
+    if not any(by_name(port) for port in wanted.ports):
+        return wanted
+    service = await tx.get(wanted.service)
+    assert service is not None
+    held = _Held(service, await tx.names(service.id))
+    await _declared(tx, held)
+    rows = await _named(tx, held, wanted.name, [key_of(port) for port in wanted.ports if by_name(port)])
+    ports = [replace(port, host=rows[key_of(port)].name) if by_name(port) else port for port in wanted.ports]
+    return replace(wanted, ports=tuple(ports))
+
+
+async def reserve_ports(ctx: Context, wanted: Wanted) -> None:
+    """Reserves the ports of the machine that a generation listens on, or raises RouteError."""
+    asked = {f"{PORT}{number}": port.name for port in wanted.ports if (number := listens(port)) is not None}
+    if asked.keys() <= {row.name for row in await ctx.store.reads.names(wanted.service)}:
+        return
+
+    async def change(tx: Tx) -> None:
+        held = {row.name for row in await tx.names(wanted.service)}
+        for name, port in asked.items():
+            if name not in held and await tx.take_name(name, wanted.service, port) is None:
+                raise RouteError(f"{name} is in use by another service: choose another one")
+
+    await ctx.store.write(change)
+
+
+async def reserve_all(ctx: Context) -> None:
+    """Gives services of an older Windlass the names that they serve or declare, the oldest first."""
+    if await ctx.store.reads.fact(FACT):
+        return
+    services = await ctx.store.reads.services_by_age()
+    for first in range(0, len(services), _AT_ONCE):
+        part = services[first : first + _AT_ONCE]
+
+        async def change(tx: Tx, part: Sequence[str] = part) -> None:
+            for service in part:
+                await _reserve_served(ctx, tx, service)
+
+        await ctx.store.write(change)
+    await ctx.store.write(lambda tx: tx.set_fact(FACT, b"reserved"))
+
+
+async def reserve_served(ctx: Context, service: str) -> None:
+    """Gives a service the names that it serves, where it runs what an older Windlass deployed."""
+    await ctx.store.write(lambda tx: _reserve_served(ctx, tx, service))
+
+
+async def _reserve_served(ctx: Context, tx: Tx, id: str) -> None:
+    service, status = await tx.get(id), await tx.status(id)
+    if service is None or status is None:
+        return
+    serving = await tx.deployment(status.serving) if status.serving else None
+    if serving and (wanted := open_wanted(ctx, serving)):
+        await reserve_wanted(ctx, tx, wanted)
+        held = {row.name for row in await tx.names(id)}
+        for port in wanted.ports:
+            if (number := listens(port)) is not None and f"{PORT}{number}" not in held:
+                await tx.take_name(f"{PORT}{number}", id, port.name)
+    await reserve_declared(ctx, tx, service.family, id)
+
+
+class _Held:
+    """The names of one service, while more are being reserved."""
+
+    def __init__(self, service: Row, rows: list[NameRow]) -> None:
+        self.service = service
+        self.rows = rows
+
+    async def reserve(self, tx: Tx, key: str, wish: str) -> NameRow:
+        id = self.service.id
+        for row in host_names(self.rows):
+            if row.port == key and (row.wish == wish or (not row.wish and is_candidate(row.name, wish, id))):
+                return row
+        for name in candidates(wish, id):
+            if taken := await tx.take_name(name, id, key, wish):
+                self.rows.append(taken)
+                return taken
+        raise AssertionError  # candidates have no end
+
+
+async def _declared(tx: Tx, held: _Held) -> list[NameRow]:
+    document = msgspec.json.decode(held.service.body)
+    asked = _keys(document.get("ports") or [])
+    return [*(await _named(tx, held, document["name"], asked)).values()] if asked else []
+
+
+def _keys(ports: list[Document]) -> list[str]:
+    """Returns the keys of public ports that need a host; the default port has the empty one."""
+    return [
+        "" if port.get("is_default") else port["name"]
+        for port in ports
+        if port["publicly_accessible"] and port["protocol"] in BY_NAME
+    ]
+
+
+async def _named(tx: Tx, held: _Held, name: str, asked: Iterable[str]) -> dict[str, NameRow]:
+    """Reserves hosts by port: the default port gets the name of the service, others put theirs before it."""
+    environment = await tx.find("environment", held.service.parent)
+    assert environment is not None
+    wish = label(name, msgspec.json.decode(environment.body)["name"])
+    own = await held.reserve(tx, "", wish)
+    others = {key: await held.reserve(tx, key, label(key, own.name)) for key in asked if key}
+    return {"": own, **others}
+
+
+async def _in_use(ctx: Context, source: Reads, service: Row, rows: Sequence[NameRow]) -> set[str]:
+    """Returns the names that a deployment of the service serves or is about to serve."""
+    status = await source.status(service.id)
+    deployments = await source.open_deployments(service.id)
+    if status and status.serving and (serving := await source.deployment(status.serving)):
+        deployments.append(serving)
+    names: set[str] = set()
+    for deployment in deployments:
+        if wanted := open_wanted(ctx, deployment):
+            found = [row_of(port, rows) for port in wanted.ports if by_name(port)]
+            names |= {row.name for row in found if row}
+            names |= {f"{PORT}{number}" for port in wanted.ports if (number := listens(port)) is not None}
+    return names

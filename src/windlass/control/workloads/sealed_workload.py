@@ -1,0 +1,66 @@
+"""What exactly a deployment runs: computed once, sealed with the deployment, and the same ever after."""
+
+from __future__ import annotations
+
+import msgspec
+
+from windlass.control.request.context import Context
+from windlass.core.declare.document import Document
+from windlass.core.deploy.workload import Artifact, Wanted
+from windlass.core.words.variables import Inputs
+from windlass.store.store import DeploymentRow, Row
+
+_decode = msgspec.msgpack.Decoder(Wanted).decode
+
+
+async def wanted_of(
+    ctx: Context,
+    service: Row,
+    document: Document,
+    deployment: DeploymentRow,
+    artifact: Artifact,
+    inputs: Inputs,
+) -> Wanted:
+    """Returns what a deployment runs: what all services have in common, completed by the kind."""
+    usual = Wanted(
+        service=service.id,
+        family=service.family,
+        name=document["name"],
+        environment=service.parent,
+        org=service.org,
+        generation=deployment.number,
+        deployment=deployment.id,
+        artifact=artifact,
+        variables=inputs.variables,
+        files=inputs.files,
+        hidden=inputs.secrets | inputs.secret_files,
+        cpu=document["cpu"],
+        memory=document["memory"],
+        settle=ctx.settings.settle_seconds,
+        patience=ctx.settings.ready_seconds,
+        grace=ctx.settings.stop_seconds,
+    )
+    return await ctx.kinds[service.family].workload(ctx, service, document, usual)
+
+
+# Sealed with its deployment
+
+
+def seal_wanted(ctx: Context, wanted: Wanted) -> bytes:
+    ctx.logs.masks.add(wanted.deployment, wanted.secrets)
+    return ctx.seal.close(msgspec.msgpack.encode(wanted), wanted.org, wanted.deployment, "wanted", "1")
+
+
+def open_wanted(ctx: Context, deployment: DeploymentRow) -> Wanted | None:
+    if deployment.sealed is None:
+        return None
+    wanted = _decode(ctx.seal.open(deployment.sealed, deployment.org, deployment.id, "wanted", "1"))
+    ctx.logs.masks.know(deployment.id, wanted.secrets)
+    return wanted
+
+
+async def find_secrets(ctx: Context, deployment: str) -> None:
+    """Looks up the secrets to hide in logs of a deployment; there are none if it is gone."""
+    row = await ctx.store.reads.deployment(deployment)
+    if row is None or open_wanted(ctx, row) is None:
+        ctx.logs.masks.know(deployment, ())

@@ -1,0 +1,222 @@
+"""From what a client sent to the document that is served, and back: pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.errors import Invalid
+from windlass.core.declare.resource import Family, Spec, extra_of, struct_of, with_any_text
+from windlass.core.declare.validation import converted
+
+Document = dict[str, Any]
+
+_PLAIN: Final = (
+    msgspec.inspect.StrType,
+    msgspec.inspect.IntType,
+    msgspec.inspect.FloatType,
+    msgspec.inspect.BoolType,
+    msgspec.inspect.NoneType,
+    msgspec.inspect.EnumType,
+    msgspec.inspect.LiteralType,
+)
+
+
+VEIL: Final = "***"
+"""In place of the path of an address that may hold a secret. An address may hold these characters, so that
+the answer can be sent back."""
+_ADDRESS: Final = re.compile(r"(?P<origin>[^:/?#]+://[^/?#]*)/?(?P<path>.*)", re.DOTALL)
+
+
+def veil(address: str) -> str:
+    """Returns the part of an address that everybody may see: scheme and host, without the path."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        return VEIL
+    return f"{found['origin']}/{VEIL}" if found["path"] else address
+
+
+def is_veil(address: Any) -> bool:
+    return isinstance(address, str) and address.endswith(f"/{VEIL}") and veil(address) == address
+
+
+def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
+    """The answer: what was sent, without what is hidden, with what the server adds.
+
+    Plain values were checked when they came, or are the server's own; what has a shape is brought into that
+    of the answer, which may show less of it, or more."""
+    document: Document = msgspec.to_builtins(spec)
+    for name in family.hidden:
+        document.pop(name, None)
+    for name in family.veiled:
+        document[name] = veil(document[name])
+    for name, flag in family.flags.items():
+        document[flag] = bool(getattr(spec, name))
+    document |= extras
+    shapes = _shapes(family.view)
+    return family.view(
+        **{
+            name: value if (shape := shapes[name]) is None else msgspec.convert(value, shape)
+            for name, value in document.items()
+            if name in shapes
+        }
+    )
+
+
+@cache
+def _shapes(view: type[Struct]) -> Mapping[str, Any]:
+    """The fields of an answer, each with its type if that is more than a plain value."""
+    fields = msgspec.structs.fields(view)
+    return {
+        field.name: None if _is_plain(msgspec.inspect.type_info(field.type)) else field.type
+        for field in fields
+    }
+
+
+def _is_plain(info: msgspec.inspect.Type) -> bool:
+    match info:
+        case msgspec.inspect.Metadata(type=inner):
+            return _is_plain(inner)
+        case msgspec.inspect.UnionType(types=types):
+            return all(_is_plain(one) for one in types)
+        case _:
+            return isinstance(info, _PLAIN)
+
+
+def hidden_of(family: Family, spec: Spec) -> dict[str, str]:
+    """What is sealed instead of served."""
+    return {name: value for name in sorted(family.hidden | family.veiled) if (value := getattr(spec, name))}
+
+
+def sent_in(edit: Spec) -> Document:
+    """Returns the fields of an edit, without those that were left out and have no default."""
+    return dict(msgspec.to_builtins(edit))
+
+
+def patched(document: Mapping[str, Any], patch: Mapping[str, Any], spec: type[Struct]) -> Document:
+    """The document after a JSON merge patch (RFC 7396).
+
+    A value that the server has worked out of another one goes with it, unless the patch names it too."""
+    stale = {
+        name
+        for name, source in followed(spec).items()
+        if source in patch and patch[source] != document.get(source)
+    }
+    whole = {name: value for name, value in document.items() if name not in stale}
+    for name, value in patch.items():
+        if value is None:
+            whole.pop(name, None)
+        elif isinstance(value, dict):
+            below = whole.get(name)
+            whole[name] = patched(below if isinstance(below, dict) else {}, value, _inner(spec, name))
+        else:
+            whole[name] = value
+    return whole
+
+
+class _Free(Struct):
+    """An object without declared fields."""
+
+
+@cache
+def _inner(spec: type[Struct], name: str) -> type[Struct]:
+    """Returns the struct that a field of a struct holds, also in a list."""
+    types = {field.encode_name: field.type for field in msgspec.structs.fields(spec)}
+    return (struct_of(types[name], in_lists=True) if name in types else None) or _Free
+
+
+def replaced(family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]) -> Spec:
+    """The spec that was sent, with the stored value of each field that is kept where it was left out."""
+    present = {**narrowed(stored, family.spec), **hidden}
+    kept = {name: value for name, value in present.items() if name in family.kept}
+    return _converted({**kept, **sent}, present, family.spec)
+
+
+def merge_patched(
+    family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
+) -> Spec:
+    """The stored spec after a JSON merge patch."""
+    present = {**narrowed(stored, family.spec), **hidden}
+    return _converted(patched(present, changes, family.spec), present, family.spec)
+
+
+def _converted(document: Document, present: Document, spec: type[Spec]) -> Spec:
+    """The document as a spec. A text that stays as it is stored is not judged again: it may have been stored
+    under earlier rules, and nobody who changes something else has to know of that."""
+    try:
+        return converted(document, spec)
+    except Invalid:
+        same = frozenset(
+            name for name, value in document.items() if isinstance(value, str) and present.get(name) == value
+        )
+        return converted(document, with_any_text(spec, same))
+
+
+def narrowed(document: Mapping[str, Any], spec: type[Struct]) -> Document:
+    """A served document without the fields that a client cannot send, at every depth."""
+    fields = {
+        field.encode_name: msgspec.inspect.type_info(field.type) for field in msgspec.structs.fields(spec)
+    }
+    return {name: _narrow(value, fields[name]) for name, value in document.items() if name in fields}
+
+
+def forgiven(document: Any, spec: type[Struct]) -> Any:
+    """Removes what other versions of clients send and this server does not take: read-only and unknown
+    fields, and empty ids of list items, which are new then."""
+    if not isinstance(document, dict):
+        return document
+    return _without_empty_ids(narrowed(document, spec), spec)
+
+
+def _without_empty_ids(value: Any, spec: type[Struct]) -> Any:
+    for name, inner in value.items():
+        below = _inner(spec, name)
+        if isinstance(inner, dict):
+            value[name] = _without_empty_ids(inner, below)
+        elif isinstance(inner, list):
+            value[name] = [_without_empty_id(one, below) for one in inner]
+    return value
+
+
+def _without_empty_id(item: Any, spec: type[Struct]) -> Any:
+    if not isinstance(item, dict):
+        return item
+    optional = any(field.encode_name == "id" and not field.required for field in msgspec.structs.fields(spec))
+    kept = {name: one for name, one in item.items() if not (optional and name == "id" and one == "")}
+    return _without_empty_ids(kept, spec)
+
+
+def _narrow(value: Any, info: msgspec.inspect.Type) -> Any:
+    match info:
+        case msgspec.inspect.Metadata(type=inner):
+            return _narrow(value, inner)
+        case msgspec.inspect.UnionType(types=types):
+            return _narrow(value, next((one for one in types if _holds_struct(one)), types[0]))
+        case msgspec.inspect.ListType(item_type=item) if isinstance(value, list):
+            return [_narrow(one, item) for one in value]
+        case msgspec.inspect.StructType(cls=cls) if isinstance(value, dict):
+            return narrowed(value, cls)
+        case _:
+            return value
+
+
+@cache
+def followed(spec: type[Struct]) -> Mapping[str, str]:
+    """Maps each field that can be derived to the field that it is derived from."""
+    named = {field.encode_name: extra_of(field.type) for field in msgspec.structs.fields(spec)}
+    return {name: extra["follows"] for name, extra in named.items() if "follows" in extra}
+
+
+def _holds_struct(info: msgspec.inspect.Type) -> bool:
+    match info:
+        case msgspec.inspect.Metadata(type=inner):
+            return _holds_struct(inner)
+        case msgspec.inspect.StructType() | msgspec.inspect.ListType():
+            return True
+        case _:
+            return False

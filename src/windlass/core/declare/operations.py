@@ -1,0 +1,192 @@
+"""Operations: one method on one path each, as they follow from a family's verbs and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from windlass.core.access import Scope
+from windlass.core.declare.actions import Action, Itself
+from windlass.core.declare.removal import REMOVAL, Removal
+from windlass.core.declare.resource import Family, Spec, Verb
+from windlass.core.words.naming import plural, spaced, with_article
+
+PAGE, MOST_PER_PAGE = 100, 1000
+_REPLACE = (
+    "Replaces it: a field that is left out goes back to its default. What has no default, is sealed or was "
+    "chosen for good is kept. To change some fields only, use PATCH."
+)
+_MERGE_PATCH = (
+    "A JSON merge patch (RFC 7396): only the fields that are named change. An object is merged into the "
+    "present one, a list replaces the present one, and null removes a value or sets it to its default."
+)
+
+
+class Paging(Spec):
+    page: Annotated[int, Meta(ge=1, le=2**31 - 1, description="Which page, from 1")] = 1
+    page_size: Annotated[int, Meta(ge=1, le=MOST_PER_PAGE, description="How many results on a page")] = PAGE
+
+
+class PathId(Struct, frozen=True, eq=False):
+    """One parameter of a path: the id of a resource, or a word."""
+
+    param: str
+    place: int
+    """Its position among the parameters of the path."""
+    noun: str
+    families: tuple[Family, ...]
+    """Whose id it can be; none for a word."""
+    name: str = ""
+    """The name of its family, or of the union."""
+
+
+class Operation(Struct, frozen=True, kw_only=True, eq=False):
+    """One method on one path, with everything that is known about it."""
+
+    id: str
+    """Its name in the OpenAPI document and on the command line."""
+    method: str
+    path: str
+    group: str
+    summary: str
+    need: Scope
+    handler: str
+    status: int
+    also: tuple[int, ...] = ()
+    """Other statuses with which it may answer."""
+    family: Family | None = None
+    parent: Family | None = None
+    ids: tuple[PathId, ...] = ()
+    """The parameters of the path."""
+    itself: PathId | None = None
+    """The parameter with the id of the resource that the operation is about."""
+    above: PathId | None = None
+    """The parameter with the id of its parent, or of that of the collection."""
+    body: type[Spec] | None = None
+    query: type[Spec] | None = None
+    answer: type[Struct] | None = None
+    listing: bool = False
+    paged: bool = False
+    streams: bool = False
+    """Whether the answer is never anything but server-sent events, each with an `answer` as its data."""
+    outside: bool = False
+    """Whether it ends when the caller hangs up, because programs or other machines are busy with it."""
+    tagged: bool = False
+    """Whether the answer is one resource, with an ETag."""
+    once: frozenset[str] = frozenset()
+    """Fields of the answer that are shown once."""
+    conditional: bool = False
+    """Whether `If-Match` is honoured."""
+    description: str = ""
+
+    @property
+    def writes(self) -> bool:
+        return self.method != "GET"
+
+    @property
+    def own_family(self) -> Family:
+        """The family that it belongs to; who handles an operation without one does not ask."""
+        if self.family is None:
+            raise LookupError(f"{self.id} belongs to no family")
+        return self.family
+
+    def subject(self, ids: Sequence[str]) -> str:
+        """The id of the resource that it is about, or whose list it is about; empty if there is none."""
+        about = self.itself or self.above
+        return ids[about.place] if about else ""
+
+    @property
+    def params(self) -> list[str]:
+        return [id.param for id in self.ids]
+
+
+def of_verbs(
+    family: Family, parent: Family | None, prefix: str, collection: str, item: str
+) -> Iterator[Operation]:
+    noun = family.title.lower() if family.title.isupper() else spaced(family.title)
+    one, title = with_article(noun), prefix + family.title
+    table = {
+        Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {spaced(plural(family.title))}", 200),
+        Verb.CREATE: ("create", "POST", collection, family.write_need, f"Create {one}", family.created),
+        Verb.READ: ("get", "GET", item, Scope.READ, f"Read {one}", 200),
+        Verb.UPDATE: ("edit", "PUT", item, family.write_need, f"Replace {one}", 200),
+        Verb.PATCH: ("patch", "PATCH", item, family.write_need, f"Change some fields of {one}", 200),
+        Verb.DELETE: ("delete", "DELETE", item, Scope.ADMIN, f"Delete {one}", 204),
+    }
+    for verb, (word, method, path, need, summary, status) in table.items():
+        if (Verb.UPDATE if verb is Verb.PATCH else verb) not in family.verbs:
+            continue
+        yield Operation(
+            id=word + (plural(title) if verb is Verb.LIST else title),
+            method=method,
+            path=path,
+            group=family.group,
+            summary=summary,
+            need=need,
+            handler=f"{family.name}.{verb}",
+            status=status,
+            family=family,
+            parent=parent,
+            body={Verb.CREATE: family.spec, Verb.UPDATE: family.edit, Verb.PATCH: family.patch}.get(verb),
+            query=_query(verb, family),
+            answer={Verb.CREATE: family.fresh, Verb.DELETE: None}.get(verb, family.view),
+            listing=verb is Verb.LIST,
+            paged=verb is Verb.LIST,
+            tagged=verb in {Verb.CREATE, Verb.READ, Verb.UPDATE, Verb.PATCH},
+            conditional=verb in {Verb.UPDATE, Verb.PATCH, Verb.DELETE},
+            description=_description(verb, family),
+        )
+
+
+def _query(verb: Verb, family: Family) -> type[Spec] | None:
+    if verb is Verb.DELETE and _goes_with_services(family):
+        return Removal
+    return Paging if verb is Verb.LIST else None
+
+
+def _description(verb: Verb, family: Family) -> str:
+    gone = REMOVAL if _goes_with_services(family) else ""
+    words = {
+        Verb.CREATE: family.about,
+        Verb.UPDATE: _REPLACE,
+        Verb.PATCH: _MERGE_PATCH,
+        Verb.DELETE: gone,
+    }
+    return words.get(verb, "")
+
+
+def _goes_with_services(family: Family) -> bool:
+    return any(trait.ends_services for trait in family.traits)
+
+
+def of_action(action: Action, base: str, id: str, handler: str, group: str, noun: str = "") -> Operation:
+    """The operation of an action; `noun` is what it is done with, for its summary."""
+    return Operation(
+        id=id,
+        method=action.method,
+        path=base + action.suffix if noun else base,
+        group=group,
+        summary=f"{action.summary} ({noun})" if noun else action.summary,
+        need=action.need,
+        handler=handler,
+        status=action.status,
+        also=action.also,
+        body=action.body,
+        query=action.query or (Paging if action.listing and action.paged else None),
+        answer=action.answer,
+        tagged=action.answer is Itself and not action.listing,
+        listing=action.listing,
+        paged=action.listing and action.paged,
+        streams=action.streams,
+        outside=action.outside,
+        description=action.description,
+    )
+
+
+def action_id(action: Action, title: str) -> str:
+    """`deploy` is deployApplication; what reads is getApplicationStatus."""
+    name = action.name
+    derived = f"get{title}{name[0].upper()}{name[1:]}" if name in {"status", "log"} else f"{name}{title}"
+    return action.id or derived

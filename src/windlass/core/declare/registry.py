@@ -1,0 +1,284 @@
+"""All operations, derived from the families: the one list from which routes, OpenAPI, the scope
+matrix, the command line and the tests are made.
+
+A declaration that cannot be served, such as a second family of one name, stops the start with a message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
+
+from windlass.core.declare.actions import WORD, Action, Itself, Trait
+from windlass.core.declare.operations import MOST_PER_PAGE as MOST_PER_PAGE
+from windlass.core.declare.operations import PAGE as PAGE
+from windlass.core.declare.operations import Operation as Operation
+from windlass.core.declare.operations import Paging as Paging
+from windlass.core.declare.operations import PathId, action_id, of_action, of_verbs
+from windlass.core.declare.resource import Family, PerService, extra_of
+from windlass.core.declare.traits import DEPLOYABLE
+from windlass.core.words.audit import AuditNames
+from windlass.core.words.naming import spaced
+
+_PARAM: Final = re.compile(r"\{(\w+)\}")
+
+
+class AnyOf(Struct, frozen=True):
+    """Resources of all families with a trait, at one path: services of any kind at `/service/{id}`."""
+
+    name: str
+    """As in the path, and in the `ids` of actions."""
+    trait: Trait
+    noun: str
+
+    @property
+    def segment(self) -> str:
+        return self.name
+
+    @property
+    def param(self) -> str:
+        return f"{self.name}_id"
+
+    @property
+    def title(self) -> str:
+        return self.name[0].upper() + self.name[1:]
+
+
+class Actions(Struct, frozen=True):
+    """Actions of a family or a union of families that another file declares."""
+
+    of: Family | AnyOf
+    group: str
+    actions: tuple[Action, ...]
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """An operation that belongs to no resource, such as a catalogue. Its path is its own."""
+
+    path: str
+    group: str
+    action: Action
+
+
+Declared: TypeAlias = Family | Endpoint | AnyOf | Actions | PerService
+
+
+class Registry:
+    def __init__(
+        self,
+        families: Iterable[Family],
+        endpoints: Iterable[Endpoint] = (),
+        unions: Iterable[AnyOf] = (),
+        more: Iterable[Actions] = (),
+        shapes: Iterable[PerService] = (),
+    ) -> None:
+        self.unions = {union.name: union for union in unions}
+        self.families = _by_name(families, self.unions.values())
+        self._refuse_twin_segments()
+        self._more = tuple(more)
+        self._shapes = {shape.base: shape.made(self.services) for shape in shapes}
+        self.operations: list[Operation] = [
+            *(self._endpoint(endpoint) for endpoint in endpoints),
+            *(operation for family in self.families.values() for operation in self._operations(family)),
+            *(operation for union in self.unions.values() for operation in self._of_union(union)),
+        ]
+        self._by_id = {operation.id: operation for operation in self.operations}
+        self._by_handler: dict[str, list[Operation]] = {}
+        for operation in self.operations:
+            self._by_handler.setdefault(operation.handler, []).append(operation)
+        _refuse_twin_operations(self.operations)
+        for family in self.families.values():
+            self._check_names(family)
+
+    def __getitem__(self, name: str) -> Family:
+        return self.families[name]
+
+    def operation(self, id: str) -> Operation:
+        return self._by_id[id]
+
+    def handled_by(self, handler: str) -> Sequence[Operation]:
+        """The operations of one handler, such as `secret.list`: one for each family that they hang below."""
+        return self._by_handler.get(handler, ())
+
+    def parents(self, family: Family) -> Sequence[Family | None]:
+        """Where it hangs: a trait stands for every family that carries it."""
+        match family.parent:
+            case Trait() as trait:
+                return self.carriers(trait)
+            case parent:
+                return [parent]
+
+    def children(self, family: Family) -> list[Family]:
+        return [child for child in self.families.values() if family in self.parents(child)]
+
+    @cached_property
+    def services(self) -> tuple[Family, ...]:
+        """The families of services: what can be deployed."""
+        return tuple(family for family in self.families.values() if is_service(family))
+
+    def carriers(self, trait: Trait) -> list[Family]:
+        return [family for family in self.families.values() if trait in family.traits]
+
+    @cached_property
+    def audit(self) -> AuditNames:
+        return AuditNames({family.name: family.audit for family in self.families.values()})
+
+    # From declarations to operations
+
+    def _endpoint(self, endpoint: Endpoint) -> Operation:
+        action = endpoint.action
+        made = of_action(action, endpoint.path, action.name, action.name, endpoint.group)
+        return self._placed(made, action.ids)
+
+    def _of_union(self, union: AnyOf) -> Iterator[Operation]:
+        if not self.carriers(union.trait):
+            raise ValueError(f"{union.name} stands for every family with {union.trait.name}, and none has it")
+        for action, group in self._added(union):
+            handler = f"{union.name}.{action.name}"
+            made = of_action(
+                action, _item_path(union), action_id(action, union.title), handler, group, union.noun
+            )
+            yield self._placed(made, {union.param: union.name, **action.ids}, itself=union.param)
+
+    def _operations(self, family: Family) -> Iterator[Operation]:
+        actions = [*((action, family.group) for action in family.actions), *self._added(family)]
+        for parent in self.parents(family):
+            prefix = parent.title if parent and isinstance(family.parent, Trait) else ""
+            collection = f"{_item_path(parent)}/{family.segment}" if parent else f"/{family.segment}"
+            item = f"{collection}/{{{family.param}}}" if family.nested else _item_path(family)
+            ids = {family.param: family.name} | ({parent.param: parent.name} if parent else {})
+            above = parent.param if parent else ""
+            for operation in of_verbs(family, parent, prefix, collection, item):
+                yield self._placed(operation, ids, family.param, above)
+            for action, group in actions:
+                path = collection if action.on_collection else _item_path(family) if action.unnested else item
+                title = prefix + family.title
+                handler = f"{family.name}.{action.name}"
+                made = of_action(action, path, action_id(action, title), handler, group, spaced(title))
+                answer = family.view if action.answer is Itself else action.answer
+                made = replace(made, family=family, parent=parent, answer=answer)
+                yield self._placed(made, {**ids, **action.ids}, family.param, above)
+
+    def _added(self, subject: Family | AnyOf) -> Iterator[tuple[Action, str]]:
+        """Actions that other files declare for a family or a union, each with its group."""
+        for more in self._more:
+            if more.of is subject:
+                yield from ((action, more.group) for action in more.actions)
+
+    def _placed(
+        self, operation: Operation, ids: Mapping[str, str], itself: str = "", above: str = ""
+    ) -> Operation:
+        """The operation, with what each parameter of its path is."""
+        params: list[str] = _PARAM.findall(operation.path)
+        if len(set(params)) < len(params):
+            raise ValueError(f"{operation.id}: two parameters of {operation.path} have the same name")
+        body, answer = (self._shapes.get(shape, shape) for shape in (operation.body, operation.answer))  # type: ignore[arg-type]
+        placed = {param: self._path_id(operation, param, place, ids) for place, param in enumerate(params)}
+        return replace(
+            operation,
+            ids=tuple(placed.values()),
+            itself=placed.get(itself),
+            above=placed.get(above),
+            body=body,
+            answer=answer,
+            once=_shown_once(answer) if answer else frozenset(),
+        )
+
+    def _path_id(self, operation: Operation, param: str, place: int, ids: Mapping[str, str]) -> PathId:
+        if param not in ids:
+            raise ValueError(
+                f"{operation.id}: say in `ids` what {{{param}}} in {operation.path} is the id of"
+            )
+        name = ids[param]
+        if name == WORD:
+            return PathId(param, place, param.replace("_", " "), ())
+        if union := self.unions.get(name):
+            return PathId(param, place, union.noun, tuple(self.carriers(union.trait)), name)
+        if family := self.families.get(name):
+            return PathId(param, place, spaced(name), (family,), name)
+        raise ValueError(
+            f"{operation.id}: {{{param}}} is the id of {name}, and no family or union has this name"
+        )
+
+    # What cannot be served
+
+    def _refuse_twin_segments(self) -> None:
+        found: dict[tuple[Family | None, str], Family] = {}
+        for family in self.families.values():
+            for parent in self.parents(family):
+                other = found.setdefault((parent, family.segment), family)
+                if other is not family:
+                    where = f"below {parent.name}" if parent else "at the top"
+                    twins = f"the families {other.name} and {family.name}"
+                    raise ValueError(f"{twins} have the same segment, {family.segment}, {where}")
+
+    def _check_names(self, family: Family) -> None:
+        """Refuses fields and families that a declaration names and that do not exist."""
+        names = {fact.name for fact in family.facts}
+        for secret, addresses in family.sent_to.items():
+            if unknown := set(addresses) - names:
+                raise ValueError(f"{family.name}.{secret} is sent to {', '.join(unknown)}: no such field")
+        for path, reference in family.references.items():
+            if reference.family not in self.families:
+                raise ValueError(f"{family.name}.{path} refers to {reference.family}: no such family")
+        for other, field in family.counts.items():
+            if other not in {child.name for child in self.children(family)}:
+                raise ValueError(f"{family.name}.{field} counts {other}: no family below it has this name")
+
+
+def _by_name(families: Iterable[Family], unions: Iterable[AnyOf]) -> dict[str, Family]:
+    """A second family of one name would take the place of the first, and its operations would be lost."""
+    found: dict[str, Family] = {}
+    for family in families:
+        other = found.setdefault(family.name, family)
+        if other is not family:
+            files = f"{other.spec.__module__} and {family.spec.__module__}"
+            raise ValueError(
+                f"two families are named {family.name}, in {files}: rename one of them. "
+                "Families below different parents may share a `segment`"
+            )
+    for union in unions:
+        if union.name in found:
+            raise ValueError(
+                f"{union.name} is the name of a family and of a union of families: rename one of them"
+            )
+    return found
+
+
+def _refuse_twin_operations(operations: Sequence[Operation]) -> None:
+    for one, other in _twins(operations, lambda operation: operation.id):
+        raise ValueError(
+            f"{one.path} and {other.path} have the same operation id, {one.id}: rename one of them"
+        )
+    for one, other in _twins(
+        operations, lambda operation: (operation.method, _PARAM.sub("{}", operation.path))
+    ):
+        raise ValueError(f"{one.id} and {other.id} have the same route, {one.method} {one.path}")
+
+
+def _twins(
+    operations: Iterable[Operation], key: Callable[[Operation], Any]
+) -> list[tuple[Operation, Operation]]:
+    """Pairs of operations with the same key."""
+    first: dict[Any, Operation] = {}
+    pairs = [(first.setdefault(key(operation), operation), operation) for operation in operations]
+    return [(one, other) for one, other in pairs if one is not other]
+
+
+def is_service(family: Family) -> bool:
+    return any(trait.name == DEPLOYABLE for trait in family.traits)
+
+
+@cache
+def _shown_once(answer: type[Struct]) -> frozenset[str]:
+    """The fields of an answer that are shown this once. Many operations have the same answer."""
+    return frozenset(field.encode_name for field in fields(answer) if "once" in extra_of(field.type))
+
+
+def _item_path(family: Family | AnyOf) -> str:
+    return f"/{family.segment}/{{{family.param}}}"

@@ -1,0 +1,25 @@
+"""How a resource with services is deleted: the query of the operation and its description."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta, field
+
+from windlass.core.declare.spec import Spec
+
+REMOVAL: Final = (
+    "Durable when answered. A service that was deployed is DELETING until what was made for it is gone; then "
+    "its id answers 404. If that fails, it is in DELETE_ERROR and its message says why: delete it again, or "
+    "with `skipReconcile`. An environment or a project goes after the last of its services."
+)
+
+
+class Removal(Spec):
+    skip_reconcile: Annotated[
+        bool,
+        Meta(
+            description="Delete it at once, even if cleaning up fails or its engine is away. What was made "
+            "for it is removed afterwards, with as many attempts as it takes."
+        ),
+    ] = field(default=False, name="skipReconcile")

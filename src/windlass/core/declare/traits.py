@@ -1,0 +1,273 @@
+"""What many families can do alike. A trait declares; `control` handles."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from windlass.core.access import Scope
+from windlass.core.declare.actions import Trait, get, post
+from windlass.core.declare.fields import Id, Maybe, Timestamp, absent, example, shaped
+from windlass.core.declare.resource import Shown, Spec
+from windlass.core.declare.spec import Chosen
+
+
+class StatusDetails(Shown):
+    action: str
+    status: Annotated[str, example("SUCCESS")]
+    sub_action: str = "NONE"
+
+
+class Status(Shown):
+    """How a service is."""
+
+    id: Id
+    state: Annotated[str, Meta(description="RUNNING, STOPPED, ERROR, or a word for work in progress")]
+    deployment_state: Annotated[str, Meta(description="The exact state, in the full interface's words")]
+    message: Annotated[str, Meta(description="Why it is in this state, where there is something to say")] = ""
+    service_deployment_status: Annotated[str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE")]
+    last_deployment_date: Maybe[Timestamp] = absent
+    is_part_last_deployment: bool = False
+    status_details: StatusDetails
+    execution_id: str = ""
+    deployment_request_id: Id | None = None
+    deployment_requests_count: Annotated[int, example(1)] = 0
+    instances: Annotated[int, Meta(description="How many instances are meant to run")] = 0
+
+
+class Commit(Shown):
+    """A commit of a repository."""
+
+    git_commit_id: str
+    created_at: Timestamp
+    tag: str = ""
+    message: Annotated[str, example("Rope comes in every colour")] = ""
+    author_name: str = ""
+    author_avatar_url: str = ""
+    commit_page_url: str = ""
+
+
+class Deployment(Shown):
+    """One attempt to bring a service somewhere, with the service's status keys beside its own."""
+
+    id: Id
+    action: Annotated[str, Meta(description="DEPLOY, RESTART, STOP, UNINSTALL or DELETE")] = "DEPLOY"
+    status: Annotated[
+        str, Meta(description="QUEUED, BUILDING, DEPLOYING, SUCCEEDED, FAILED, CANCELED, SUPERSEDED")
+    ]
+    created_at: Timestamp
+    updated_at: Timestamp
+    number: Annotated[int, Meta(description="Counts the deployments of the service, from 1"), example(12)] = 0
+    application_id: Maybe[Id] = absent
+    service_id: Id
+    git_commit_id: (
+        Annotated[str, Meta(description="The commit that was asked for, or that it was")] | None
+    ) = None
+    image_tag: Annotated[Maybe[str], Meta(description="The tag of the image, of a container")] = absent
+    commit: Commit | None = None
+    message: Annotated[str, Meta(description="Why it ended as it did, where there is something to say")] = ""
+    triggered_by: str = ""
+    origin: str = "API"
+    started_at: Annotated[Timestamp | None, example(None)] = None
+    finished_at: Annotated[Timestamp | None, example(None)] = None
+    repeats: Annotated[
+        Id | None, Meta(description="The earlier deployment that it goes back to, or does again")
+    ] = None
+    state: Annotated[str, example("QUEUED")]
+    deployment_state: Annotated[str, example("QUEUED")]
+    service_deployment_status: Annotated[str, example("OUT_OF_DATE")]
+    last_deployment_date: Maybe[Timestamp] = absent
+    is_part_last_deployment: bool = True
+    status_details: StatusDetails
+    execution_id: str
+    deployment_request_id: Id
+    deployment_requests_count: int
+    instances: Annotated[int, Meta(description="How many instances of the service are meant to run")] = 0
+
+
+class Link(Shown):
+    """Where a port of a service is reached."""
+
+    service_id: Id
+    service_type: Annotated[str, example("APPLICATION")]
+    url: Annotated[str, example("http://web-production.localhost:8081")]
+    internal_port: int
+    external_port: Annotated[int, example(8081)]
+    is_qovery_domain: bool = False
+    is_default: bool
+
+
+class HistoryEntry(Shown):
+    """A past deployment, as existing clients list it."""
+
+    id: Id
+    created_at: Timestamp
+    updated_at: Timestamp
+    name: Annotated[str, example("web")]
+    status: Annotated[str, Meta(description="SUCCESS or FAILED"), example("SUCCESS")]
+    commit: Commit | None = None
+
+
+class Rollback(Spec):
+    deployment_id: Maybe[
+        Annotated[Id, Meta(description="An earlier deployment; without it, the one before what runs now")]
+    ] = absent
+
+
+class CancelRequest(Spec):
+    force_cancel: bool = False
+
+
+class Nothing(Spec):
+    """An empty object."""
+
+
+CommitId = Annotated[
+    str,
+    Meta(
+        max_length=64,
+        pattern=shaped(r"^([0-9a-fA-F]{7,64})?\Z", "must be the id of a commit: 7 to 64 hexadecimal digits"),
+        description="A commit of the repository; without it, the head of the branch",
+    ),
+]
+
+
+class DeployRequest(Spec):
+    git_commit_id: Maybe[CommitId] = absent
+
+
+class LogLine(Shown):
+    id: Id
+    created_at: Timestamp
+    message: Annotated[str, example("listening on port 8080")]
+    pod_name: str = ""
+    version: str = ""
+
+
+Moment = Annotated[
+    str,
+    Meta(
+        # Of a day that no month has, nobody can say that it is wrong here: it is one of the next month.
+        pattern=shaped(
+            r"^([0-9]{1,14}|[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+            r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?Z)?\Z",
+            "must be a time such as 2026-01-31T09:05:00.007Z",
+        ),
+        description="A timestamp as it is answered, or milliseconds since 1970",
+        examples=["2026-01-31T09:05:00.007Z"],
+    ),
+]
+
+
+class Tail(Spec):
+    """Which lines of a log are wanted, and whether those that are still to come are too."""
+
+    tail: Annotated[int, Meta(ge=1, le=10_000, description="How many of the last lines")] = 1000
+    since: Annotated[Moment, Meta(description="Only lines from this time on")] = ""
+    until: Annotated[Moment, Meta(description="Only lines from before this time")] = ""
+    search: Annotated[
+        str,
+        Meta(max_length=1024, description="Only lines whose message contains this text, letter by letter"),
+    ] = ""
+    follow: Annotated[
+        bool, Meta(description="Answer with a stream of server-sent events, which goes on with what comes")
+    ] = False
+
+
+class Onward(Spec):
+    """Of a stream: whether it goes on with what is still to come."""
+
+    follow: Annotated[bool, Meta(description="Go on with what comes; without, end with what is there")] = True
+
+
+_start = partial(post, need=Scope.DEPLOY)
+
+
+DEPLOYABLE: Final = "deployable"
+"""The trait of services. Each of their families has a kind in `control/kinds`."""
+
+
+def deployable(body: type[Spec] | None = None, chosen: type[Chosen] | None = None) -> Trait:
+    """Can be deployed, and says how it is."""
+    return Trait(
+        name=DEPLOYABLE,
+        chosen=chosen,
+        needs_behaviour=True,
+        ends_services=True,
+        actions=(
+            _start("deploy", Deployment, "Deploy", _DEPLOY, body=body),
+            _start(
+                "redeploy", Deployment, "Deploy the same version again", "With the settings as they are now."
+            ),
+            _start("restart-service", Deployment, "Restart without building", _RESTART),
+            _start(
+                "stop", Deployment, "Stop", "Nothing of it runs afterwards; data, settings and history stay."
+            ),
+            _start(
+                "uninstall", Deployment, _UNINSTALL, "204 if there was nothing.", body=Nothing, also=(204,)
+            ),
+            _start("rollback", Deployment, "Go back to an earlier deployment", _ROLLBACK, body=Rollback),
+            _start(
+                "cancelDeployment",
+                Deployment,
+                "Cancel what waits or is under way",
+                "What served before goes on serving. 409 if there is nothing to cancel.",
+                body=CancelRequest,
+            ),
+            get("status", Status, "Read the status"),
+            get("deploymentHistory", list[HistoryEntry], "List past deployments", _HISTORY),
+        ),
+    )
+
+
+_DEPLOY: Final = "Durable when answered. It replaces one that still waits, and follows one under way."
+_RESTART: Final = "What runs is replaced by new instances of itself, with the settings that it runs with."
+_UNINSTALL: Final = "Remove what runs and its data, keep the settings"
+_ROLLBACK: Final = (
+    "What was built then is started again, with the settings as they are now; nothing is built."
+)
+_HISTORY: Final = "Newest first; what waits or is under way is not among them."
+_COMMITS: Final = (
+    "Asks the repository: 409 with the reason if it cannot be read, or not within 20 "
+    "seconds. An answer is kept for some seconds. 503 while many other repositories are being read."
+)
+_LOG: Final = (
+    "Exactly the last `tail` lines among those wanted, oldest first. With `follow=true` the "
+    "answer is a stream (text/event-stream): these lines, and then what comes, each as an event "
+    "with the line as `data` and its id as `id`. Who comes back with the header `Last-Event-ID` "
+    "goes on after that line; an event `gone` says that lines which should come are no longer "
+    "kept, and `end` that nothing more comes."
+)
+
+holds_services = Trait(name="holds_services", ends_services=True)
+"""Is deleted after the last of the services below it."""
+
+has_deployments = Trait(name="has_deployments")
+"""Keeps its past deployments."""
+
+has_links = Trait(name="has_links", actions=(get("link", list[Link], "List the addresses", paged=False),))
+
+has_commits = Trait(
+    name="has_commits",
+    actions=(
+        get(
+            "commit",
+            list[Commit],
+            "List the newest commits of the branch",
+            _COMMITS,
+            paged=False,
+            also=(409,),
+            outside=True,
+        ),
+    ),
+)
+
+has_logs = Trait(
+    name="has_logs",
+    actions=(get("log", list[LogLine], "Read the last log lines", _LOG, query=Tail, paged=False),),
+)
+
+has_variables = Trait(name="has_variables")
+"""Carries environment variables and secrets of its own, and inherits those from above."""

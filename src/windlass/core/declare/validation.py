@@ -1,0 +1,99 @@
+"""Turns errors of msgspec into messages that name the field and say what it should be."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import fields
+
+from windlass.base.errors import Invalid
+from windlass.core.declare.fields import FORMS
+from windlass.core.declare.resource import struct_of
+
+T = TypeVar("T")
+
+_COMMON: Final = {"id", "at", "is", "name"}
+"""Words of many fields, which tell nothing of what is meant."""
+
+
+def converted(value: Any, wanted: type[T]) -> T:
+    """The value as the wanted type; Invalid names the first field that does not fit."""
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise Invalid(explain(error, wanted)) from error
+
+
+_MATCHING = "Expected `str` matching regex "
+
+
+def _pattern_of(text: str) -> str:
+    """The pattern that is not matched. msgspec quotes it as Python does."""
+    return str(ast.literal_eval(text.removeprefix(_MATCHING))) if text.startswith(_MATCHING) else ""
+
+
+_AT = re.compile(r" - at `(\$.*)`$")
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"^Object missing required field `(.+)`$"), "is required"),
+    (re.compile(r"^Object contains unknown field `(.+)`$"), "is not a field here"),
+    (re.compile(r"^Expected `(.+)`, got `(.+)`$"), "must be {0}, not {1}"),
+    (re.compile(r"^Expected `str` of length >= 1$"), "must not be empty"),
+    (re.compile(r"^Expected `(\w+)` of length ([<>]=) (\d+)$"), "must have a length {1} {2}"),
+    (re.compile(r"^Expected `(\w+)` ([<>]=?) (-?\d+)$"), "must be {1} {2}"),
+    (re.compile(r"^Expected `str` matching regex (.+)$"), "does not have the right form; it must match {0}"),
+    (re.compile(r"^Invalid enum value (.+)$"), "cannot be {0}"),
+    (re.compile(r"^(.+)$"), "{0}"),
+)
+_KINDS: Mapping[str, str] = {
+    "int": "an integer", "str": "a string", "bool": "true or false", "array": "a list", "object": "an object",
+    "float": "a number with a fraction", "null": "null",
+}  # fmt: skip
+
+
+def explain(error: Exception, wanted: Any = None) -> str:
+    """`$.ports[0].internal_port` and msgspec's words, as a sentence that starts with the field.
+
+    `wanted`: what it should be, to name the fields that an unknown one may mean."""
+    text = str(error)
+    at = _AT.search(text)
+    path = at[1].removeprefix("$").lstrip(".") if at else ""
+    text = text[: at.start()] if at else text
+    for pattern, form in _RULES:
+        match = pattern.match(text)
+        if match is None:
+            continue
+        if "unknown field `" in text and wanted is not None:
+            form += _meant(match[1], _at(path, wanted))
+        if "field `" in text:
+            path = f"{path}.{match[1]}" if path else match[1]
+        if (shape := FORMS.get(_pattern_of(text))) is not None:
+            return f"{path or 'The body'}: {shape}"
+        words = [
+            " or ".join(_KINDS.get(word, word) for word in group.split(" | ")) for group in match.groups()
+        ]
+        return f"{path or 'The body'}: {form.format(*words)}".replace("\\\\Z", "$").replace("\\Z", "$")
+    return f"{path}: {text}"
+
+
+def _at(path: str, wanted: Any) -> type[Struct] | None:
+    """Returns the struct at a path such as `ports[0]`."""
+    found = struct_of(wanted)
+    for name in re.findall(r"[A-Za-z_]\w*", path):
+        types = {field.encode_name: field.type for field in fields(found)} if found else {}
+        found = struct_of(types[name], in_lists=True) if name in types else None
+    return found
+
+
+def _meant(name: str, shape: type[Struct] | None) -> str:
+    """Names the fields that somebody may mean who writes `name`: with a word of it, or much like it."""
+    known = sorted(fields(shape), key=lambda field: not field.required) if shape else []
+    names = [field.encode_name for field in known]
+    words = set(name.lower().split("_")) - _COMMON
+    found = [one for one in names if words & set(one.split("_"))] or get_close_matches(name, names, 1, 0.75)
+    return f"; did you mean {' or '.join(found[:3])}?" if found else ""

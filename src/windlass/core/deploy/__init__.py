@@ -1,0 +1,1 @@
+"""Decisions about deployments, and the values that they are made of."""

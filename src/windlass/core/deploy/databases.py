@@ -1,0 +1,352 @@
+"""What is known of each kind of database: how its image wants to be started, asked and addressed. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from windlass.core.deploy.injected_variables import PREFIX, marked
+from windlass.core.deploy.workload import Probe, ProbeKind
+
+Type = Literal["POSTGRESQL", "MYSQL", "MONGODB", "REDIS"]
+Mode = Literal["CONTAINER", "MANAGED"]
+MODES: Final[tuple[Mode, ...]] = ("CONTAINER", "MANAGED")
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """What databases of one type have in common."""
+
+    type: Type
+    port: int
+    login: str
+    """Of the one who may do everything; empty where there is only a password."""
+    database: str
+    """The one that is there from the start."""
+    scheme: str
+    query: str = ""
+    """What a URL ends with."""
+    image: str
+    versions: tuple[str, ...]
+    """Tags of the image, the newest first."""
+    leaps: bool
+    """Whether a new major version can go on with the data of an older one."""
+    stepwise: bool = False
+    """Whether it must not leave out a major version on the way."""
+
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    kind.type: kind
+    for kind in (
+        Kind(
+            type="POSTGRESQL",
+            port=5432,
+            login="postgres",
+            database="postgres",
+            scheme="postgresql",
+            image="postgres",
+            versions=("18", "17", "16", "15", "14"),
+            leaps=False,
+        ),
+        Kind(
+            type="MYSQL",
+            port=3306,
+            login="root",
+            database="main",
+            scheme="mysql",
+            image="mysql",
+            versions=("9", "8.4", "8.0", "8"),
+            leaps=True,
+            stepwise=True,
+        ),
+        Kind(
+            type="MONGODB",
+            port=27017,
+            login="root",
+            database="main",
+            scheme="mongodb",
+            query="authSource=admin",
+            image="mongo",
+            versions=("8.0", "8", "7.0", "7", "6.0", "6", "5.0", "5"),
+            leaps=True,
+            stepwise=True,
+        ),
+        Kind(
+            type="REDIS",
+            port=6379,
+            login="",
+            database="0",
+            scheme="redis",
+            image="redis",
+            versions=("8", "7.4", "7.2", "7", "6.2", "6"),
+            leaps=True,
+        ),
+    )
+}
+TYPES: Final[tuple[Type, ...]] = tuple(kind.type for kind in _KINDS.values())
+
+
+def kind_of(type: str) -> Kind:
+    return _KINDS[type]
+
+
+class Credentials(Struct, frozen=True):
+    """Of the one who may do everything."""
+
+    login: str
+    password: str
+    database: str
+
+
+def image(type: str, version: str) -> str:
+    return f"{kind_of(type).image}:{version}"
+
+
+# How the official images are started
+
+
+def environment(type: str, version: str, known: Credentials) -> dict[str, str]:
+    """Read by the image when there is no data yet, and by the probe always."""
+    match type:
+        case "POSTGRESQL":
+            settings = {
+                "POSTGRES_USER": known.login,
+                "POSTGRES_PASSWORD": known.password,
+                "POSTGRES_DB": known.database,
+            }
+            # A folder below the volume: its top may hold a lost+found, and then initdb refuses.
+            return settings if _own_place(version) else {**settings, "PGDATA": f"{_PGDATA}/pgdata"}
+        case "MYSQL":
+            return {"MYSQL_ROOT_PASSWORD": known.password, "MYSQL_DATABASE": known.database}
+        case "MONGODB":
+            return {
+                "MONGO_INITDB_ROOT_USERNAME": known.login,
+                "MONGO_INITDB_ROOT_PASSWORD": known.password,
+                "MONGO_INITDB_DATABASE": known.database,
+            }
+        case _:
+            return {"REDIS_PASSWORD": known.password}
+
+
+def command(type: str, known: Credentials) -> tuple[str, ...]:
+    """Instead of the image's own; empty leaves that."""
+    if type != "REDIS":
+        return ()
+    return ("redis-server", "--requirepass", known.password, "--appendonly", "yes", "--dir", "/data")
+
+
+_PGDATA: Final = "/var/lib/postgresql/data"
+
+
+def _own_place(version: str) -> bool:
+    """From 18 on, the image has a folder for each major version, and refuses a volume at `data`."""
+    major = _numbers(version)[0]
+    return major is not None and major >= 18
+
+
+def mount(type: str, version: str) -> str:
+    """Where the data lies."""
+    match type:
+        case "POSTGRESQL":
+            return "/var/lib/postgresql" if _own_place(version) else _PGDATA
+        case "MYSQL":
+            return "/var/lib/mysql"
+        case "MONGODB":
+            return "/data/db"
+        case _:
+            return "/data"
+
+
+# While an image sets up its first data it already runs a server, which it then stops again. That one does not
+# listen on TCP (PostgreSQL, MySQL) or only at 127.0.0.1 (MongoDB): the probes ask where it does not answer.
+_QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "POSTGRESQL": (
+        "sh",
+        "-c",
+        'exec pg_isready -q -h 127.0.0.1 -p 5432 -U "$POSTGRES_USER" -d "$POSTGRES_DB"',
+    ),
+    # The exit code of `ping` is 0 for who is not let in, too; then it says so.
+    "MYSQL": (
+        "sh",
+        "-c",
+        'MYSQL_PWD="$MYSQL_ROOT_PASSWORD" mysqladmin ping -h 127.0.0.1 -P 3306 -u root 2>&1 | grep -q alive',
+    ),
+    "MONGODB": (
+        "sh",
+        "-c",
+        'exec mongosh --quiet --host "$(hostname)" --port 27017 -u "$MONGO_INITDB_ROOT_USERNAME" '
+        '-p "$MONGO_INITDB_ROOT_PASSWORD" --authenticationDatabase admin '
+        "--eval 'quit(db.adminCommand({ping: 1}).ok ? 0 : 1)'",
+    ),
+    "REDIS": (
+        "sh",
+        "-c",
+        'REDISCLI_AUTH="$REDIS_PASSWORD" redis-cli -h 127.0.0.1 -p 6379 ping 2>&1 | grep -q ^PONG',
+    ),
+}
+
+
+def ready(type: str) -> Probe:
+    """Asks the database itself, with what `environment` put into the container."""
+    # mongosh is a whole JavaScript engine, and takes seconds to start on a small machine.
+    slow = type == "MONGODB"
+    return Probe(
+        kind=ProbeKind.EXEC,
+        port=kind_of(type).port,
+        command=_QUESTIONS[type],
+        period=5.0 if slow else 1.0,
+        timeout=20.0 if slow else 5.0,
+    )
+
+
+def alive(type: str) -> Probe:
+    """Costs the database next to nothing, for as long as it runs."""
+    return Probe(
+        kind=ProbeKind.TCP, port=kind_of(type).port, initial_delay=30.0, period=10.0, timeout=5.0, failures=9
+    )
+
+
+# Versions
+
+
+def configurations() -> list[dict[str, object]]:
+    """Which types there are, in which versions and modes."""
+    return [
+        {
+            "database_type": kind.type,
+            "version": [{"name": name, "supported_mode": mode} for name in kind.versions for mode in MODES],
+        }
+        for kind in _KINDS.values()
+    ]
+
+
+def upgrades(type: str, version: str) -> list[str]:
+    """Known versions that can go on with the data of this one, the newest first."""
+    known = kind_of(type).versions
+    return [name for name in known if name != version and not hindrance(type, version, name)]
+
+
+def hindrance(type: str, old: str, new: str) -> str:
+    """Why `new` cannot go on with the data of `old`, or an empty text. What is no number is not judged."""
+    kind, before, after = kind_of(type), _numbers(old), _numbers(new)
+    if old == new or before[0] is None or after[0] is None:
+        return ""
+    if not kind.leaps and before[0] != after[0]:
+        return (
+            f"version: {type} {new} cannot read the data of {old}: "
+            f"create a database of version {new} and move the data with a dump"
+        )
+    if _older(after, before):
+        return f"version: {type} {new} is older than {old} and cannot read its data"
+    if step := _step(kind, before, after):
+        return f"version: {type} {new} cannot read the data of {old} at once: deploy {step} in between"
+    return ""
+
+
+def _step(kind: Kind, before: tuple[int | None, int | None], after: tuple[int | None, int | None]) -> str:
+    """The version that must not be left out, if there is one."""
+    assert before[0] is not None
+    assert after[0] is not None
+    if kind.type == "MYSQL" and before == (8, 0) and after[0] > 8:
+        return "8.4"
+    return str(before[0] + 1) if kind.stepwise and after[0] > before[0] + 1 else ""
+
+
+def _numbers(version: str) -> tuple[int | None, int | None]:
+    """Major and minor, as far as they are said: `16` is whichever 16 is the newest."""
+    found = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?(?![0-9])", version)
+    if found is None:
+        return None, None
+    return int(found[1]), int(found[2]) if found[2] else None
+
+
+def _older(one: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> bool:
+    assert one[0] is not None
+    assert other[0] is not None
+    if one[0] != other[0]:
+        return one[0] < other[0]
+    return one[1] is not None and other[1] is not None and one[1] < other[1]
+
+
+# Connections
+
+
+class Part(Struct, frozen=True):
+    """One of the variables that tell how to reach a database."""
+
+    word: str
+    """Behind `QOVERY_POSTGRESQL_Z…_`."""
+    friendly: str
+    """Behind the database's own name."""
+    secret: bool
+
+
+PARTS: Final = (
+    Part("HOST_INTERNAL", "HOST", False),
+    Part("PORT_INTERNAL", "PORT", False),
+    Part("LOGIN", "USER", False),
+    Part("DEFAULT_DATABASE_NAME", "NAME", False),
+    Part("PASSWORD", "PASSWORD", True),
+    Part("DATABASE_URL_INTERNAL", "URL", True),
+)
+
+
+def connection(
+    type: str, id: str, name: str, host: str, port: int, login: str, password: str, database: str
+) -> dict[str, str]:
+    """What services get, under the prefixes of clients, of Windlass, and of the database's own name."""
+    values = dict(_values(type, host, port, login, password, database))
+    return {key: values[part.word] for key, part in _keys(type, id, name)}
+
+
+def secret_keys(type: str, id: str, name: str) -> frozenset[str]:
+    """The keys of a connection that are secrets."""
+    return frozenset(key for key, part in _keys(type, id, name) if part.secret)
+
+
+def keys(id: str, name: str) -> frozenset[str]:
+    """All keys that a database of any type would give to services."""
+    return frozenset(key for type in TYPES for key, _ in _keys(type, id, name))
+
+
+def _keys(type: str, id: str, name: str) -> Iterator[tuple[str, Part]]:
+    for part in PARTS:
+        yield from ((prefix + part.word, part) for prefix in marked(type, id))
+        yield friendly(name, id) + part.friendly, part
+
+
+def _values(
+    type: str, host: str, port: int, login: str, password: str, database: str
+) -> Iterator[tuple[str, str]]:
+    yield "HOST_INTERNAL", host
+    yield "PORT_INTERNAL", str(port)
+    yield "LOGIN", login
+    yield "DEFAULT_DATABASE_NAME", database
+    yield "PASSWORD", password
+    yield "DATABASE_URL_INTERNAL", url(type, host, port, login, password, database)
+
+
+def url(type: str, host: str, port: int, login: str, password: str, database: str) -> str:
+    kind = kind_of(type)
+    place = f"[{host}]" if ":" in host else host
+    who = f"{quote(login, safe='')}:{quote(password, safe='')}@"
+    tail = f"?{kind.query}" if kind.query else ""
+    return f"{kind.scheme}://{who}{place}:{port}/{quote(database, safe='')}{tail}"
+
+
+_NOT_IN_KEYS = re.compile(r"[^A-Z0-9]+")
+
+
+def friendly(name: str, id: str) -> str:
+    """`main-db` → `MAIN_DB_`; a name without letters that a key may have gives way to the id."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().upper()
+    word = _NOT_IN_KEYS.sub("_", plain).strip("_")[:200].strip("_")
+    if not word:
+        return f"DB_{id[:8].upper()}_"
+    # A key begins with a letter; and those of Windlass itself are nobody else's.
+    taken = word[0].isdigit() or f"{word}_".startswith(PREFIX)
+    return f"DB_{word}_" if taken else f"{word}_"

@@ -1,0 +1,96 @@
+"""Variables that Windlass itself makes: which there are of each thing, and how they are called. Pure.
+
+Existing clients know them under the prefix `QOVERY_`, and under that they are listed. What runs finds each
+under `WINDLASS_` as well.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.core.deploy import hosts
+
+LISTED: Final = "QOVERY_"
+TWIN: Final = "WINDLASS_"
+PREFIX: Final = (LISTED, TWIN)
+_IDS: Final = uuid.UUID("3d9c5a0e-2f0b-4f6e-8a51-7d0f4a1c9b26")
+
+
+_PLACEHOLDERS: Final = {f"{LISTED}PROJECT_ID": "||Q_PRJ_ID||"}
+
+
+def placeholder(key: str) -> str | None:
+    """Returns the text that existing clients get in lists instead of the value, if there is one."""
+    return _PLACEHOLDERS.get(key)
+
+
+class BuiltIn(Struct, frozen=True, kw_only=True):
+    """One of them, of one project, environment or service."""
+
+    owner: str
+    key: str
+    value: str
+    secret: bool = False
+
+    @property
+    def id(self) -> str:
+        """The same at every read, and of every replica."""
+        return identity(self.owner, self.key)
+
+
+@lru_cache(4096)
+def identity(owner: str, key: str) -> str:
+    """Everything that runs in an environment asks for those of all its neighbours."""
+    return str(uuid.uuid5(_IDS, f"{owner}/{key}"))
+
+
+def marked(word: str, id: str) -> tuple[str, str]:
+    """`POSTGRESQL`, `0c0b1dd2-…` → `QOVERY_POSTGRESQL_Z0C0B1DD2_`, and its twin."""
+    rest = f"{word}_Z{id[:8].upper()}_"
+    return LISTED + rest, TWIN + rest
+
+
+def twin(key: str) -> str:
+    return TWIN + key.removeprefix(LISTED)
+
+
+def of_level(family: str, id: str) -> list[BuiltIn]:
+    """Of a project, an environment or a service, for itself and all below it: who it is."""
+    return [BuiltIn(owner=id, key=f"{LISTED}{family.upper()}_ID", value=id)]
+
+
+def address_variables(
+    family: str, id: str, host: str, port: int | None, outside: str | None
+) -> list[BuiltIn]:
+    """Returns variables that say where a service is found; `outside` is there if its port is public."""
+    prefix, _ = marked(family.upper(), id)
+    found = [("HOST_INTERNAL", host)]
+    if port is not None:
+        found.append(("PORT_INTERNAL", str(port)))
+    if outside is not None:
+        found.append(("HOST_EXTERNAL", outside))
+    return [BuiltIn(owner=id, key=prefix + word, value=value) for word, value in found]
+
+
+def with_twins(those: Iterable[BuiltIn]) -> list[BuiltIn]:
+    return [
+        again
+        for one in those
+        for again in (one, BuiltIn(owner=one.owner, key=twin(one.key), value=one.value, secret=one.secret))
+    ]
+
+
+# What stands for a place in lists, where nobody is going to connect to it: existing clients read these.
+
+
+def nominal_database_host(id: str, name: str) -> str:
+    return f"z{id[:8]}-{hosts.label(name)}"
+
+
+def nominal_host(word: str, id: str) -> str:
+    return f"{word}-z{id[:8]}"

@@ -1,0 +1,61 @@
+"""What to do next for a service. Pure, total, tested as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.core.deploy.states import Do, Progress
+
+
+class Step(StrEnum):
+    REST = "rest"
+    KEEP = "keep"
+    """See to it that what was deployed runs."""
+    BEGIN = "begin"
+    """Take up the oldest that waits."""
+    ABANDON = "abandon"
+    """It was cancelled: take away what it made, and go on with what served before."""
+    BUILD = "build"
+    RELEASE = "release"
+    STOP = "stop"
+    UNINSTALL = "uninstall"
+    DELETE = "delete"
+
+
+class Open(Struct, frozen=True):
+    """A deployment that is not final."""
+
+    do: str
+    progress: str
+    cancelled: bool = False
+    switched: bool = False
+    """Its generation serves already: too late to cancel."""
+
+
+def plan(head: Open | None, serving: bool) -> Step:
+    """`head` is the oldest open deployment. Whoever comes back after an interruption gets the step again."""
+    if head is None:
+        return Step.KEEP if serving else Step.REST
+    if head.cancelled and not head.switched:
+        return Step.ABANDON
+    if head.progress == Progress.QUEUED:
+        return Step.BEGIN
+    if head.progress == Progress.BUILDING:
+        return Step.BUILD
+    return _STEPS.get(Do(head.do), Step.RELEASE)
+
+
+_STEPS: Final[Mapping[Do, Step]] = {
+    Do.STOP: Step.STOP,
+    Do.UNINSTALL: Step.UNINSTALL,
+    Do.DELETE: Step.DELETE,
+}
+
+
+def superseded(waiting: Sequence[str]) -> list[int]:
+    """Which of the open deployments a new one makes pointless: those that were not begun."""
+    return [place for place, status in enumerate(waiting) if status == Progress.QUEUED]

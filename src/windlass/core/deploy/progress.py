@@ -1,0 +1,94 @@
+"""What is kept of a deployment beyond its columns, and which events tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from windlass.core.deploy.states import Do, Progress
+from windlass.core.deploy.workload import Artifact
+from windlass.core.words.events import Event
+
+
+class Person(Struct, frozen=True):
+    id: str
+    name: str
+
+
+class Made(Struct, frozen=True, omit_defaults=True):
+    """What was built, and from what: enough to know whether it must be built again."""
+
+    artifact: Artifact
+    base: str = ""
+    """Of the commit and all that says how it is built, but for build arguments."""
+    arguments: tuple[str, ...] = ()
+    """The build arguments that it asked for."""
+    values: str = ""
+    """Of the values that these had."""
+
+
+class Particulars(Struct, omit_defaults=True, kw_only=True):
+    """The document of a deployment."""
+
+    family: str
+    actor: Person
+    origin: str = "API"
+    git_commit_id: str | None = None
+    """The commit asked for."""
+    image_tag: str | None = None
+    """The tag of an image that is not built here: asked for, or what it was."""
+    branch: str | None = None
+    message: str = ""
+    cancelled: bool = False
+    """Somebody asked to cancel it."""
+    commit: dict[str, Any] | None = None
+    """The commit that it was."""
+    made: Made | None = None
+    digest: str = ""
+    of: str | None = None
+    """The deployment that it repeats or goes back to."""
+    began: int = 0
+    ended: int = 0
+
+
+class Told(Struct, frozen=True):
+    """The events of one kind of deployment, by how it goes on."""
+
+    queued: Event
+    ended: Mapping[Progress, Event]
+    began: Event | None = None
+
+
+_DEPLOYED: Final = {
+    Progress.SUCCEEDED: Event.DEPLOYMENT_SUCCEEDED,
+    Progress.FAILED: Event.DEPLOYMENT_FAILED,
+    Progress.CANCELED: Event.DEPLOYMENT_CANCELLED,
+    Progress.SUPERSEDED: Event.DEPLOYMENT_SUPERSEDED,
+}
+
+TOLD: Final[Mapping[Do, Told]] = {
+    Do.DEPLOY: Told(Event.DEPLOYMENT_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
+    Do.RESTART: Told(Event.RESTART_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
+    Do.STOP: Told(
+        Event.STOP_QUEUED,
+        {
+            Progress.SUCCEEDED: Event.STOPPED,
+            Progress.FAILED: Event.STOP_FAILED,
+            Progress.CANCELED: Event.STOP_CANCELLED,
+            Progress.SUPERSEDED: Event.STOP_CANCELLED,
+        },
+    ),
+    Do.UNINSTALL: Told(
+        Event.UNINSTALL_QUEUED,
+        {
+            Progress.SUCCEEDED: Event.UNINSTALLED,
+            Progress.FAILED: Event.UNINSTALL_FAILED,
+            Progress.CANCELED: Event.UNINSTALL_CANCELLED,
+            Progress.SUPERSEDED: Event.UNINSTALL_CANCELLED,
+        },
+    ),
+    # Nothing cancels or supersedes it, and with its success the service and its deployments are gone.
+    Do.DELETE: Told(Event.DELETE_QUEUED, {Progress.FAILED: Event.DELETE_FAILED}),
+}

@@ -1,0 +1,154 @@
+"""What receivers are told of a deployment, and in which form: pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from windlass.core.words.events import full
+
+
+class Named(Struct, frozen=True):
+    id: str
+    name: str
+
+
+class News(Struct, frozen=True, kw_only=True):
+    """One event of one deployment, and everything above it, as it was at that moment."""
+
+    kind: str
+    """In the contract's words."""
+    at: str
+    family: str
+    service: Named
+    environment: Named
+    mode: str
+    project: Named
+    organization: Named
+    deployment: str
+    number: int
+    action: str
+    status: str
+    commit: str | None = None
+    commit_message: str = ""
+    message: str = ""
+    by: str = ""
+    began: str | None = None
+    ended: str | None = None
+    test: bool = False
+
+    @property
+    def path(self) -> str:
+        return f"/{self.family}/{self.service.id}/deployment/{self.deployment}"
+
+
+def concerns(webhook: Mapping[str, Any], news: News) -> bool:
+    """Whether a webhook, as it is stored, asks for this."""
+    names, modes = webhook["project_names_filter"], webhook["environment_types_filter"]
+    return (
+        webhook["enabled"]
+        and news.kind in webhook["events"]
+        and (not names or any(_fits(name, news.project.name) for name in names))
+        and (not modes or news.mode in modes)
+    )
+
+
+def _fits(pattern: str, name: str) -> bool:
+    parts = map(re.escape, pattern.casefold().split("*"))
+    return re.fullmatch(".*".join(parts), name.casefold(), re.DOTALL) is not None
+
+
+def rendered(webhook: Mapping[str, Any], news: News, base: str) -> dict[str, Any]:
+    """The body of a delivery; `base` is where this server is reached."""
+    link = base.rstrip("/") + news.path
+    return _slack(news, link) if webhook["kind"] == "SLACK" else _standard(webhook, news, link)
+
+
+def _standard(webhook: Mapping[str, Any], news: News, link: str) -> dict[str, Any]:
+    word = full(news.kind) if webhook["vocabulary"] == "FULL" else news.kind
+    payload: dict[str, Any] = {
+        f"{news.family}_id": news.service.id,
+        "service_id": news.service.id,
+        "service_kind": news.family.upper(),
+        "service_name": news.service.name,
+        "environment_id": news.environment.id,
+        "environment_name": news.environment.name,
+        "environment_mode": news.mode,
+        "project_id": news.project.id,
+        "project_name": news.project.name,
+        "organization_id": news.organization.id,
+        "organization_name": news.organization.name,
+        "deployment_id": news.deployment,
+        "deployment_number": news.number,
+        "deployment_url": link,
+        "action": news.action,
+        "status": news.status,
+        "git_commit_id": news.commit,
+        "message": news.message,
+        "triggered_by": news.by,
+        "created_at": news.at,
+        "started_at": news.began,
+        "finished_at": news.ended,
+    }
+    return {"event_type": word, "payload": payload | ({"test": True} if news.test else {})}
+
+
+# Slack
+
+_SAYS: Final[Mapping[str, tuple[str, str]]] = {
+    "DEPLOYMENT_STARTED": (":rocket:", "is being deployed"),
+    "DEPLOYMENT_SUCCEEDED": (":white_check_mark:", "is deployed"),
+    "DEPLOYMENT_FAILED": (":x:", "could not be deployed"),
+    "DEPLOYMENT_CANCELLED": (":no_entry_sign:", "is not deployed: it was cancelled"),
+}
+_LONGEST = 2500
+"""Characters of a message; a block of Slack holds 3,000."""
+
+
+def _slack(news: News, link: str) -> dict[str, Any]:
+    sign, says = _SAYS[news.kind]
+    where = f"{news.project.name} / {news.environment.name}"
+    title = f"{sign} *{_plain(news.service.name)}* {says}" + (
+        " (a test of this webhook)" if news.test else ""
+    )
+    facts = [
+        f"*Where:* {_plain(where)}",
+        *(
+            [f"*Commit:* `{news.commit[:12]}` {_plain(_first_line(news.commit_message))}"]
+            if news.commit
+            else []
+        ),
+        *([f"*By:* {_plain(news.by)}"] if news.by else []),
+    ]
+    blocks = [_section(title), _section("\n".join(facts))]
+    if news.message:
+        blocks.append(_section(f"```{_plain(_cut(news.message)).replace('```', '')}```"))
+    blocks.append(_section(f"<{link}|Deployment {news.number}>"))
+    text = f"{news.service.name} {says} ({where})" + (
+        f": {_first_line(news.message)}" if news.message else ""
+    )
+    return {"text": _plain(_cut(text)), "blocks": blocks}
+
+
+def _section(text: str) -> dict[str, Any]:
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+
+
+def _plain(text: str) -> str:
+    """What Slack would take for a link, a mention or an entity is only text."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:200]
+
+
+def _cut(text: str) -> str:
+    """What went wrong stands at the beginning, and the last lines that were said at the end."""
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]}\n…\n{text[-half:]}"

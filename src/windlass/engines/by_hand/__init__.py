@@ -1,0 +1,1 @@
+"""Code that engines share which start copies of a workload one by one."""

@@ -1,0 +1,124 @@
+"""Asks an instance how it is: by a connection, a request, or a command where it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import suppress
+
+from windlass.core.deploy.workload import Instance, Probe, ProbeKind
+from windlass.engines.engine import Engine, EngineError
+
+_HEAD = 4096
+_NOTICED = 0.2
+"""Seconds in which a go-between finds out that nobody listens behind it."""
+
+
+async def probe(engine: Engine, instance: Instance, probe: Probe) -> str:
+    """What is wrong, for people; nothing, if it is well."""
+    try:
+        async with asyncio.timeout(probe.timeout):
+            match probe.kind:
+                case ProbeKind.EXEC:
+                    return await _command(engine, instance, probe)
+                case ProbeKind.HTTP:
+                    return await _request(instance, probe)
+                case ProbeKind.TCP:
+                    return await _connection(engine, instance, probe)
+    except TimeoutError:
+        return f"it did not answer {_where(probe)} within {probe.timeout:g} seconds"
+    except OSError as error:
+        return f"it does not answer {_where(probe)} ({error.strerror or error})"
+
+
+def _where(probe: Probe) -> str:
+    return {
+        ProbeKind.EXEC: f"`{' '.join(probe.command)}`",
+        ProbeKind.HTTP: f"GET {probe.path} on port {probe.port}",
+        ProbeKind.TCP: f"on port {probe.port}",
+    }[probe.kind]
+
+
+async def _connection(engine: Engine, instance: Instance, probe: Probe) -> str:
+    port = instance.ports.get(probe.port)
+    if port is None:
+        return f"nothing listens on port {probe.port}"
+    # An address of another machine could be one of somebody else here.
+    local = instance.inside and instance.address == "127.0.0.1"
+    if local and (said := await _directly(instance.inside, probe)) is not None:
+        return said
+    reader, writer = await asyncio.open_connection(instance.address, port)
+    try:
+        # Docker's proxy takes every connection, and hangs up if then nobody listens in the container.
+        deaf = engine.takes == "image" and await _hangs_up(reader)
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+    return f"it does not answer {_where(probe)} (the connection is closed at once)" if deaf else ""
+
+
+async def _directly(address: str, probe: Probe) -> str | None:
+    """What its own address says: taken and refused are both answers. None where there is no way to it."""
+    try:
+        async with asyncio.timeout(_NOTICED):
+            _, writer = await asyncio.open_connection(address, probe.port)
+    except ConnectionRefusedError:
+        return f"it does not answer {_where(probe)} (connection refused)"
+    except (TimeoutError, OSError):
+        return None
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return ""
+
+
+async def _hangs_up(reader: asyncio.StreamReader) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_NOTICED):
+            return not await reader.read(1)
+    return False
+
+
+async def _request(instance: Instance, probe: Probe) -> str:
+    port = instance.ports.get(probe.port)
+    if port is None:
+        return f"nothing listens on port {probe.port}"
+    reader, writer = await asyncio.open_connection(instance.address, port, ssl=_trusting(probe.scheme))
+    try:
+        path = probe.path if probe.path.startswith("/") else f"/{probe.path}"
+        writer.write(
+            f"GET {path} HTTP/1.1\r\nHost: {instance.address}:{port}\r\n"
+            "User-Agent: windlass-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n".encode()
+        )
+        line = await reader.readline()
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+    if not line:
+        return f"it hung up on {_where(probe)} without an answer"
+    words = line[:_HEAD].split()
+    if len(words) < 2 or not words[1].isdigit():
+        return f"what it answered {_where(probe)} is not HTTP"
+    status = int(words[1])
+    return "" if 200 <= status < 400 else f"it answered {_where(probe)} with {status}"
+
+
+def _trusting(scheme: str) -> ssl.SSLContext | None:
+    """Certificates of instances are for their own names, not for the address they are asked at."""
+    if scheme != "https":
+        return None
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _command(engine: Engine, instance: Instance, probe: Probe) -> str:
+    try:
+        code, output = await engine.execute(instance, probe.command, probe.timeout)
+    except EngineError as error:
+        return str(error)
+    last = output.strip().splitlines()[-1:] or [""]
+    return "" if code == 0 else f"{_where(probe)} ended with {code}: {last[0][:200]}"

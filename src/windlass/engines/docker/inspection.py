@@ -1,0 +1,120 @@
+"""What the engine says of a container, in our words."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final
+
+from msgspec import Struct
+
+from windlass.base.clock import instant
+from windlass.core.deploy.workload import Ended, Instance, Phase
+from windlass.engines.docker import names as words
+
+MEGABYTE: Final = 1024 * 1024
+
+# As a shell says it, and an init.
+_SHELL = {126: ": the command cannot be run", 127: ": the command was not found"}
+
+_PHASES = {
+    "running": Phase.RUNNING,
+    "paused": Phase.WAITING,
+    "restarting": Phase.WAITING,
+    # Between its making and its first start: run() will see to it.
+    "created": Phase.WAITING,
+}
+
+
+class End(Struct, frozen=True):
+    """How an instance ended the last time. The engine forgets it with the next start."""
+
+    exit_code: int
+    out_of_memory: bool = False
+    otherwise: str = ""
+    """What else there is to say of it."""
+
+
+def instance(said: Mapping[str, Any], address: str, last: End | None) -> Instance:
+    state = said["State"]
+    service, generation, index = words.identity(said["Config"]["Labels"])
+    phase = _PHASES.get(state["Status"], Phase.EXITED)
+    restarts = int(said.get("RestartCount") or 0)
+    end = last if phase is Phase.RUNNING else _end(state) or last
+    return Instance(
+        id=str(said["Name"]).lstrip("/"),
+        service=service,
+        generation=generation,
+        index=index,
+        phase=phase,
+        address=address,
+        ports=_ports(said) if phase is Phase.RUNNING else {},
+        inside=_inside(said) if phase is Phase.RUNNING else "",
+        exit_code=end.exit_code if end else None,
+        reason=_reason(end, said["HostConfig"]["Memory"]) if end else "",
+        restarts=restarts,
+        started_at=milliseconds(state["StartedAt"]) if phase is Phase.RUNNING else 0,
+    )
+
+
+def ended(said: Mapping[str, Any]) -> Ended:
+    """How a container ended that is never started again."""
+    state = said["State"]
+    end = _end(state) or End(int(state["ExitCode"]))
+    return Ended(
+        exit_code=end.exit_code,
+        reason=_reason(end, said["HostConfig"]["Memory"]),
+        started_at=milliseconds(state["StartedAt"]),
+        ended_at=milliseconds(state["FinishedAt"]),
+    )
+
+
+def milliseconds(stamp: str) -> int:
+    """`2026-01-31T09:05:00.007123456Z`; what never was is year 1, and 0."""
+    if len(stamp) == 30 and stamp[19] == ".":  # so lines of output are stamped, and they are many
+        return _second(stamp[:19]) + int(stamp[20:23])
+    return max(0, instant(datetime.fromisoformat(stamp)))
+
+
+@lru_cache(64)
+def _second(stamp: str) -> int:
+    return instant(datetime.fromisoformat(stamp + "+00:00"))
+
+
+def _end(state: Mapping[str, Any]) -> End | None:
+    if state["Status"] == "paused":
+        return End(0, otherwise="is paused: somebody told the engine so")
+    if state.get("Error"):
+        return End(int(state["ExitCode"]), otherwise=f"could not be started: {state['Error']}")
+    if state["Status"] == "created":
+        return None
+    return End(int(state["ExitCode"]), bool(state.get("OOMKilled")))
+
+
+def _reason(end: End, memory: int) -> str:
+    if end.otherwise:
+        return end.otherwise
+    if end.out_of_memory and end.exit_code:
+        return f"was killed: out of memory (it may use {memory // MEGABYTE} MB)"
+    if end.exit_code > 128:
+        with suppress(ValueError):
+            return f"was killed by {signal.Signals(end.exit_code - 128).name}"
+    return f"exited with code {end.exit_code}{_SHELL.get(end.exit_code, '')}"
+
+
+def _inside(said: Mapping[str, Any]) -> str:
+    networks = said["NetworkSettings"].get("Networks") or {}
+    return next((str(one["IPAddress"]) for one in networks.values() if one.get("IPAddress")), "")
+
+
+def _ports(said: Mapping[str, Any]) -> dict[int, int]:
+    """The port inside to the one that reaches it; where one number is both TCP and UDP, TCP."""
+    found: dict[int, int] = {}
+    published = said["NetworkSettings"].get("Ports") or {}
+    for inside, bound in sorted(published.items(), key=lambda each: not each[0].endswith("/udp")):
+        if bound:
+            found[int(inside.partition("/")[0])] = int(bound[0]["HostPort"])
+    return found

@@ -1,0 +1,91 @@
+"""What our things are called in the engine, and the labels by which they are found again."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any, Final
+
+from windlass.core.deploy.workload import Volume, Wanted
+
+INSTALLATION: Final = "windlass.installation"
+SERVICE: Final = "windlass.service"
+ENVIRONMENT: Final = "windlass.environment"
+GENERATION: Final = "windlass.generation"
+INDEX: Final = "windlass.index"
+DEPLOYMENT: Final = "windlass.deployment"
+ALIAS: Final = "windlass.alias"
+"""The plain name under which the service is found in its network."""
+POD: Final = "windlass.pod"
+
+_LONGEST: Final = 63
+"""Of a label of a host name: RFC 1035."""
+
+
+def ours(installation: str) -> str:
+    """With which names begin: a copy of this Windlass may use the same engine."""
+    return "wdl-" + hashlib.sha256(installation.encode()).hexdigest()[:8]
+
+
+def container(installation: str, service: str, generation: int, index: int) -> str:
+    """The engine allows a name once: so there are never two of one instance."""
+    return f"{ours(installation)}-{service}-{generation}-{index}"
+
+
+def network(installation: str, environment: str) -> str:
+    return f"{ours(installation)}-env-{environment[:8]}"
+
+
+def volume(installation: str, service: str, wanted: Volume) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", wanted.name)
+    if plain != wanted.name:  # two names may not become one
+        plain += "-" + hashlib.sha256(wanted.name.encode()).hexdigest()[:8]
+    return f"{ours(installation)}-{service}-{plain}"
+
+
+def host(name: str, longest: int = _LONGEST) -> str:
+    """A name as people gave it, as a host name: `Café Shop` is `cafe-shop`."""
+    ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", ascii_only).strip("-")[:longest].strip("-") or "service"
+
+
+def sure(service: str, name: str) -> str:
+    """The name of which there is no second in the network, however much names resemble each other."""
+    prefix = f"z{service[:8]}-"
+    return prefix + host(name, _LONGEST - len(prefix))
+
+
+def pod(wanted: Wanted, index: int) -> str:
+    tail = f"-{wanted.generation}-{index}"
+    return host(wanted.name, _LONGEST - len(tail)) + tail
+
+
+def labels(installation: str, wanted: Wanted, index: int) -> dict[str, str]:
+    return {
+        INSTALLATION: installation,
+        SERVICE: wanted.service,
+        ENVIRONMENT: wanted.environment,
+        GENERATION: str(wanted.generation),
+        INDEX: str(index),
+        DEPLOYMENT: wanted.deployment,
+        ALIAS: host(wanted.name),
+        POD: pod(wanted, index),
+    }
+
+
+def instances(**labels: str) -> dict[str, list[str]]:
+    """What finds containers that are instances, and not those that somebody made of an image of ours by hand:
+    containers inherit the labels of their image."""
+    found = filters(**labels)
+    return {**found, "label": [*found["label"], POD]}
+
+
+def filters(**labels: str) -> dict[str, list[str]]:
+    """Of what bears all these labels; `service` stands for `windlass.service`."""
+    return {"label": [f"windlass.{name}={value}" for name, value in labels.items()]}
+
+
+def identity(labels: Mapping[str, Any]) -> tuple[str, int, int]:
+    return str(labels[SERVICE]), int(labels[GENERATION]), int(labels[INDEX])

@@ -1,0 +1,159 @@
+"""What instances share: the network of their environment, the volumes of their service, the image."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from windlass.base.locks import Locks
+from windlass.core.deploy.workload import Volume, Wanted
+from windlass.core.words.images import is_named_by_id, is_ours
+from windlass.docker import Docker, Refused
+from windlass.docker.images import image, pull, why_not_pulled
+from windlass.engines.docker import names as words
+from windlass.engines.engine import EngineError, VolumeLost
+
+NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
+
+
+class Place:
+    def __init__(self, docker: Docker, installation: str) -> None:
+        self._docker = docker
+        self._installation = installation
+        self._locks = Locks()
+        self._entering: Counter[str] = Counter()
+        """By environment: how many are about to be put into its network."""
+
+    @asynccontextmanager
+    async def network(self, environment: str) -> AsyncIterator[str]:
+        """Its id; it does not go away before the block has put something into it. Others may do so at once:
+        the engine takes its time to make a container."""
+        async with self._locks[environment]:
+            id = await self._network(environment)
+            self._entering[environment] += 1
+        try:
+            yield id
+        finally:
+            self._entering[environment] -= 1
+            if not self._entering[environment]:
+                del self._entering[environment]
+
+    @asynccontextmanager
+    async def names(self, wanted: Wanted) -> AsyncIterator[Sequence[str]]:
+        """Under which its instances are found. Of two services with one plain name, the first has it: nobody
+        else is told so before the block has made a container of that name."""
+        async with self._locks[f"{wanted.environment}/{words.host(wanted.name)}"]:
+            yield await self._aliases(wanted)
+
+    async def _aliases(self, wanted: Wanted) -> Sequence[str]:
+        plain = words.host(wanted.name)
+        named = await self._containers(environment=wanted.environment, alias=plain)
+        taken = any(each["Labels"][words.SERVICE] != wanted.service for each in named)
+        names = (words.sure(wanted.service, wanted.name), *(() if taken else (plain,)), *wanted.aliases)
+        return list(dict.fromkeys(names))
+
+    async def image(self, ref: str, say: Callable[[str], None] = lambda line: None) -> Mapping[str, Any]:
+        """Pulls an image unless it is on the engine. Returns its metadata."""
+        if found := await image(self._docker, ref):
+            if is_named_by_id(ref, str(found.get("Id", ""))):
+                raise EngineError(
+                    "Name the image by its name and tag: it is not taken by the id that it has here"
+                )
+            return found
+        if is_ours(ref):
+            raise EngineError("The image of this release is no longer on the Docker engine: deploy again")
+        say(f"Pulling {ref}")
+        try:
+            await pull(self._docker, ref)
+        except Refused as refused:
+            raise EngineError(why_not_pulled(ref, refused.message)) from refused
+        return await image(self._docker, ref) or {}
+
+    async def volumes(self, wanted: Wanted) -> None:
+        """They are there. The engine's own driver knows no limit of size: `size` has no effect here. Raises
+        VolumeLost instead of making one that held data."""
+        for volume in wanted.volumes:
+            if volume.is_known and not await self._has_volume(wanted.service, volume):
+                raise VolumeLost(wanted, volume)
+        labels = {words.INSTALLATION: self._installation, words.SERVICE: wanted.service}
+        for volume in wanted.volumes:
+            name = words.volume(self._installation, wanted.service, volume)
+            await self._docker.json("POST", "/volumes/create", body={"Name": name, "Labels": labels})
+
+    async def _has_volume(self, service: str, volume: Volume) -> bool:
+        try:
+            await self._docker.json("GET", f"/volumes/{words.volume(self._installation, service, volume)}")
+        except Refused as refused:
+            if refused.status == 404:
+                return False
+            raise
+        return True
+
+    async def discard_volumes(self, service: str) -> None:
+        for name in await self._volumes(service=service):
+            await self._gone(f"/volumes/{name}")
+
+    async def discard_networks(self) -> None:
+        """Those of environments in which nothing is left. A container that waits to be started counts."""
+        for network in await self._networks():
+            environment = network["Labels"][words.ENVIRONMENT]
+            async with self._locks[environment]:
+                if not self._entering[environment] and not await self._containers(environment=environment):
+                    await self._gone(f"/networks/{network['Id']}")
+
+    async def volumes_by_service(self) -> Counter[str]:
+        return Counter(labels[words.SERVICE] for labels in (await self._volumes()).values())
+
+    async def _network(self, environment: str) -> str:
+        found = await self._networks(environment=environment)
+        if not found:
+            await self._make_network(environment)
+            found = await self._networks(environment=environment)
+        # The engine allows two of one name. Where two of us made one each, both take the elder.
+        eldest, *others = sorted(found, key=lambda each: (each["Created"], each["Id"]))
+        for other in others:
+            await self._gone(f"/networks/{other['Id']}")
+        return str(eldest["Id"])
+
+    async def _make_network(self, environment: str) -> None:
+        labels = {words.INSTALLATION: self._installation, words.ENVIRONMENT: environment}
+        body = {
+            "Name": words.network(self._installation, environment),
+            "Labels": labels,
+            "CheckDuplicate": False,
+        }
+        try:
+            await self._docker.json("POST", "/networks/create", body=body)
+        except Refused as refused:
+            if NO_ADDRESSES in refused.message:
+                raise EngineError(
+                    "The Docker engine has no address range left for the network of another environment: "
+                    "add default-address-pools to its daemon.json, or delete environments"
+                ) from refused
+            if refused.status != 409:
+                raise
+
+    async def _networks(self, **labels: str) -> list[dict[str, Any]]:
+        filters = words.filters(installation=self._installation, **labels)
+        found = await self._docker.json("GET", "/networks", params={"filters": filters})
+        return [network for network in found if words.ENVIRONMENT in network["Labels"]]
+
+    async def _containers(self, **labels: str) -> list[dict[str, Any]]:
+        filters = words.instances(installation=self._installation, **labels)
+        found = await self._docker.json("GET", "/containers/json", params={"all": True, "filters": filters})
+        return list(found)
+
+    async def _volumes(self, **labels: str) -> Mapping[str, Mapping[str, str]]:
+        filters = words.filters(installation=self._installation, **labels)
+        found = await self._docker.json("GET", "/volumes", params={"filters": filters})
+        return {volume["Name"]: volume["Labels"] for volume in found["Volumes"] or ()}
+
+    async def _gone(self, path: str) -> None:
+        try:
+            await self._docker.raw("DELETE", path)
+        except Refused as refused:
+            # 404: it is gone already. 403 and 409: something has come to use it, and another sweep will look.
+            if refused.status not in (403, 404, 409):
+                raise

@@ -1,0 +1,84 @@
+"""What an instance is given: ports of this machine, and an environment that is only its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from windlass.core.deploy.workload import Wanted
+from windlass.engines.engine import EngineError
+from windlass.engines.process import files, ports
+from windlass.engines.process.process_table import EXECUTED_BY, FILES, INSTANCE
+from windlass.engines.process.records import Key, Record, Shelf
+
+_LAUNCHERS: Final = "windlass.launch."
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def command(wanted: Wanted) -> tuple[str, ...]:
+    found = tuple(wanted.command or wanted.artifact.command)
+    if not found:
+        raise EngineError(f"{wanted.name} has no command: name one, in a Procfile or in the Dockerfile")
+    return by_this_python(found)
+
+
+def by_this_python(command: Sequence[str]) -> tuple[str, ...]:
+    """Replaces the Python of a launcher of ours by this one: a Windlass in another folder may have noted it,
+    and a cell shows no folder of another."""
+    if len(command) > 3 and tuple(command[1:3]) == ("-I", "-m") and command[3].startswith(_LAUNCHERS):
+        return (sys.executable, *command[1:])
+    return tuple(command)
+
+
+class Surroundings:
+    def __init__(self, shelf: Shelf, claims: ports.Claims, places: ports.Whereabouts) -> None:
+        self._shelf, self._claims, self._places = shelf, claims, places
+
+    def ports(self, key: Key, wanted: Wanted, record: Record) -> dict[int, int]:
+        """The port inside to the port given. One that is alone answers where others always find it."""
+        inner = dict.fromkeys([*(port.internal for port in wanted.ports), *wanted.artifact.ports])
+        if wanted.alone:
+            return {each: self._places.of(key.service, each) for each in inner}
+        return {each: self._port(key, record.ports.get(each)) for each in inner}
+
+    def _port(self, key: Key, before: int | None) -> int:
+        """The same as before the last end, unless somebody has taken it meanwhile."""
+        if before is not None:
+            if ports.free(before):
+                return before
+            self._claims.release(before, key)
+        return self._claims.claim(key)
+
+    def environment(self, key: Key, wanted: Wanted, given: Mapping[int, int]) -> dict[str, str]:
+        """Nothing in it is Windlass's own."""
+        home = self._shelf.home(key)
+        own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
+        marks = {INSTANCE: key.id, FILES: str(home / "files")}
+        told = _told_ports(given) | self._told_volumes(key, wanted)
+        whole = own | dict(wanted.artifact.environment) | told | _variables(wanted, given) | marks
+        whole.pop(EXECUTED_BY, None)  # it would pass for a command of ours
+        return whole
+
+    def _told_volumes(self, key: Key, wanted: Wanted) -> dict[str, str]:
+        return {
+            files.volume_variable(volume.name): str(
+                files.volume_folder(self._shelf.volumes, key.service, volume.name)
+            )
+            for volume in wanted.volumes
+        }
+
+
+def _told_ports(given: Mapping[int, int]) -> dict[str, str]:
+    told = {f"WINDLASS_PORT_{inner}": str(port) for inner, port in given.items()}
+    return told | ({"PORT": str(next(iter(given.values())))} if given else {})
+
+
+def _variables(wanted: Wanted, given: Mapping[int, int]) -> dict[str, str]:
+    """A PORT that names a port inside means the one that stands for it here: two generations of a program
+    cannot both listen on 8080."""
+    variables = dict(wanted.variables)
+    inner = {str(each): str(port) for each, port in given.items()}
+    if variables.get("PORT") in inner:
+        variables["PORT"] = inner[variables["PORT"]]
+    return variables

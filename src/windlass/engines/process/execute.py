@@ -1,0 +1,119 @@
+"""A command that runs where an instance runs, with its variables, and is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+from contextlib import suppress
+from typing import Final
+
+from windlass.base.isolation import launching
+from windlass.base.isolation.launching import Begun
+from windlass.engines.process import kernel
+from windlass.engines.process.kernel import Process
+from windlass.engines.process.kill import gone
+from windlass.engines.process.spawn import Birth, Nursery
+
+_KEPT: Final = 1024 * 1024
+"""How much of what it says is kept."""
+_NO_TIME: Final = 124
+_REFUSED: Final = 126
+_NOT_FOUND: Final = 127
+
+
+async def execute(nursery: Nursery, what: Birth, process: Process, timeout: float) -> tuple[int, str]:
+    """Exit code and output, as a shell has it: 124 when its time was over, 127 when it is not there.
+    `process`: in whose cell it runs."""
+    said = _Said()
+    try:
+        begun = await _started(nursery, what, process, said.theirs)
+    except OSError as error:
+        said.close()
+        return _refused(what, error)
+    handle = os.pidfd_open(begun.pid)
+    try:
+        said.listen()
+        await gone([handle], timeout)
+        status = kernel.status(handle)
+        said.hear()
+        failure = launching.failed(begun)
+    finally:
+        await _end(begun.pid, handle)
+        launching.close(begun)
+        said.close()
+    if failure is not None:
+        return _refused(what, failure)
+    if status is None:
+        return _NO_TIME, f"{said.text}\n{what.command[0]} did not end within {timeout:g} s".lstrip()
+    return status if status >= 0 else 128 - status, said.text
+
+
+def _refused(what: Birth, error: OSError) -> tuple[int, str]:
+    code = _NOT_FOUND if error.errno == errno.ENOENT else _REFUSED
+    return code, f"{what.command[0]}: {error.strerror or error}"
+
+
+async def _started(nursery: Nursery, what: Birth, process: Process, output: int) -> Begun:
+    def begin() -> Begun:
+        there = kernel.handle(process.pid, process.start)
+        if there is None:
+            raise ProcessLookupError(errno.ESRCH, "the instance has ended")
+        try:
+            return nursery.beside(what, output, there)
+        finally:
+            os.close(there)
+
+    starting = asyncio.get_running_loop().run_in_executor(nursery.thread, begin)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            begun = await starting
+            await _end(begun.pid, os.pidfd_open(begun.pid))
+            launching.close(begun)
+        raise
+
+
+async def _end(child: int, handle: int) -> None:
+    """With its group, whose number is its own for as long as it is not buried."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    await gone([handle], 5.0)
+    kernel.bury(handle)
+    os.close(handle)
+
+
+class _Said:
+    """The output of a command, heard while it runs so that it is never held up."""
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = os.pipe()
+        os.set_blocking(self._ours, False)
+        self._kept = bytearray()
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode("utf-8", "replace")
+
+    def listen(self) -> None:
+        asyncio.get_running_loop().add_reader(self._ours, self._hear_some)
+
+    def hear(self) -> None:
+        """All that is there; not until the end, which a child left behind may keep from coming."""
+        while self._hear_some():
+            pass
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._ours)
+        os.close(self._ours)
+        os.close(self.theirs)
+
+    def _hear_some(self) -> bool:
+        try:
+            piece = os.read(self._ours, 64 * 1024)
+        except BlockingIOError:
+            return False
+        self._kept += piece[: _KEPT - len(self._kept)]
+        return bool(piece)

@@ -1,0 +1,100 @@
+"""How a program ended, said for people, and how long to wait before it is started anew. No I/O."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Collection
+from typing import Final
+
+from msgspec import Struct, structs
+
+from windlass.engines.process.kernel import Process
+from windlass.engines.process.records import Record
+
+_TAKEN: Final = re.compile(
+    rb"EADDRINUSE|address (?:is )?already in use|errno 98\b|address in use", re.IGNORECASE
+)
+_MEANING: Final = {
+    signal.SIGSEGV: "it touched memory that is not its own",
+    signal.SIGABRT: "it gave up",
+    signal.SIGBUS: "it touched memory that is not there",
+    signal.SIGILL: "it is not made for this processor",
+    signal.SIGFPE: "it calculated what cannot be",
+}
+
+
+class Pauses(Struct, frozen=True):
+    """Before a new start, in seconds: each twice the one before, until it has run well for a while."""
+
+    first: float = 0.5
+    longest: float = 60.0
+    well: float = 60.0
+
+    def after(self, before: float, ran: float) -> float:
+        if not before or ran >= self.well:
+            return self.first
+        return min(before * 2, self.longest)
+
+
+def ended(record: Record, status: int | None, reason: str, now: int, pauses: Pauses) -> Record:
+    """What is remembered of a program that is not running any more."""
+    pause = pauses.after(record.pause, (now - record.started_at) / 1000)
+    return structs.replace(
+        record,
+        process=None,
+        last=record.process,
+        exit_code=_code(status),
+        reason=record.verdict or reason,
+        verdict="",
+        pause=pause,
+        resume_at=0 if record.once else now + round(pause * 1000),
+        ended_at=now if record.once else 0,
+    )
+
+
+def explained(record: Record, process: Process, status: int) -> Record:
+    """Another engine saw that it ended, but only this one could learn how."""
+    if record.last != process or record.exit_code is not None:
+        return record
+    return structs.replace(record, exit_code=_code(status), reason=said(status))
+
+
+def said(status: int | None) -> str:
+    if status is None:
+        return "ended while nobody was there to learn how"
+    if status >= 0:
+        return f"exited with code {status}" + _hint(status)
+    try:
+        number = signal.Signals(-status)
+    except ValueError:
+        return f"was killed by signal {-status}"
+    meaning = _MEANING.get(number)
+    return f"was killed by {number.name}" + (f": {meaning}" if meaning else "")
+
+
+def too_much(memory: int) -> str:
+    return f"used more than its memory of {memory} MB"
+
+
+def port_taken(reason: str, internal: Collection[int], words: bytes) -> str:
+    """`internal`: ports of its own choice that somebody else listens on."""
+    if not internal or not _TAKEN.search(words):
+        return reason
+    ports = " and ".join(map(str, sorted(internal)))
+    return (
+        f"{reason}: port {ports} of this machine is taken; without containers a program must listen on the "
+        "port that the variable PORT names"
+    )
+
+
+def _code(status: int | None) -> int | None:
+    """As a shell counts: a signal is 128 and its number."""
+    return status if status is None or status >= 0 else 128 - status
+
+
+def _hint(code: int) -> str:
+    return {
+        126: ": the command cannot be executed",
+        127: ": the command was not found",
+    }.get(code, "")

@@ -1,0 +1,125 @@
+"""How everything that belongs to an instance comes to its end, also what has left its session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.engines.process import cgroups, kernel
+from windlass.engines.process.kernel import Process
+from windlass.engines.process.process_table import Counting, members
+from windlass.engines.process.records import Record
+
+_SOON: Final = 5.0
+"""How long a killed process may take to be gone before it is killed again."""
+_MOMENT: Final = 0.01
+
+
+class Ending:
+    def __init__(self, counting: Counting) -> None:
+        self._counting = counting
+
+    async def ask(self, home: Path, record: Record, grace: float) -> None:
+        """Sends SIGTERM to all processes; returns when they are gone or the time is over. The first process
+        of a cell gets none: with it everything in the cell would end at once."""
+        living = await self._living(home, record.process, record)
+        asked = [each for each in living if not kernel.leads_namespace(each.pid)]
+        with opened(asked) as handles:
+            for fd in handles:
+                kernel.send(fd, signal.SIGTERM)
+            await gone(handles, grace, burying=True)
+
+    async def end(self, home: Path, leader: Process | None, record: Record) -> bool:
+        """None of them lives when this returns. Answers whether there were any. `leader`: the program.
+
+        One that is born while they are counted may be missed if its parent ends meanwhile, so it takes two
+        counts in a row that find nobody.
+        """
+        any_at_all, calm = False, 0
+        while calm < 2:
+            living = await self._living(home, leader, record)
+            if not living:
+                calm += 1
+                continue
+            any_at_all, calm = True, 0
+            if record.cgroup:
+                cgroups.kill(record.cgroup)
+            await end_these([*living, *_unburied(leader)])
+        return any_at_all
+
+    async def _living(self, home: Path, leader: Process | None, record: Record) -> list[kernel.Stat]:
+        census = await self._counting.now()
+        found = {each.stat.pid: each.stat for each in members(census, home, leader, record)}
+        for pid in cgroups.members(record.cgroup) if record.cgroup else ():
+            if pid not in found and (stat := kernel.stat(pid)) and not stat.dead:
+                found[pid] = stat
+        return list(found.values())
+
+
+def _unburied(leader: Process | None) -> list[kernel.Stat]:
+    """One that nobody has watched when it ended."""
+    found = kernel.stat(leader.pid) if leader and leader.boot == kernel.boot() else None
+    return [found] if found and leader and found.start == leader.start and found.dead else []
+
+
+@contextmanager
+def opened(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
+    """A handle of each process that is still the one that was seen; buried and closed afterwards."""
+    handles = [fd for stat in stats if (fd := kernel.handle(stat.pid, stat.start)) is not None]
+    try:
+        yield handles
+    finally:
+        for fd in handles:
+            kernel.bury(fd)  # where nobody else does, as in a container without an init
+            os.close(fd)
+
+
+async def gone(handles: Iterable[int], patience: float, *, burying: bool = False) -> bool:
+    """Waits until all processes have ended or the time is over; returns True if some are left. `burying`:
+    reaps each at once, because the first process of a cell ends only after all others are reaped."""
+    loop = asyncio.get_running_loop()
+    left = set(handles)
+    over = asyncio.Event()
+
+    def ended(fd: int) -> None:
+        loop.remove_reader(fd)
+        left.discard(fd)
+        if burying:
+            kernel.bury(fd)
+        if not left:
+            over.set()
+
+    for fd in list(left):
+        loop.add_reader(fd, ended, fd)
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                if left:
+                    await over.wait()
+    finally:
+        for fd in left:
+            loop.remove_reader(fd)
+    return bool(left)
+
+
+async def end_these(stats: Collection[kernel.Stat]) -> None:
+    with opened(stats) as handles:
+        for fd in handles:
+            kernel.send(fd, signal.SIGKILL)
+        until, pause = time.monotonic() + _SOON, _MOMENT
+        # The first process of a cell may wait for long to be buried itself, and does nothing more.
+        while await gone(handles, pause, burying=True) and time.monotonic() < until:
+            if not any(_lives(each) for each in stats):
+                return
+            pause *= 2
+
+
+def _lives(stat: kernel.Stat) -> bool:
+    found = kernel.stat(stat.pid)
+    return found is not None and found.start == stat.start and not found.dead

@@ -1,0 +1,262 @@
+"""Reads what instances write, for as long as this engine is the one of its folder that does.
+
+Several engines may stand over one folder, as replicas on one machine do. One of them holds the lock and
+reads; when it ends, the lock is free and another goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.base import filelock
+from windlass.base.clock import Clock
+from windlass.base.erasing import erase
+from windlass.base.log import log
+from windlass.core.deploy.workload import Said
+from windlass.engines.engine import Sink
+from windlass.engines.process.inotify import Inotify
+from windlass.engines.process.output import Tail
+from windlass.engines.process.records import Key, Record, Shelf, UnknownRecord, names
+
+_log = log("engines.process")
+
+_BREATH: Final = 0.04
+"""Between two looks at files that are being written to, in seconds; while there is nothing, it grows to"""
+_DEEP_BREATH: Final = 0.2
+_SILENCE: Final = 1.0
+"""After which a line without an end is one, and its file is only looked at again when the kernel says so."""
+_LOOK: Final = 5.0
+"""Between two looks at files of which the kernel says nothing, in case that it forgot."""
+
+
+class Keeper:
+    def __init__(self, shelf: Shelf, clock: Clock, backlog: int) -> None:
+        self._shelf, self._clock, self._backlog = shelf, clock, backlog
+        self._sink: Sink | None = None
+        self._lock: int | None = None
+        self._tails: dict[Path, Tail] = {}
+        self._awake: set[Path] = set()
+        self._watches: dict[int, Path] = {}
+        self._wake = asyncio.Event()
+        self._inotify = Inotify()
+        self._reading: asyncio.Task[None] | None = None
+        self._blocked_until = 0.0
+        self._looked = 0.0
+        self._breath = _BREATH
+        self._blind = False
+        """The kernel does not tell of every file: it has no watches left, or none at all."""
+
+    def start(self, sink: Sink) -> None:
+        self._sink = sink
+        self._inotify.open()
+        if self._inotify.fd is not None:
+            asyncio.get_running_loop().add_reader(self._inotify.fd, self._told)
+        self._reading = asyncio.create_task(self._read_on())
+
+    async def stop(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+        if self._inotify.fd is not None:
+            asyncio.get_running_loop().remove_reader(self._inotify.fd)
+        self._inotify.close()
+        for home in list(self._tails):
+            self.drop(home)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @property
+    def holds(self) -> bool:
+        return self._lock is not None
+
+    def keeps(self) -> bool:
+        """Whether it is this engine that reads; if nobody does, it is from now on."""
+        if self._lock is None and self._sink is not None:
+            self._lock = filelock.taken(self._shelf.folder / "keeper.lock")
+        return self._lock is not None
+
+    def follow(self, key: Key, record: Record) -> None:
+        home = self._shelf.home(key)
+        if home not in self._tails and self.keeps():
+            try:
+                self._tails[home] = Tail(home, key.service, record, self._backlog)
+            except FileNotFoundError:
+                return  # removed by another engine meanwhile
+            except OSError as error:  # its program may do with it what it likes; it is tried again
+                _log.warning(
+                    "output of an instance cannot be read",
+                    extra={"instance": key.id, "why": error.strerror or str(error)},
+                )
+                return
+            self._rouse(home)
+
+    def drop(self, home: Path) -> None:
+        tail = self._tails.pop(home, None)
+        self._awake.discard(home)
+        if tail is not None:
+            self._watches.pop(tail.watch, None)
+            tail.close()
+
+    def agree(self, keys: list[Key]) -> None:
+        """Follows all of these and no others, and finishes what instances that are gone have left."""
+        if not self.keeps():
+            return
+        homes = {self._shelf.home(key): key for key in keys}
+        for home, tail in list(self._tails.items()):
+            if home not in homes or not tail.current():
+                self.drop(home)
+        for home, key in homes.items():
+            if home not in self._tails and (record := self._shelf.known(key)):
+                self.follow(key, record)
+
+    async def flush(self, home: Path) -> None:
+        """Everything that is there now is handed over, an unfinished line too."""
+        tail = self._tails.get(home)
+        try:
+            while tail is not None and not tail.closed and self._take(tail, unfinished=True):
+                await self._free(tail)
+                await asyncio.sleep(0)
+        except Exception:  # noqa: BLE001 (it is tried again; an instance is kept alive all the same)
+            _log.exception("Output of %s cannot be handed over yet", home.parent.name)
+
+    async def finish(self, aside: Path) -> None:
+        """The last words of an instance, and then nothing is left of it; now, or when it is tried again."""
+        try:
+            await self._finish(aside)
+        except UnknownRecord:
+            return  # left to the version that wrote it; the log says so
+        except OSError as error:
+            _log.warning(
+                "an instance that ended is erased later", extra={"why": error.strerror or str(error)}
+            )
+
+    async def _finish(self, aside: Path) -> None:
+        record = self._shelf.read_in(aside)
+        for name in ("app", "files", "home", "tmp"):
+            await asyncio.to_thread(erase, aside / name)
+        if record is not None and not self.keeps():
+            return  # left to the engine that reads, which has the other half of the last line
+        if record is None or await self._last_words(aside, record):
+            await asyncio.to_thread(erase, aside)
+
+    async def finish_all(self) -> None:
+        """What removals have left that were interrupted, or done by an engine that does not read."""
+        if self.keeps():
+            for name in names(self._shelf.ended):
+                await self.finish(self._shelf.ended / name)
+
+    async def _last_words(self, aside: Path, record: Record) -> bool:
+        try:
+            tail = Tail(aside, record.service, record, self._backlog)
+        except FileNotFoundError:
+            return True  # somebody else was faster
+        try:
+            while self._take(tail, unfinished=True):
+                await self._free(tail)
+                await asyncio.sleep(0)
+        except Exception:  # noqa: BLE001 (they wait; the instance is gone all the same)
+            _log.exception("The last output of %s cannot be handed over yet", record.pod)
+            return False
+        finally:
+            tail.close()
+        return True
+
+    def _rouse(self, home: Path) -> None:
+        self._awake.add(home)
+        self._wake.set()
+
+    def _told(self) -> None:
+        numbers, overflown = self._inotify.told()
+        for number in numbers:
+            home = self._watches.pop(number, None)
+            if home in self._tails:
+                self._rouse(home)
+        if overflown:
+            self._look()
+
+    def _look(self) -> None:
+        """At all files that nobody said anything of."""
+        self._looked = time.monotonic()
+        for home, tail in self._tails.items():
+            if tail.waiting():
+                self._rouse(home)
+
+    async def _read_on(self) -> None:
+        while True:
+            try:
+                more = await self._round()
+            except Exception:  # noqa: BLE001 (one file must not keep the others from being read)
+                _log.exception("Output of instances cannot be read; trying again")
+                more, self._blocked_until = False, time.monotonic() + _SILENCE
+            await self._pause(more)
+
+    async def _pause(self, more: bool) -> None:
+        self._wake.clear()
+        blocked = self._blocked_until - time.monotonic()
+        if blocked > 0:
+            await asyncio.sleep(blocked)
+        elif more:
+            await asyncio.sleep(0)
+        elif self._awake:
+            await asyncio.sleep(self._breath)
+            self._breath = min(self._breath * 1.25, _DEEP_BREATH)
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SILENCE if self._blind else _LOOK):
+                    await self._wake.wait()
+
+    async def _round(self) -> bool:
+        """One piece of each file that is being written to; whether there is more at once."""
+        if time.monotonic() - self._looked > (_SILENCE if self._blind else _LOOK):
+            self._look()
+        more = False
+        for home in list(self._awake):
+            tail = self._tails.get(home)
+            if tail is None:
+                self._awake.discard(home)
+                continue
+            silent = time.monotonic() - tail.grown > _SILENCE
+            if self._take(tail, unfinished=silent):
+                more, self._breath = True, _BREATH
+                await self._free(tail)
+                await asyncio.sleep(0)
+            elif silent:
+                self._let_sleep(home, tail)
+        return more
+
+    def _take(self, tail: Tail, *, unfinished: bool) -> bool:
+        """Whether there was something."""
+        assert self._sink is not None
+        lines = tail.lines(unfinished=unfinished)
+        if not lines:
+            return False
+        at, pod, version = self._clock.now(), tail.pod, tail.version
+        try:
+            self._sink(tail.service, [Said(at, line, pod, version) for line in lines])
+        except BaseException:
+            tail.again()
+            raise
+        tail.taken()
+        return True
+
+    async def _free(self, tail: Tail) -> None:
+        if tail.closed:
+            return
+        tail.save()
+        if tail.can_free() and not await asyncio.to_thread(tail.freeing()):
+            tail.begin_anew()
+
+    def _let_sleep(self, home: Path, tail: Tail) -> None:
+        tail.save()
+        self._awake.discard(home)
+        tail.watch = self._inotify.watch(home / "output")
+        self._watches[tail.watch] = home
+        self._blind |= tail.watch < 0
+        if tail.waiting():  # written between our last look and the kernel's first
+            self._awake.add(home)

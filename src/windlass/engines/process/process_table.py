@@ -1,0 +1,173 @@
+"""Who belongs to which instance: by the process namespace of its cell; without one by session, by what its
+environment says, by its cgroup.
+
+An instance's processes are all that came of the one that was started, also those which have left its process
+group or its session. Each was started with `WINDLASS_INSTANCE` and `WINDLASS_FILES`; the latter names a
+folder and thereby the engine, so that the processes of another installation are never mistaken for ours.
+
+An environment is what a program says of itself, and may be a lie: a program could pass for one of another
+service, whose memory is then counted too high, or for a command of Windlass. So nothing is believed that the
+kernel says better.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.engines.process import kernel
+from windlass.engines.process.kernel import Process, Stat
+from windlass.engines.process.records import Record
+
+INSTANCE: Final = "WINDLASS_INSTANCE"
+FILES: Final = "WINDLASS_FILES"
+EXECUTED_BY: Final = "WINDLASS_EXECUTED_BY"
+MARKS: Final = (INSTANCE, FILES)
+_EXECUTED_BY: Final = re.compile(rb"[0-9]{1,10}\.[0-9]{1,20}\.[0-9a-f-]{1,36}")
+_GET_PARENT: Final = 0xB702
+"""What ioctl asks of a namespace: the one above it."""
+
+
+class Member(Struct, frozen=True, gc=False):
+    """A living process of this machine, and what it says of where it belongs."""
+
+    stat: Stat
+    home: str
+    """The folder of its instance; empty: it is none of ours."""
+    executed_by: str
+    """It runs beside the program, for the Windlass named."""
+    space: int = 0
+    """The number of the process namespace right below ours that it is in; 0: in none."""
+
+
+class Census:
+    """All that live, found by what matters."""
+
+    def __init__(self, everyone: Iterable[Member]) -> None:
+        self.by_pid = {each.stat.pid: each for each in everyone}
+        self.by_home: dict[str, list[Member]] = {}
+        self.by_session: dict[int, list[Member]] = {}
+        self.by_space: dict[int, list[Member]] = {}
+        for each in self.by_pid.values():
+            self.by_session.setdefault(each.stat.session, []).append(each)
+            if each.home:
+                self.by_home.setdefault(each.home, []).append(each)
+            if each.space:
+                self.by_space.setdefault(each.space, []).append(each)
+
+
+def count(folder: Path, before: Census | None = None) -> Census:
+    """What `before` tells of ours, and of others in cells, is not asked again: once there, always there."""
+    prefix, known, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces()
+    return Census(
+        _known(known, stat) or _member(stat, prefix, spaces) for stat in kernel.everyone() if not stat.dead
+    )
+
+
+def _known(known: Mapping[int, Member], stat: Stat) -> Member | None:
+    before = known.get(stat.pid)
+    if before is None or not (before.home or before.space) or before.stat.start != stat.start:
+        return None
+    return Member(stat, before.home, before.executed_by, before.space)
+
+
+def _member(stat: Stat, prefix: bytes, spaces: _Spaces) -> Member:
+    said = kernel.environment(stat.pid)
+    files = said.get(FILES.encode(), b"")
+    ours = INSTANCE.encode() in said and files.startswith(prefix)
+    by = said.get(EXECUTED_BY.encode(), b"")
+    return Member(
+        stat=stat,
+        home=os.fsdecode(files.rpartition(b"/")[0]) if ours else "",
+        executed_by=by.decode() if ours and _EXECUTED_BY.fullmatch(by) else "",
+        space=spaces.of(stat.pid),
+    )
+
+
+class _Spaces:
+    """Process namespaces right below ours, of which each cell has one. Programs of a cell may make others
+    in it, which count as the same."""
+
+    def __init__(self) -> None:
+        self._ours = kernel.space(os.getpid())
+        self._known = {0: 0, self._ours: 0}
+
+    def of(self, pid: int) -> int:
+        number = kernel.space(pid)
+        if number not in self._known:
+            self._known[number] = self._top(pid)
+        return self._known[number]
+
+    def _top(self, pid: int) -> int:
+        with suppress(OSError):
+            at = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                while (number := os.fstat(at).st_ino) != self._ours:
+                    top, above = number, fcntl.ioctl(at, _GET_PARENT)
+                    os.close(at)
+                    at = above
+                return top
+            finally:
+                os.close(at)
+        return 0
+
+
+def members(census: Census, home: Path, leader: Process | None, record: Record) -> list[Member]:
+    """All that belongs to the instance of this folder and record, whose program was `leader`."""
+    if record.space:
+        inside = census.by_space.get(record.space, [])
+        first = census.by_pid.get(leader.pid) if leader else None
+        if first and leader and first.stat.start == leader.start and first.space == record.space:
+            return inside
+        # The number may be somebody else's by now.
+        return [each for each in inside if each.home == str(home)]
+    marked = [each for each in census.by_home.get(str(home), []) if _is_of(each, record)]
+    others = [each for each in _session(census, home, leader) if each.home != str(home)]
+    return [*marked, *others]
+
+
+def _is_of(each: Member, record: Record) -> bool:
+    """False for a program that another user runs than the one that this service has for itself."""
+    cell = record.cell
+    return cell is None or cell["identity"] != "user" or kernel.user(each.stat.pid) in (None, cell["uid"])
+
+
+def _session(census: Census, home: Path, leader: Process | None) -> list[Member]:
+    """Of the leader. The number of a session is as good as a pid: it may be somebody else's by now."""
+    if leader is None or leader.boot != kernel.boot():
+        return []
+    session = census.by_session.get(leader.pid, [])
+    first = census.by_pid.get(leader.pid)
+    if first is None:
+        return [each for each in session if kernel.touches(each.stat.pid, home)]
+    return session if first.stat.start == leader.start else []
+
+
+class Counting:
+    """Counts off the event loop; who asks while somebody waits for the next count shares it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._one = asyncio.Lock()
+        self._coming: asyncio.Future[Census] | None = None
+        self._last: Census | None = None
+
+    async def now(self) -> Census:
+        """Begun after the question: a process that was there then is in it."""
+        if self._coming is None:
+            self._coming = asyncio.ensure_future(self._count())
+        return await asyncio.shield(self._coming)
+
+    async def _count(self) -> Census:
+        async with self._one:
+            self._coming = None
+            self._last = await asyncio.to_thread(count, self._folder, self._last)
+            return self._last

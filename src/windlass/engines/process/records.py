@@ -1,0 +1,248 @@
+"""What the engine remembers, in small files, so that another one finds what runs.
+
+A record is replaced as a whole, before the effect that it describes, and never holds a variable: values are
+known only to who was told them. Records speak of processes, which end with the machine; so they are not
+forced to the disk, and one that a power cut has torn is like none. One that is whole and cannot be understood
+is of another version: it is left as it is. What must hold over a power cut, the whereabouts of services, is
+(ports.py).
+
+Every instance has a lock. Who changes something of it holds the lock, in this process or another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct, field
+
+from windlass.base import filelock
+from windlass.base.atomic_files import write_whole
+from windlass.base.isolation.cell import Cell
+from windlass.base.log import log
+from windlass.engines.by_hand.removed_generations import Removed
+from windlass.engines.engine import EngineError
+from windlass.engines.process.kernel import Process
+
+_log = log("engines.process")
+_SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
+_PRIVATE: Final = 0o700
+_PATIENCE: Final = 0.1
+"""Longest pause between two attempts to get a lock that another process holds, in seconds."""
+
+
+class UnknownRecord(EngineError):
+    """The record of an instance is whole and cannot be understood; the message is for who deploys."""
+
+
+class Key(Struct, frozen=True):
+    """Which instance it is. There is never more than one live copy of it."""
+
+    service: str
+    generation: int
+    index: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.service}-{self.generation}-{self.index}"
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """One instance, for another engine, also of a later version: a field that is added has a default."""
+
+    service: str
+    pod: str
+    deployment: str
+    workdir: str
+    memory: int
+    """Megabytes that it may use."""
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """The port inside to the port that it was given."""
+    made: bool = False
+    """Its working copy is complete."""
+    process: Process | None = None
+    first: Process | None = None
+    """The first process of its cell, which stays as long as the cell; None: the cell has none, or an earlier
+    version started it."""
+    space: int = 0
+    """The number of the process namespace of its cell; 0: it has none, or an earlier version started it."""
+    engine: Process | None = None
+    """The Windlass that started it, and alone learns how it ended."""
+    last: Process | None = None
+    """The process before, of which `reason` tells."""
+    cell: Cell | None = None
+    """What it may see and do; None: nothing keeps it from anything."""
+    cgroup: str = ""
+    started_at: int = 0
+    restarts: int = 0
+    exit_code: int | None = None
+    reason: str = ""
+    verdict: str = ""
+    """Why it is being killed: it will not know itself."""
+    pause: float = 0.0
+    resume_at: int = 0
+    once: bool = False
+    """It runs to its end and is never started again."""
+    ended_at: int = 0
+    """When it ended, if it runs once."""
+    removing: bool = False
+
+
+class Shelf:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.services = folder / "services"
+        self.volumes = folder / "volumes"
+        self.ended = folder / "ended"
+        self.caches = folder / "caches"
+        """What tools of a service have fetched or made, such as dependencies: for its next instances."""
+        self.removed = Removed(folder / "removed", durable=False)
+        self._bell = folder / "bell"
+        self._decoder = msgspec.json.Decoder(Record)
+        self._logged: set[Path] = set()
+        """Folders of instances whose record was said to be unknown."""
+
+    def prepare(self) -> None:
+        self.folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        self.folder.chmod(_PRIVATE)
+        for each in (self.services, self.volumes, self.ended, self.caches):
+            each.mkdir(mode=_PRIVATE, exist_ok=True)
+        self._bell.touch()
+
+    def home(self, key: Key) -> Path:
+        return self.services / safe(key.service) / f"{key.generation}-{key.index}"
+
+    def find(self, service: str | None = None) -> list[Key]:
+        services = names(self.services) if service is None else [safe(service)]
+        return sorted(
+            (
+                Key(each, int(generation), int(index))
+                for each in services
+                for name in names(self.services / each)
+                for generation, _, index in [name.partition("-")]
+                if generation.isdecimal() and index.isdecimal()
+            ),
+            key=lambda key: (key.service, key.generation, key.index),
+        )
+
+    def read(self, key: Key) -> Record | None:
+        return self.read_in(self.home(key))
+
+    def read_in(self, home: Path) -> Record | None:
+        """Returns the record in the folder of an instance, or None. Raises UnknownRecord for one that another
+        version wrote: its program may run, so nothing is started or erased over it."""
+        try:
+            return self._decoder.decode((home / "record.json").read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except msgspec.ValidationError as error:
+            self._log_once(home, error)
+            raise UnknownRecord(
+                "ask the operator to look with `windlass doctor`: another version of Windlass has recorded "
+                "an instance of this service, and this one cannot read that. Nothing is started or erased "
+                "over it"
+            ) from error
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None  # torn by a power cut, which nothing that it spoke of has outlived
+
+    def known(self, key: Key) -> Record | None:
+        """Returns the record, for somebody who only looks: an unknown one is like none."""
+        with suppress(UnknownRecord):
+            return self.read(key)
+        return None
+
+    def check(self, service: str) -> None:
+        """Raises UnknownRecord if an instance of the service has a record that cannot be understood."""
+        for key in self.find(service):
+            self.read(key)
+
+    def _log_once(self, home: Path, error: msgspec.ValidationError) -> None:
+        if home not in self._logged:
+            self._logged.add(home)
+            extra = {"folder": str(home), "why": str(error)}
+            _log.error("a record of another version cannot be read, and is left as it is", extra=extra)
+
+    def write(self, key: Key, record: Record) -> Record:
+        write_whole(self.home(key) / "record.json", msgspec.json.encode(record), durable=False)
+        return record
+
+    @asynccontextmanager
+    async def held(self, key: Key, *, make: bool = False) -> AsyncIterator[Path | None]:
+        """The folder of the instance, held; None if there is none and none is to be made."""
+        fd = await self._lock(key, make)
+        try:
+            yield None if fd is None else self.home(key)
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    async def _lock(self, key: Key, make: bool) -> int | None:
+        path, pause = self.home(key) / "lock", 0.002
+        while True:
+            try:
+                if make:
+                    path.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+                fd = filelock.opened(path)
+            except FileNotFoundError:
+                if make:
+                    continue  # removed between these two lines
+                return None
+            if filelock.try_lock(fd) and filelock.is_at(fd, path):
+                return fd
+            os.close(fd)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _PATIENCE)
+
+    def lay_aside(self, key: Key) -> Path:
+        """What is left of an instance goes where it is nobody's, and then away."""
+        aside = self.ended / uuid4().hex
+        self.home(key).rename(aside)
+        with suppress(OSError):  # the last one takes the folder of the service with it
+            self.home(key).parent.rmdir()
+        return aside
+
+    def may_run(self, key: Key) -> bool:
+        """Unless its generation was removed as a whole, and is not needed again."""
+        later = any(each.generation > key.generation for each in self.find(key.service))
+        return self.removed.returns(safe(key.service), key.generation, later=later)
+
+    def ring(self) -> None:
+        """Tells the other engines over this folder that there is something new."""
+        now = time.time_ns()  # the kernel's own stamp may be the same for two that ring at once
+        os.utime(self._bell, ns=(now, now))
+
+    def heard(self) -> int:
+        return self._bell.stat().st_mtime_ns
+
+
+def unknown_records(folder: Path) -> list[Path]:
+    """Returns the records below the folder of an engine that are of another version."""
+    shelf, found = Shelf(folder), []
+    for key in shelf.find():
+        try:
+            shelf.read(key)
+        except UnknownRecord:
+            found.append(shelf.home(key) / "record.json")
+    return found
+
+
+def safe(name: str) -> str:
+    """It becomes the name of a folder."""
+    if not _SAFE.match(name):
+        raise EngineError(f"{name!r} cannot be the name of a folder: use letters, digits, dots and dashes")
+    return name
+
+
+def names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 (names, not paths)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,47 @@
+"""The database that the settings name, for those who come beside the server."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from windlass.config import DATABASE, Settings
+from windlass.store.archive import Line
+from windlass.terminal.refused import Refused
+
+
+@contextlib.asynccontextmanager
+async def looking(settings: Settings) -> AsyncIterator[Line]:
+    """One moment of it; the server may run and go on writing."""
+    if settings.database_url:
+        from windlass.store import postgres_line  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
+
+        async with postgres_line.looking(settings.database_url) as line:
+            yield line
+    else:
+        from windlass.store import sqlite_line  # noqa: PLC0415 (one database or the other)
+
+        if not file_of(settings).exists():
+            raise Refused(f"there is no database in {settings.data_dir} yet: `windlass serve` makes it")
+        with sqlite_line.looking(file_of(settings)) as line:
+            yield line
+
+
+@contextlib.asynccontextmanager
+async def replacing(settings: Settings) -> AsyncIterator[Line]:
+    """All of it, in one transaction; no server may run."""
+    if settings.database_url:
+        from windlass.store import postgres_line  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
+
+        async with postgres_line.replacing(settings.database_url) as line:
+            yield line
+    else:
+        from windlass.store import sqlite_line  # noqa: PLC0415 (one database or the other)
+
+        with sqlite_line.replacing(file_of(settings)) as line:
+            yield line
+
+
+def file_of(settings: Settings) -> Path:
+    return Path(settings.data_dir) / DATABASE

@@ -1,0 +1,466 @@
+"""An installation, put together and running: settings in, a whole Windlass out.
+
+The composition root. `serve` puts it behind a socket; tests call it directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from windlass.api.app import App
+from windlass.api.limits import Budgets
+from windlass.api.metrics import Metrics
+from windlass.api.pages import Pages
+from windlass.base.clock import SECOND, Clock, SystemClock
+from windlass.base.encryption import Seal
+from windlass.base.errors import Unavailable
+from windlass.base.http_out import Outgoing
+from windlass.base.ids import new_id
+from windlass.base.log import log
+from windlass.base.private import close_to_others, is_passable, private_folder
+from windlass.base.subprocesses import aside
+from windlass.config import DATABASE as DATABASE
+from windlass.config import BadSetting, Settings
+from windlass.control.background.holdings import INSTALLATION, bring_back, put_aside
+from windlass.control.background.housekeeping import SCALE, SCALE_EVERY, SWEEP, TIDY
+from windlass.control.background.worker import LEASE, Worker
+from windlass.control.deploying.routes import catch_up
+from windlass.control.deploying.watch import Watcher
+from windlass.control.kinds import check_kinds, declared, kinds_of
+from windlass.control.people.authenticate import Gate, signer_of
+from windlass.control.people.organizations import NOBODY, found
+from windlass.control.request.context import Context, Routing, WayOut
+from windlass.control.request.deployments import RECONCILE
+from windlass.control.request.log_store import LOGS, Logs, recover
+from windlass.control.request.neighbours import Neighbours
+from windlass.control.request.nudges import Calls
+from windlass.control.request.shared_readers import Readers
+from windlass.control.telling.webhooks import veil_stored
+from windlass.control.workloads.commit_lists import Listings
+from windlass.control.workloads.kind import ServiceKind
+from windlass.control.workloads.names import reserve_all
+from windlass.control.workloads.sealed_workload import find_secrets
+from windlass.core.access import SYSTEM
+from windlass.core.declare.registry import Registry
+from windlass.core.deploy.workload import Phase
+from windlass.engines.engine import EngineError
+from windlass.families import registry
+from windlass.families.organization import Organization
+from windlass.install import mark
+from windlass.install.key import FACT, check_key, found_seal
+from windlass.install.ownership import (
+    NotOurs,
+    OwnershipReport,
+    PartsFor,
+    examine,
+    holdings,
+    legacy_id,
+    refusal,
+)
+from windlass.install.parts import Parts, kept_engine, real_parts
+from windlass.store.store import ROUTE, Store, Tx
+
+_log = log("main")
+_STORM = 0.05
+_PASSABLE = ("run", "builds", "databases")
+"""Services that run as users of their own come to their files through these folders."""
+_TRIES, _MOMENT = 10, 0.1
+MARK_EVERY = 5
+"""Seconds between two looks whether the database has moved on."""
+_PATIENCE = 5.0
+"""Seconds that the start waits for an engine that does not answer."""
+
+
+class Installation:
+    """Everything that runs, and how it stops."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        fetcher: Callable[[str], Awaitable[bytes]],
+        watcher: Watcher,
+        lease: int = LEASE,
+    ) -> None:
+        self.ctx = ctx
+        self._watcher = watcher
+        self.gate = Gate(ctx, fetcher)
+        self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
+        self.worker = Worker(ctx, lease)
+        self.metrics = Metrics(self._gauges)
+        self.stopping = False
+        self.first_token: str | None = None
+        """The Admin token that the first start made; nobody else will ever see it."""
+        pages = Pages(ctx, self._document, self.metrics.text, self._trouble, lambda: signer_of(ctx))
+        self.app = App(ctx, self.gate, self.budgets, pages, self.metrics)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed: dict[str, float] = {}
+        """Services of which the engine saw something, and when."""
+        self._something_changed = asyncio.Event()
+        self._routed: dict[str, float] = {}
+        """Services whose routes have to be looked at, and since when."""
+        self._must_route = asyncio.Event()
+        self.left_running = 0
+        """Services that go on when this has stopped, as far as the engine can tell."""
+        self.marked_engine = ctx.engine.name
+        """Which the mark of the data directory names."""
+        self._mark: mark.Mark | None = None
+        """What the data directory was marked with last."""
+
+    async def start(self) -> None:
+        """What runs already is found again; then loops in the background: work, and small notes."""
+        ctx = self.ctx
+        await ctx.router.start()  # first, so that a port in use is said before anything is begun
+        await ctx.git.sweep()
+        await ctx.engine.start(self.noticed, ctx.logs.take)
+        ctx.store.listen(self._heard)
+        self._routed |= _now(await ctx.store.write(self._ask_to_keep))
+        await self._find_routes()
+        loops = (
+            self.worker.run(),
+            self._note_uses(),
+            self._note_marks(),
+            self._note_changes(),
+            self._route(),
+        )
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
+
+    async def stop(self) -> None:
+        self.stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for last in (self.worker.stop, self.gate.note, self.budgets.give_back, self.note_mark):
+            try:
+                await last()
+            except Unavailable as error:
+                _log.warning("stopping without the database", extra={"error": str(error)})
+        await self._watcher.stop()  # after the worker, which may have one more service watched
+        await self.ctx.listings.stop()
+        await self.ctx.out.close()
+        self.left_running = await self._count_running()
+        await self.ctx.engine.stop()
+        await self.ctx.builder.stop()
+        await self.ctx.router.stop()
+        self.ctx.logs.close()
+        await self.ctx.store.close()
+
+    async def _count_running(self) -> int:
+        with suppress(EngineError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                seen = await self.ctx.engine.all()
+            return len({one.service for one in seen if one.phase is Phase.RUNNING})
+        return 0
+
+    async def _ask_to_keep(self, tx: Tx) -> set[str]:
+        """Whatever is meant to run is looked after from now on."""
+        serving = await tx.serving()
+        for service, org, _ in serving:
+            await tx.ask(RECONCILE, service, org=org)
+        return {service for service, *_ in serving}
+
+    async def _find_routes(self) -> None:
+        """What runs is reached as before, unless the engine makes us wait; what does not, says so soon."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                self._routed |= await self._route_changed()
+        self._routed |= _now(await self.ctx.store.reads.services())
+        self._must_route.set()
+
+    def noticed(self, service: str) -> None:
+        """The engine saw something begin or end."""
+        self._changed[service] = time.monotonic()
+        self._something_changed.set()
+
+    def _heard(self, word: str) -> None:
+        if word.startswith(ROUTE):
+            self._routed[word.removeprefix(ROUTE)] = time.monotonic()
+            self._must_route.set()
+
+    async def _note_changes(self) -> None:
+        """Makes work of what the engine saw, a little later, so that a storm of it is one piece of work."""
+        while True:
+            await self._something_changed.wait()
+            await asyncio.sleep(_STORM)
+            self._something_changed.clear()
+            await self.note_changes()
+
+    async def note_changes(self) -> None:
+        changed, self._changed = self._changed, {}
+        self._routed |= changed
+        self._must_route.set()
+        try:
+            await self.ctx.store.write(lambda tx: _ask_again(tx, changed))
+        except Unavailable:
+            self._changed = changed | self._changed
+            self._something_changed.set()
+
+    async def _route(self) -> None:
+        """Keeps this replica's router up to date with what other replicas and the engine tell."""
+        while True:
+            await self._must_route.wait()
+            self._must_route.clear()
+            if waiting := await self._route_changed():
+                await asyncio.sleep(1)
+                self._routed = waiting | self._routed
+                self._must_route.set()
+
+    async def _route_changed(self) -> dict[str, float]:
+        """Answers those that have to wait."""
+        changed, self._routed = self._routed, {}
+        waiting = {}
+        for service, since in changed.items():
+            try:
+                await catch_up(self.ctx, service, since)
+            except (EngineError, Unavailable) as error:
+                _log.warning("routes wait", extra={"service": service, "why": str(error)})
+                waiting[service] = since
+            except Exception:  # noqa: BLE001 (the loop must outlive one service)
+                _log.exception("routes could not be set", extra={"service": service})
+        return waiting
+
+    async def _note_uses(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            try:
+                await self.gate.note()
+            except Unavailable:
+                continue  # The database is away, as others say already; what was not noted is kept.
+            except Exception:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
+                _log.exception("the last use of tokens could not be noted")
+
+    async def _note_marks(self) -> None:
+        while True:
+            await asyncio.sleep(MARK_EVERY)
+            try:
+                await self.note_mark()
+            except Unavailable:
+                continue
+            except Exception:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
+                _log.exception("the data directory could not be marked")
+
+    async def note_mark(self) -> None:
+        """Writes down in the data directory how far the database is, if it has moved on."""
+        ctx = self.ctx
+        now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads, self.marked_engine)
+        if now != self._mark:
+            await aside(mark.write, ctx.settings, now)
+            self._mark = now
+
+    async def _trouble(self) -> str:
+        if self.stopping:
+            return "This server is stopping"
+        await self.ctx.store.reads.fact(FACT)
+        return ""
+
+    def _document(self) -> bytes:
+        from windlass.api.openapi import served  # noqa: PLC0415 (made at the first request for it, not at every start)
+
+        return served(self.ctx.registry)
+
+    def _gauges(self) -> dict[str, float]:
+        store = self.ctx.store
+        return {"work_running": self.worker.running, "writes": store.writes, "write_groups": store.groups}
+
+
+async def install(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    parts: Parts | None = None,
+    fetcher: Callable[[str], Awaitable[bytes]] | None = None,
+    families: Registry | None = None,
+    kinds: Mapping[str, ServiceKind] | None = None,
+    out: WayOut | None = None,
+    point: Callable[[str], Awaitable[None]] | None = None,
+    lease: int = LEASE,
+    adopt: bool = False,
+    keeps_engine: bool = False,
+) -> Installation:
+    """Opens the store, checks the key, and makes the first organization if there is none.
+
+    `adopt`: goes on where data directory and database do not belong together, and sets aside what the
+    database does not know. `keeps_engine`: the data directory goes on naming the engine that it was used
+    with, whichever the settings name. `lease`: milliseconds after which another replica takes up what this
+    one was doing when it was killed."""
+    clock, out = clock or SystemClock(), out or _way_out(settings)
+    _make_private(Path(settings.data_dir))
+
+    async def parts_for(installation: str) -> Parts:
+        return parts or await real_parts(settings, clock, installation)
+
+    report = await examine(settings, parts_for)
+    if report.reason and not adopt:
+        raise NotOurs(refusal(settings, report))
+    if report.lost:
+        _log.error(
+            "volumes that hold data of services are not there: `windlass doctor` says what to do",
+            extra={"services": report.lost},
+        )
+    store = await open_store(settings, clock)
+    try:
+        await aside(recover, Path(settings.data_dir) / LOGS)  # nobody restores while this has the database
+        seal, id = await _opened_seal(settings, store)
+        own = await parts_for(id)
+        watcher = Watcher(lambda: ctx)
+        known = families or registry(), kinds or kinds_of(*declared())
+        check_kinds(*known)
+        ctx = _context(settings, id, own, store, clock, seal, watcher, out, *known, point)
+        installation = Installation(ctx, fetcher or out.fetch, watcher, lease)
+        if keeps_engine:
+            installation.marked_engine = kept_engine(settings) or own.engine.name
+        installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
+        await reserve_all(ctx)
+        if report.reason:
+            await _take_over(ctx, report, parts_for)
+        await bring_back(ctx)
+        await installation.note_mark()
+    except BaseException:
+        await store.close()
+        raise
+    return installation
+
+
+def _make_private(folder: Path) -> None:
+    """Closes the data directory to other users; warns if they could read files of it."""
+    private_folder(folder)
+    if (exposed := close_to_others(folder, passable=_PASSABLE)) and is_passable(folder):
+        _log.warning(
+            "other users of this machine could read files of the data directory: they are closed now. If "
+            "others have an account here, change what is in them",
+            extra={"files": exposed},
+        )
+
+
+def _context(
+    settings: Settings,
+    id: str,
+    own: Parts,
+    store: Store,
+    clock: Clock,
+    seal: Seal,
+    watcher: Watcher,
+    out: WayOut,
+    families: Registry,
+    kinds: Mapping[str, ServiceKind],
+    point: Callable[[str], Awaitable[None]] | None,
+) -> Context:
+    folder = Path(settings.data_dir)
+    ctx = Context(
+        settings=settings,
+        installation=id,
+        registry=families,
+        kinds=kinds,
+        store=store,
+        clock=clock,
+        seal=seal,
+        engine=own.engine,
+        builder=own.builder,
+        router=own.router,
+        git=own.git,
+        listings=Listings(own.git),
+        servers=own.servers,
+        probe=own.probe,
+        logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
+        calls=Calls(store),
+        readers=Readers(),
+        neighbours=Neighbours(),
+        watch=watcher,
+        out=out,
+        work=folder.absolute() / "work",
+        public_host=_public_host(settings),
+        gateway=lambda: own.router.port,
+        routing=Routing(),
+        unwell=set(),
+        **({"point": point} if point else {}),
+    )
+    ctx.logs.find = partial(find_secrets, ctx)
+    return ctx
+
+
+def _way_out(settings: Settings) -> Outgoing:
+    try:
+        return Outgoing(settings.outbound_allow, settings.outbound_proxy)
+    except ValueError as error:
+        raise BadSetting(str(error)) from error
+
+
+async def open_store(settings: Settings, clock: Clock) -> Store:
+    if settings.database_url:
+        from windlass.store.postgres import PostgresStore  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
+
+        return await PostgresStore.open(settings.database_url, clock)
+    from windlass.store.sqlite import InUse, SqliteStore  # noqa: PLC0415 (one database or the other)
+
+    # A child of one that was killed holds its lock, too, between its birth and its becoming a program.
+    for _ in range(_TRIES):
+        with suppress(InUse):
+            return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
+        await asyncio.sleep(_MOMENT)
+    return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
+
+
+async def _opened_seal(settings: Settings, store: Store) -> tuple[Seal, str]:
+    """Returns the key of this installation (given, found, or made if nothing is encrypted yet) and its id."""
+    known = await store.reads.fact(FACT)
+    seal = found_seal(settings, may_make=known is None)
+
+    async def settle(tx: Tx) -> tuple[bytes, bytes]:
+        """Stores key and id unless they are there: of several replicas, the first decides."""
+        key, id = await tx.fact(FACT), await tx.fact(INSTALLATION)
+        if id is None:
+            id = (new_id() if key is None else legacy_id(key.decode())).encode()
+            await tx.set_fact(INSTALLATION, id)
+        if key is None:
+            key = seal.fingerprint.encode()
+            await tx.set_fact(FACT, key)
+        return key, id
+
+    if known:
+        check_key(seal, known.decode())
+    key, id = await store.write(settle)
+    check_key(seal, key.decode())
+    return seal, id.decode()
+
+
+async def _take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) -> None:
+    """Sets aside services that the database does not know, also those of the former installation."""
+    for label, unknown in report.unknown.items():
+        async with holdings(ctx.settings, parts_for, label) as held:
+            for service, kept in unknown.items():
+                await put_aside(ctx, held, service, kept, label, report.reason)
+
+
+async def _seed(ctx: Context, tx: Tx) -> str | None:
+    """The first organization with its cluster; its Admin token, unless one was given in the settings."""
+    await veil_stored(ctx, tx)
+    await tx.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
+    await tx.ask(TIDY, TIDY, tx.now + 10 * SECOND)
+    await tx.ask(SCALE, SCALE, tx.now + SCALE_EVERY)
+    if await tx.first(NOBODY, "organization"):
+        return None
+    with_token = not ctx.settings.admin_token
+    _, token = await found(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)
+    return token
+
+
+def _now(services: Iterable[str]) -> dict[str, float]:
+    return dict.fromkeys(services, time.monotonic())
+
+
+async def _ask_again(tx: Tx, services: Iterable[str]) -> None:
+    for service in services:
+        if status := await tx.status(service):
+            await tx.ask(RECONCILE, service, org=status.org)
+
+
+def _public_host(settings: Settings) -> str:
+    """What people put into addresses to reach public ports of this machine."""
+    named = urlsplit(settings.public_url).hostname if settings.public_url else None
+    anywhere = settings.gateway_host in {"", "0.0.0.0", "::"}  # noqa: S104 (compared, not listened on)
+    return named or ("localhost" if anywhere else settings.gateway_host)

@@ -1,0 +1,69 @@
+"""The mark of an installation: a file in the data directory with the id that its database has, too.
+
+The file also names the newest event of the database when this data directory was last used with it, so that a
+start recognizes an older or diverged state of the same database.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.atomic_files import write_whole
+from windlass.config import BadSetting, Settings
+from windlass.store.store import Reads
+
+FILE: Final = "installation"
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    installation: str
+    event: int = 0
+    """Number of the newest event."""
+    hash: str = ""
+    """Of that event, as the audit chains it; empty, if it has none."""
+    database: str = ""
+    """The kind of database it was used with."""
+    engine: str = ""
+    """Which its services were run on."""
+
+
+def file_of(settings: Settings) -> Path:
+    return Path(settings.data_dir) / FILE
+
+
+def read(settings: Settings) -> Mark | None:
+    try:
+        return msgspec.json.decode(file_of(settings).read_bytes(), type=Mark)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise BadSetting(
+            f"the file {file_of(settings)} is damaged: bring back a copy of it, or remove it if this data "
+            "directory belongs to this database"
+        ) from error
+
+
+def write(settings: Settings, mark: Mark) -> None:
+    """Replaces the mark at once; several replicas may write to one data directory."""
+    write_whole(file_of(settings), msgspec.json.encode(mark) + b"\n", draft=str(os.getpid()))
+
+
+async def present(settings: Settings, installation: str, reads: Reads, engine: str) -> Mark:
+    """Returns the mark of this database as it is now."""
+    event, hash = await reads.newest_event()
+    return Mark(
+        installation=installation,
+        event=event,
+        hash=hash.hex() if hash else "",
+        database=kind_of(settings),
+        engine=engine,
+    )
+
+
+def kind_of(settings: Settings) -> str:
+    return "PostgreSQL" if settings.database_url else "SQLite"

@@ -1,0 +1,187 @@
+"""Which engine, builder and router an installation runs on: real ones here, others in tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, cast
+
+from msgspec import Struct
+
+from windlass.base.clock import Clock
+from windlass.base.http_in.connections import trusted
+from windlass.base.isolation.isolation import Isolation, Mode
+from windlass.base.subprocesses import aside
+from windlass.builders.builder import Builder
+from windlass.builders.bundled import WithBundled
+from windlass.builders.databases import NativeDatabases
+from windlass.builders.git import Git
+from windlass.builders.native import NativeBuilder
+from windlass.config import BadSetting, Settings
+from windlass.control.request.context import Probing, Repositories, Servers
+from windlass.engines.by_hand.probes import probe
+from windlass.engines.engine import Engine
+from windlass.engines.process import ProcessEngine
+from windlass.install import mark
+from windlass.routers.builtin import BuiltinRouter
+from windlass.routers.router import Router
+
+PROCESS, DOCKER = ENGINES = ("process", "docker")
+USUAL_DOCKER = "unix:///var/run/docker.sock"
+
+
+class Gateway(Router, Protocol):
+    """A router with one port for HTTP by host name."""
+
+    @property
+    def port(self) -> int: ...
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    engine: Engine
+    builder: Builder
+    router: Gateway
+    git: Repositories
+    servers: Servers
+    probe: Probing
+
+
+async def real_parts(settings: Settings, clock: Clock, installation: str) -> Parts:
+    """`installation` tells what is ours from what is of another Windlass on the same engine."""
+    folder = await aside(Path(settings.data_dir).resolve)
+    engine, builder = await _engine(settings, folder, clock, installation)
+    try:
+        git = Git(
+            allow_local=settings.git_allow_local,
+            outbound_allow=settings.outbound_allow,
+            home=folder / "git",
+        )
+    except ValueError as error:
+        raise BadSetting(f"outbound_allow: {error}") from error
+    return Parts(
+        engine=engine,
+        builder=builder,
+        router=BuiltinRouter(
+            settings.gateway_host, settings.gateway_port, trusts=trusted(settings.trusted_proxies)
+        ),
+        git=WithBundled(git, folder / "bundled"),
+        servers=NativeDatabases(folder / "databases"),
+        probe=probe,
+    )
+
+
+async def _engine(
+    settings: Settings, folder: Path, clock: Clock, installation: str
+) -> tuple[Engine, Builder]:
+    chosen, host = await chosen_engine(settings), docker_at(settings)
+    if chosen == PROCESS:
+        isolation = await aside(isolation_of, settings)
+        builder = NativeBuilder(folder / "builds", isolation=isolation)
+        return ProcessEngine(process_folder(settings).resolve(), clock, isolation=isolation), builder
+    if chosen == DOCKER:
+        # Loaded only where it is used: its HTTP client is a third of the time to start.
+        from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
+        from windlass.engines.docker import DockerEngine  # noqa: PLC0415
+
+        engine = DockerEngine(host=host, folder=folder / "docker", installation=installation)
+        return engine, DockerBuilder(host=host, installation=installation)
+    raise BadSetting(f"engine: there is no engine {chosen}; it is one of auto, process and docker")
+
+
+def process_folder(settings: Settings) -> Path:
+    """Returns the folder of the engine process."""
+    return Path(settings.data_dir) / "run"
+
+
+def isolation_of(settings: Settings) -> Isolation:
+    """Returns the isolation of the engine process; refuses a start if the settings require more than the
+    machine supports."""
+    mode = cast(Mode, settings.isolation)
+    try:
+        found = Isolation(
+            mode, Path(settings.data_dir), settings.isolation_users, settings.isolation_readable
+        )
+    except ValueError as error:
+        raise BadSetting(f"isolation_users: {error}") from error
+    if mode == "required" and (missing := found.missing()):
+        first = missing[0]
+        raise BadSetting(
+            f"isolation: a service would not have {first.what} on this machine ({first.why}). To go on: "
+            f"{first.advice}; or use the engine docker; or set isolation to auto"
+        )
+    return found
+
+
+async def isolation_in_use(settings: Settings) -> Isolation | None:
+    """Returns the isolation of the engine process; None for engines with containers."""
+    if await chosen_engine(settings) != PROCESS:
+        return None
+    return await aside(isolation_of, settings)
+
+
+def concerns(isolation: Isolation) -> list[str]:
+    """Returns warnings for the operator about missing isolation."""
+    if isolation.mode == "off":
+        return [
+            "Services are not kept apart (isolation is off): they read what Windlass reads, its key included"
+        ]
+    missing = isolation.missing()
+    said = []
+    if missing:
+        parts = "; ".join(f"{part.what} ({part.why}), so {part.means}" for part in missing)
+        said.append(
+            "Services are kept apart only in part; `windlass doctor` says what to do. What a service does "
+            f"not have here: {parts}"
+        )
+    if os.geteuid() == 0 and "identity" in {part.part for part in missing}:
+        said.append(
+            "EVERY SERVICE RUNS AS ROOT: this machine allows neither users nor user namespaces for them. "
+            "Deploy only code that you trust like yourself, or use the engine docker"
+        )
+    return said
+
+
+def docker_at(settings: Settings) -> str:
+    return settings.docker_host or USUAL_DOCKER
+
+
+async def chosen_engine(settings: Settings) -> str:
+    """Resolves `auto`: the engine that the data directory was used with, or else Docker if it answers.
+
+    A Docker that comes later, or is not up yet, must not lead services to another engine, without their data.
+    """
+    if settings.engine != "auto":
+        return settings.engine
+    if kept := await aside(kept_engine, settings):
+        return kept
+    return DOCKER if await docker_answers(docker_at(settings)) else PROCESS
+
+
+def kept_engine(settings: Settings) -> str:
+    """Returns the engine that this data directory was used with; empty if there was none.
+
+    Does not fail for a mark that cannot be read: the start refuses it elsewhere, and `doctor` reports it.
+    """
+    with suppress(OSError, BadSetting):
+        seen = mark.read(settings)
+        return seen.engine if seen and seen.engine in ENGINES else ""
+    return ""
+
+
+async def docker_answers(host: str) -> bool:
+    """True if a Docker engine answers. Does not load the code that uses it."""
+    kind, _, place = host.partition("://")
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(2):
+            if kind == "unix":
+                reader, writer = await asyncio.open_unix_connection(place)
+            else:
+                name, _, port = place.rpartition(":")
+                reader, writer = await asyncio.open_connection(name, int(port or 2375))
+            writer.write(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+            answer = await reader.read(64)
+            writer.close()
+            return b" 200 " in answer
+    return False

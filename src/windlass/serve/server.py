@@ -1,0 +1,147 @@
+"""The socket of the API: uvicorn with connections of our own, and a stop within seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import uvicorn
+
+from windlass.api.limits import stranger_at
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.connections import trusted
+from windlass.base.http_in.files import allowed_connections
+from windlass.install.installation import Installation
+from windlass.serve.connection import Connection, Header, PortState
+
+STOP_SECONDS = 3
+PING_SECONDS, PONG_SECONDS = 20.0, 60.0
+"""How often a websocket is asked whether somebody is there, and how long the answer may take."""
+MOST_IN_A_FRAME = 4096
+"""Bytes that a client may say in a websocket, where nobody listens to it."""
+
+
+def websocket(**parts: Any) -> asyncio.Protocol:
+    from windlass.serve.websocket import WebSocket  # noqa: PLC0415 (with the first one; few ever see one)
+
+    return WebSocket(**parts)
+
+
+async def serve(
+    installation: Installation, listening: socket.socket, announce: Callable[[int], None]
+) -> None:
+    """Serves until a signal asks to stop; running requests get a moment to finish."""
+    settings = installation.ctx.settings
+    bounds = Bounds(connections=allowed_connections(Bounds().connections))
+    config = uvicorn.Config(
+        installation.app,
+        **protocols(installation, bounds),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        timeout_graceful_shutdown=STOP_SECONDS,
+        backlog=2048,
+    )
+    server = Server(config, lambda: announce(listening.getsockname()[1]), installation.app.stop_streams)
+    loop = asyncio.get_running_loop()
+    try:
+        await installation.start()
+        look_less_for_garbage()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, _stop, installation, server)
+        await server.serve(sockets=[listening])
+    finally:
+        await installation.stop()
+
+
+def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[str, Any]:
+    """Returns the protocol settings of uvicorn."""
+    trusts = trusted(installation.ctx.settings.trusted_proxies)
+    installation.app.stream_quota.most = (bounds or Bounds()).streams
+    port = PortState(bounds, trusts, partial(_rate_limit_headers, installation))
+    return {
+        "http": partial(Connection, port=port),
+        "ws": websocket,
+        "ws_max_size": MOST_IN_A_FRAME,
+        "ws_per_message_deflate": False,  # one more state for each connection, and lines are short
+        "ws_ping_interval": PING_SECONDS,
+        "ws_ping_timeout": PONG_SECONDS,
+    }
+
+
+def _rate_limit_headers(installation: Installation, address: str) -> list[Header]:
+    """Headers for refusals before a request was read, which do not count against the limit."""
+    window, _ = installation.budgets.stranger(stranger_at(address), spend=False)
+    return [
+        (b"x-ratelimit-limit", window.limit_text),
+        (b"x-ratelimit-remaining", b"%d" % window.remaining),
+        (b"x-ratelimit-reset", window.reset_text),
+    ]
+
+
+def _stop(installation: Installation, server: uvicorn.Server) -> None:
+    """First not ready, then no new requests; a second signal does not wait."""
+    if installation.stopping:
+        server.force_exit = True
+    installation.stopping = True
+    server.should_exit = True
+
+
+class Server(uvicorn.Server):
+    """uvicorn without its own signal handling; says when it is listening."""
+
+    def __init__(
+        self, config: uvicorn.Config, started: Callable[[], None], stopping: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__(config)
+        self._announce = started
+        self._stopping = stopping
+
+    def capture_signals(self) -> Any:
+        return _Nothing()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn waits for requests to end; what has no end of its own is told to."""
+        self._stopping()
+        await super().shutdown(sockets)
+
+
+def look_less_for_garbage() -> None:
+    """All that is there at the start stays to the end. And what a few dozen requests under way hold is no
+    garbage: Python's own thresholds, made for small programs, look at it several times for each of them."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
+class _Nothing:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bound before anything else is begun, so that a port in use is said at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError:
+        listening.close()
+        raise
+    listening.setblocking(False)
+    return listening
