@@ -26,7 +26,7 @@ from windlass.base.http_out import Outgoing
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
 from windlass.control.background.worker import LEASE, Worker
-from windlass.core.deploy.workload import Instance, Wanted
+from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.by_hand.probes import probe
 from windlass.engines.fake import FakeEngine
 from windlass.install.installation import Installation, install, open_store
@@ -148,7 +148,7 @@ class IdleEngine(FakeEngine):
         self._own: dict[str, dict[int, Instance]] = {}
         self.starts = 0
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         own = self._own.setdefault(wanted.service, {})
         if wanted.generation not in own:
             own[wanted.generation] = await super().run(wanted, index)

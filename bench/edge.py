@@ -16,7 +16,7 @@ import uvloop
 from msgspec import Struct
 
 from bench.machine import SERVER_CORE, run_module
-from windlass.api.app import Answer, Request
+from windlass.api.app import HttpAnswer, Request
 from windlass.api.dialect import PLAIN
 from windlass.config import Settings
 from windlass.install.installation import Installation, install
@@ -51,7 +51,7 @@ async def measure(given: Edging) -> Spent:
 async def _parts(installation: Installation) -> dict[str, Callable[[int], Awaitable[float]]]:
     app, gate, budgets = installation.app, installation.gate, installation.budgets
     header = f"Token {installation.first_token}".encode()
-    request, answer = _request(header), Answer(200, b"{}", ((b"etag", b'"0123456789abcdef"'),))
+    request, answer = _request(header), HttpAnswer(200, b"{}", ((b"etag", b'"0123456789abcdef"'),))
     now = installation.ctx.clock.now()
     actor = await gate.admit(header)
     await budgets.take(actor.subject, actor.limit)
@@ -107,7 +107,7 @@ def _idle(*given: Any) -> None:
     return None
 
 
-async def _bare_send(request: Request, answer: Answer, send: Callable[..., Awaitable[None]]) -> None:
+async def _bare_send(request: Request, answer: HttpAnswer, send: Callable[..., Awaitable[None]]) -> None:
     headers = [answer.kind, (b"content-length", b"%d" % len(answer.body))]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

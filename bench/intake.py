@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from bench.machine import SERVER_CORE, run_module
 from windlass.control.request.log_store import Logs
-from windlass.core.deploy.workload import Said
+from windlass.core.deploy.workload import OutputLine
 
 BATCH = 100
 SECRETS = [f"{number:02}-hidden-{number * 7919:010x}" for number in range(20)]
@@ -48,10 +48,10 @@ def taken(given: Taking) -> Taken:
     )
 
 
-def batch(number: int) -> list[Said]:
+def batch(number: int) -> list[OutputLine]:
     """What an application says of its requests."""
     return [
-        Said(
+        OutputLine(
             NOON + number + each // 10, f"10.1.2.3 GET /orders/{number + each} 200 512 14 ms", "shop-0", "41"
         )
         for each in range(BATCH)
@@ -73,7 +73,7 @@ def measure(given: Taking) -> Taken:
     return Taken(ours, bare, len(stored) / BATCH)
 
 
-def _took(logs: Logs, stream: str, batches: Sequence[Sequence[Said]]) -> float:
+def _took(logs: Logs, stream: str, batches: Sequence[Sequence[OutputLine]]) -> float:
     began = time.perf_counter()
     for lines in batches:
         logs.take(stream, lines)

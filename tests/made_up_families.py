@@ -19,8 +19,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from windlass.core.fields import Description, Maybe, Name, Port, Text, Url, absent
-from windlass.core.resource import Family, Owner, Shown, Spec
+from windlass.core.declare.fields import Description, Maybe, Name, Port, Text, Url, absent
+from windlass.core.declare.resource import Family, Owner, Shown, Spec
 from windlass.families.{parent} import {parent}
 
 

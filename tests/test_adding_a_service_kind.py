@@ -17,7 +17,7 @@ import windlass.families
 from tests.world import make_world
 from windlass.control.kinds import declared as declared_kinds
 from windlass.control.kinds import kinds_of
-from windlass.core.deploy.workload import Said
+from windlass.core.deploy.workload import OutputLine
 from windlass.engines.fake import FakeEngine
 from windlass.families import declared, registry_of
 
@@ -90,7 +90,7 @@ async def test_it_is_deployed_as_its_kind_says(world):
 async def test_what_it_writes_is_read_as_a_log(world):
     one = await cache(world)
     await deployed(world, one)
-    world.engine.says(one, Said(at=world.clock.now(), message="server listening"))
+    world.engine.says(one, OutputLine(at=world.clock.now(), message="server listening"))
     assert [line["message"] for line in (await world.get(f"/cache/{one}/log"))["results"]] == [
         "server listening"
     ]

@@ -7,14 +7,14 @@ import re
 import msgspec
 import pytest
 
-from windlass.core.words.regions import COUNTRIES, REGIONS, Region
+from windlass.core.words.regions import COUNTRIES, REGIONS, CloudRegion
 
 EVERY = [
     pytest.param(cloud, region, id=f"{cloud}-{region.name}") for cloud in REGIONS for region in REGIONS[cloud]
 ]
 
 
-def pick(cloud: str, name: str) -> Region:
+def pick(cloud: str, name: str) -> CloudRegion:
     return next(region for region in REGIONS[cloud] if region.name == name)
 
 
@@ -27,7 +27,7 @@ def test_four_clouds_are_listed() -> None:
 
 
 @pytest.mark.parametrize(("cloud", "region"), EVERY)
-def test_a_region_says_where_it_is(cloud: str, region: Region) -> None:
+def test_a_region_says_where_it_is(cloud: str, region: CloudRegion) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9-]+", region.name)
     assert re.fullmatch(r"[A-Z]{2}", region.country_code)
     assert region.country
@@ -35,7 +35,7 @@ def test_a_region_says_where_it_is(cloud: str, region: Region) -> None:
 
 
 @pytest.mark.parametrize(("cloud", "region"), EVERY)
-def test_the_zones_of_a_region_are_its_own(cloud: str, region: Region) -> None:
+def test_the_zones_of_a_region_are_its_own(cloud: str, region: CloudRegion) -> None:
     assert len(set(region.zones)) == len(region.zones)
     if cloud == "azure":
         assert region.zones in ((), ("1", "2", "3"))
@@ -118,4 +118,11 @@ def test_a_region_is_answered_in_the_order_of_its_fields() -> None:
         "arm_supported": True,
         "zones": ["eu-west-3a", "eu-west-3b", "eu-west-3c"],
     }
-    assert Region.__struct_fields__ == ("name", "country_code", "country", "city", "arm_supported", "zones")
+    assert CloudRegion.__struct_fields__ == (
+        "name",
+        "country_code",
+        "country",
+        "city",
+        "arm_supported",
+        "zones",
+    )

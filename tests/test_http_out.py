@@ -16,9 +16,9 @@ from tests.forbidden_urls import NO_URL, NOT_PUBLIC
 from tests.loopback import OK, Receiver, receiver
 from tests.world import make_world
 from windlass import __version__
-from windlass.base.http_out import MOST_READ, Outgoing, Refused, Unreachable
+from windlass.base.http_out import MOST_READ, AddressRefused, NoAnswer, Outgoing
 from windlass.config import BadSetting
-from windlass.control.request.context import WayOut
+from windlass.control.request.context import OutgoingHttp
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 SOON = 0.3
@@ -49,14 +49,14 @@ async def everywhere() -> AsyncIterator[Receiver]:
 
 
 async def refusal(out: Outgoing, url: str) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(AddressRefused) as caught:
         await out.send("POST", url, b"x", seconds=5)
     await out.close()
     return str(caught.value)
 
 
-async def failure(out: WayOut, url: str, seconds: float = 5.0) -> str:
-    with pytest.raises(Unreachable) as caught:
+async def failure(out: OutgoingHttp, url: str, seconds: float = 5.0) -> str:
+    with pytest.raises(NoAnswer) as caught:
         await out.send("POST", url, b"x", seconds=seconds)
     return str(caught.value)
 
@@ -385,7 +385,7 @@ async def test_an_answer_of_just_the_most_is_not_cut(free):
 
 async def test_a_receiver_that_takes_nothing_ends_in_time(free):
     async with receiver(hangs) as there:
-        with pytest.raises(Unreachable, match="did not answer in full"):
+        with pytest.raises(NoAnswer, match="did not answer in full"):
             await free.send("POST", there.url(), b"x" * (1024 * 1024 - 1), seconds=SOON)
 
 

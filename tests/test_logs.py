@@ -25,7 +25,7 @@ from tests.world import ADMIN, NOON, HandClock, World, make_world
 from windlass.base.clock import DAY, stamp
 from windlass.base.segments import sieve
 from windlass.control.request.log_store import Logs
-from windlass.core.deploy.workload import Said
+from windlass.core.deploy.workload import OutputLine
 
 FOLLOW = "/log?follow=true"
 
@@ -44,7 +44,7 @@ async def app(world: World) -> str:
 def say(world: World, service: str, *lines: str, at: int | None = None) -> None:
     """What a service prints arrives here."""
     now = world.clock.now() if at is None else at
-    world.installation.ctx.logs.take(service, [Said(now, line, "pod-1", "7") for line in lines])
+    world.installation.ctx.logs.take(service, [OutputLine(now, line, "pod-1", "7") for line in lines])
 
 
 def messages(answer: Any) -> list[str]:

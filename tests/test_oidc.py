@@ -39,7 +39,7 @@ from tests.forged_tokens import (
     stray_bits,
 )
 from windlass.base.issuer import Signer
-from windlass.base.oidc import MAX_DOCUMENT, MAX_TOKEN, Refused, Trusted, Unreachable, Verifier
+from windlass.base.oidc import MAX_DOCUMENT, MAX_TOKEN, IssuerUnreachable, TokenRefused, Trusted, Verifier
 
 WELL_KNOWN = "/.well-known/openid-configuration"
 JWKS = "https://keys.example.com/jwks"
@@ -120,13 +120,13 @@ async def accepted(verifier: Verifier, *tokens: str) -> None:
 
 async def refused(verifier: Verifier, words: str, *tokens: str) -> None:
     for token in tokens:
-        with pytest.raises(Refused, match=words) as caught:
+        with pytest.raises(TokenRefused, match=words) as caught:
             await verifier.verify(token)
-        assert not isinstance(caught.value, Unreachable)
+        assert not isinstance(caught.value, IssuerUnreachable)
 
 
-async def unreachable(verifier: Verifier, token: str) -> Unreachable:
-    with pytest.raises(Unreachable, match="cannot be reached") as caught:
+async def unreachable(verifier: Verifier, token: str) -> IssuerUnreachable:
+    with pytest.raises(IssuerUnreachable, match="cannot be reached") as caught:
         await verifier.verify(token)
     return caught.value
 
@@ -180,7 +180,7 @@ async def test_a_good_token_is_accepted_by_us_and_by_a_second_library(mint, veri
 @pytest.mark.parametrize("name", FORGED)
 async def test_a_forged_token_is_refused_by_us_and_by_a_second_library(mint, verifier, provider, name):
     token = FORGED[name](mint)
-    with pytest.raises(Refused):
+    with pytest.raises(TokenRefused):
         await verifier.verify(token)
     assert set(provider.asked) <= {ISSUER + WELL_KNOWN, JWKS}
     assert (second_opinion(mint, token) is not None) == (name in STRICTER), STRICTER.get(name)
@@ -458,13 +458,13 @@ async def test_documents_that_are_too_long_or_make_no_sense_are_refused(
 ):
     setattr(provider, which, document)
     failure = await unreachable(verifier, mint.token())
-    assert isinstance(failure.__cause__, Refused)
+    assert isinstance(failure.__cause__, TokenRefused)
 
 
 async def test_a_failure_names_no_host_and_keeps_its_cause(mint, verifier, provider):
     provider.down = True
     failure = await unreachable(verifier, mint.token())
-    assert isinstance(failure, Refused)
+    assert isinstance(failure, TokenRefused)
     assert "10.0.0.1" not in str(failure)
     assert "example" not in str(failure)
     assert isinstance(failure.__cause__, OSError)
@@ -543,7 +543,7 @@ async def test_all_who_wait_for_newer_keys_share_one_fetch(mint, verifier, provi
     await asyncio.sleep(0)
     provider.answering.set()
     judged = await asyncio.gather(*waiting, return_exceptions=True)
-    assert all(isinstance(each, Refused) for each in judged)
+    assert all(isinstance(each, TokenRefused) for each in judged)
     assert provider.fetches == 2
 
 
@@ -626,7 +626,7 @@ def test_trust_that_makes_no_sense_is_refused_at_the_start(changes):
 
 
 def test_keys_that_are_given_must_be_a_key_set(clock):
-    with pytest.raises(Refused, match="no list of keys"):
+    with pytest.raises(TokenRefused, match="no list of keys"):
         Verifier([trusted(keys={})], never, clock)
 
 
@@ -640,7 +640,7 @@ def test_an_issuer_is_trusted_once(clock):
 
 def refused_at_once(verifier: Verifier, token: str) -> None:
     """Without an event loop, for nothing is to be waited for."""
-    with pytest.raises(Refused):
+    with pytest.raises(TokenRefused):
         verifier.verify(token).send(None)
 
 

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from tests.real_provider import ES256, HERE, LIFETIME, LOCK, RS256, Provider, running_provider
-from windlass.base.oidc import Refused, Trusted, Unreachable, Verifier
+from windlass.base.oidc import IssuerUnreachable, TokenRefused, Trusted, Verifier
 
 LEEWAY, PATIENCE = 30, 30
 
@@ -57,7 +57,7 @@ async def test_a_token_of_a_real_provider_is_accepted(provider, audience):
 
 
 async def test_its_token_for_another_audience_is_refused(provider, world):
-    with pytest.raises(Refused, match="another audience"):
+    with pytest.raises(TokenRefused, match="another audience"):
         await world.verifier.verify(await provider.token(ES256))
 
 
@@ -65,13 +65,13 @@ async def test_its_token_is_refused_when_it_has_expired(provider, world):
     token = await provider.token(RS256)
     await world.verifier.verify(token)
     world.now += LIFETIME + LEEWAY + 1
-    with pytest.raises(Refused, match="expired"):
+    with pytest.raises(TokenRefused, match="expired"):
         await world.verifier.verify(token)
 
 
 async def test_its_token_is_refused_by_who_trusts_the_issuer_under_another_name(provider):
     world = World(provider.issuer.replace("127.0.0.1", "localhost"), RS256)
-    with pytest.raises(Refused, match="not trusted"):
+    with pytest.raises(TokenRefused, match="not trusted"):
         await world.verifier.verify(await provider.token(RS256))
 
 
@@ -80,12 +80,12 @@ async def test_after_its_keys_have_changed_one_fetch_is_enough(provider, world):
     await world.verifier.verify(old)
     provider.change_keys()
     new = await provider.token(RS256)
-    with pytest.raises(Refused, match="no key"):
+    with pytest.raises(TokenRefused, match="no key"):
         await world.verifier.verify(new)
     world.now += PATIENCE
     assert (await world.verifier.verify(new))["sub"] == "robot"
     assert len(world.fetched) == 4
-    with pytest.raises(Refused, match="no key"):
+    with pytest.raises(TokenRefused, match="no key"):
         await world.verifier.verify(old)
     assert len(world.fetched) == 4
 
@@ -95,7 +95,7 @@ async def test_a_provider_that_does_not_answer_is_told_from_a_bad_token(provider
     world = World(nobody, RS256)
     header, _, signature = (await provider.token(RS256)).split(".")
     payload = base64.urlsafe_b64encode(json.dumps({"iss": nobody}).encode()).rstrip(b"=").decode()
-    with pytest.raises(Unreachable):
+    with pytest.raises(IssuerUnreachable):
         await world.verifier.verify(f"{header}.{payload}.{signature}")
 
 

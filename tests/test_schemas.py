@@ -17,7 +17,7 @@ from windlass.api.samples import Samples
 from windlass.api.schemas import translate
 from windlass.core.access import Scope
 from windlass.core.declare.fields import Maybe, absent
-from windlass.core.declare.registry import Endpoint, Operation, Registry
+from windlass.core.declare.registry import Operation, Registry, StandaloneOperation
 from windlass.core.declare.resource import Action, Family, Shown, Spec, Verb
 from windlass.families import registry
 
@@ -145,12 +145,12 @@ class BoxShown(Shown):
     inner: Inner
 
 
-def posting(answer: type[Struct], path: str = "/box", listing: bool = False) -> Endpoint:
+def posting(answer: type[Struct], path: str = "/box", listing: bool = False) -> StandaloneOperation:
     action = Action(
         name=f"do{path.title().replace('/', '')}", method="POST", suffix="", need=Scope.WRITE, summary="Do",
         body=Box, answer=answer, listing=listing, paged=False,
     )  # fmt: skip
-    return Endpoint(path=path, group="Boxes", action=action)
+    return StandaloneOperation(path=path, group="Boxes", action=action)
 
 
 def test_any_type_that_a_family_may_use_makes_a_valid_document() -> None:

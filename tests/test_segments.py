@@ -26,8 +26,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.forms import either
 from windlass.base import ids
 from windlass.base.clock import stamp
-from windlass.base.segments import EVERYTHING, Gone, Segments, Sieve, files, instant, sieve
-from windlass.core.deploy.workload import Said
+from windlass.base.segments import EVERYTHING, Gone, LineFilter, Segments, files, instant, sieve
+from windlass.core.deploy.workload import OutputLine
 
 NOON = 1_790_000_000_000
 PLENTY = 1 << 30
@@ -48,19 +48,19 @@ def log(root: Path) -> Iterator[Segments]:
     made.close()
 
 
-def said(*messages: str, at: int = NOON) -> list[Said]:
-    return [Said(at, message) for message in messages]
+def said(*messages: str, at: int = NOON) -> list[OutputLine]:
+    return [OutputLine(at, message) for message in messages]
 
 
-def numbered(begin: int, end: int, width: int = 0) -> list[Said]:
-    return [Said(NOON + number, f"line {number}".ljust(width, ".")) for number in range(begin, end)]
+def numbered(begin: int, end: int, width: int = 0) -> list[OutputLine]:
+    return [OutputLine(NOON + number, f"line {number}".ljust(width, ".")) for number in range(begin, end)]
 
 
 def messages(lines: list[bytes]) -> list[str]:
     return [json.loads(line)["message"] for line in lines]
 
 
-def whole(log: Segments, stream: str = "a", wanted: Sieve = EVERYTHING) -> list[str]:
+def whole(log: Segments, stream: str = "a", wanted: LineFilter = EVERYTHING) -> list[str]:
     return messages(log.tail(stream, 1_000_000, wanted))
 
 
@@ -93,7 +93,7 @@ class ListOfLines(RuleBasedStateMachine):
 
     @rule(batch=st.lists(st.tuples(TIMES, TEXTS), max_size=20))
     def write(self, batch: list[tuple[int, str]]) -> None:
-        self.log.append("a", [Said(at, text) for at, text in batch])
+        self.log.append("a", [OutputLine(at, text) for at, text in batch])
         self.model += batch
 
     @rule()
@@ -171,7 +171,7 @@ TestListOfLines.settings = settings(
 
 
 def test_a_line_says_when_and_from_where(log: Segments):
-    log.append("a", [Said(NOON, 'many words, "quotes",\nand two lines', "a-1", "7")])
+    log.append("a", [OutputLine(NOON, 'many words, "quotes",\nand two lines', "a-1", "7")])
     (line,) = [json.loads(line) for line in log.tail("a", 10)]
     assert ids.is_id(line.pop("id"))
     assert line == {
@@ -197,7 +197,14 @@ def test_lines_longer_than_a_block_are_whole(log: Segments):
 
 
 def test_what_is_no_unicode_or_no_time_is_written_all_the_same(log: Segments):
-    log.append("a", [Said(-5, "half a \ud83e pair", "p\udc00"), Said(10**18, "late"), Said(NOON, "good")])
+    log.append(
+        "a",
+        [
+            OutputLine(-5, "half a \ud83e pair", "p\udc00"),
+            OutputLine(10**18, "late"),
+            OutputLine(NOON, "good"),
+        ],
+    )
     lines = [json.loads(line) for line in log.tail("a", 10)]
     assert [line["message"] for line in lines] == ["half a ? pair", "late", "good"]
     assert [line["created_at"][:4] for line in lines] == ["1970", "9999", "2026"]
@@ -227,7 +234,7 @@ def test_a_time_is_read_as_it_was_printed():
 @pytest.mark.parametrize("text", ["n", "\\", '"', "\n", "\\n", "created_at", "é", "u0000", "a\nb", "b"])
 def test_a_search_finds_what_the_message_says_and_not_how_it_is_written(log: Segments, text: str):
     lines = ["a\nb", "a\\nb", 'say "hi"', "café", "zero\x00", "plain", "created_at", "u0000"]
-    log.append("a", [Said(NOON, line, "pod\nn", "é") for line in lines])
+    log.append("a", [OutputLine(NOON, line, "pod\nn", "é") for line in lines])
     assert whole(log, "a", sieve(contains=text)) == [line for line in lines if text in line]
 
 
@@ -273,13 +280,13 @@ WRITING = """
 import os, sys
 from pathlib import Path
 from windlass.base.segments import Segments
-from windlass.core.runtime import Said
+from windlass.core.deploy.workload import OutputLine
 
 def write(root, number):
     log = Segments(Path(root), 1 << 30, size=20_000)
     while True:
         numbers = range(number, number + 50)
-        batch = [Said(each, f"line {each} " + "." * (each * 37 % 300)) for each in numbers]
+        batch = [OutputLine(each, f"line {each} " + "." * (each * 37 % 300)) for each in numbers]
         log.append("a", batch)
         number += len(batch)
         os.write(1, b"%d\\n" % number)
@@ -373,7 +380,7 @@ FILLING = """
 import json, sys
 from pathlib import Path
 from windlass.base.segments import Segments
-from windlass.core.runtime import Said
+from windlass.core.deploy.workload import OutputLine
 
 def whole():
     return [json.loads(line)["message"] for line in log.tail("a", 1_000_000)]
@@ -381,7 +388,7 @@ def whole():
 def append(count):
     global tried
     numbers = range(tried, tried + count)
-    log.append("a", [Said(number, f"line {number}".ljust(100, ".")) for number in numbers])
+    log.append("a", [OutputLine(number, f"line {number}".ljust(100, ".")) for number in numbers])
     tried += count
 
 disk, tried = Path(sys.argv[1]), 0
@@ -436,7 +443,7 @@ def test_a_full_log_keeps_its_newest_lines_and_does_not_grow_without_end(root: P
 
 def test_old_lines_go_by_segments_and_a_quiet_stream_keeps_none_for_ever(log: Segments, root: Path):
     log.append("a", numbered(0, 100, 100))
-    log.append("a", [Said(NOON + 3 * DAY, "young")])
+    log.append("a", [OutputLine(NOON + 3 * DAY, "young")])
     log.expire("a", before=NOON + DAY, renewed=NOON - DAY)
     assert "young" in whole(log)
     assert len(whole(log)) < 40  # what is in one segment with it

@@ -10,7 +10,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from windlass.serve.connection import Connection, PortState
-from windlass.serve.server import Server, listen
+from windlass.serve.server import ApiServer, listen
 
 DATE = re.compile(rb"date: [^\r]*\r\n")
 
@@ -61,7 +61,7 @@ async def served(protocol):
     config = uvicorn.Config(
         app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False
     )
-    server = Server(config, ready.set)
+    server = ApiServer(config, ready.set)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         await ready.wait()

@@ -20,13 +20,13 @@ from typing import Any
 import msgspec
 
 from windlass.base.clock import SECOND
-from windlass.base.http_out import Answered, Unreachable
+from windlass.base.http_out import HttpResult, NoAnswer
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
-from windlass.control.request.context import Repositories, WayOut
+from windlass.control.request.context import OutgoingHttp, Repositories
 from windlass.control.workloads.kind import ServiceKind
 from windlass.core.declare.registry import Registry
-from windlass.core.deploy.workload import Instance, Probe
+from windlass.core.deploy.workload import HealthProbe, Instance
 from windlass.engines.engine import Engine
 from windlass.engines.fake import FakeEngine
 from windlass.install.installation import Installation, install
@@ -80,9 +80,9 @@ class FakeProbes:
     def __init__(self) -> None:
         self.trouble = ""
         """If set, no instance is well, for this reason."""
-        self.asked: list[Probe] = []
+        self.asked: list[HealthProbe] = []
 
-    async def __call__(self, engine: Engine, instance: Instance, probe: Probe) -> str:
+    async def __call__(self, engine: Engine, instance: Instance, probe: HealthProbe) -> str:
         self.asked.append(probe)
         return self.trouble
 
@@ -90,8 +90,8 @@ class FakeProbes:
 class NoWayOut:
     """A test reaches nobody, unless it says whom."""
 
-    async def send(self, method: str, url: str, *_: Any, **__: Any) -> Answered:
-        raise Unreachable(f"this test reaches nobody, and not {url}")
+    async def send(self, method: str, url: str, *_: Any, **__: Any) -> HttpResult:
+        raise NoAnswer(f"this test reaches nobody, and not {url}")
 
     async def fetch(self, url: str) -> bytes:
         raise OSError(f"this test reaches nobody, and not {url}")
@@ -249,7 +249,7 @@ async def make_world(
     fetcher: Callable[[str], Awaitable[bytes]] | None = None,
     families: Registry | None = None,
     kinds: Mapping[str, ServiceKind] | None = None,
-    out: WayOut | None = NO_WAY_OUT,
+    out: OutgoingHttp | None = NO_WAY_OUT,
     router: Gateway | None = None,
     git: Repositories | None = None,
     **settings: Any,

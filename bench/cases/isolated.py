@@ -12,7 +12,7 @@ from typing import Final
 from bench.measure import Bench, Line, Target
 from windlass.base.clock import SystemClock
 from windlass.base.isolation.isolation import Isolation, Mode
-from windlass.core.deploy.workload import Artifact, Wanted
+from windlass.core.deploy.workload import Artifact, Workload
 from windlass.engines.process import ProcessEngine
 
 MODES: Final[tuple[Mode, ...]] = ("off", "auto")
@@ -52,7 +52,7 @@ async def _rounds(folder: Path, rounds: int, starts: int) -> list[dict[Mode, flo
 
 
 async def _taken(
-    engines: dict[Mode, ProcessEngine], wanted: Wanted, first: int, starts: int
+    engines: dict[Mode, ProcessEngine], wanted: Workload, first: int, starts: int
 ) -> dict[Mode, float]:
     """Milliseconds of a start, in the median; both sides take turns."""
     taken: dict[Mode, list[float]] = {mode: [] for mode in engines}
@@ -66,8 +66,8 @@ async def _taken(
     return {mode: statistics.median(times) for mode, times in taken.items()}
 
 
-def _wanted(folder: Path) -> Wanted:
-    return Wanted(
+def _wanted(folder: Path) -> Workload:
+    return Workload(
         service=SERVICE,
         family="application",
         name="web",

@@ -28,7 +28,7 @@ from windlass.operate.backup import backup, restore
 from windlass.store.chain import BEGINNING, Head, chained, hashed
 from windlass.store.migrate import migrations
 from windlass.store.store import Row, Tx, Write
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 
 COUNT = 9
 
@@ -163,7 +163,7 @@ async def forge(place: Place) -> None:
 
 @pytest.mark.parametrize("head", ["9", "9:abc", "x:" + "0" * 64, ":", "9 " + "0" * 64])
 async def test_a_note_that_is_none_is_refused(written: Place, head: str):
-    with pytest.raises(Refused, match="NUMBER:HASH"):
+    with pytest.raises(CommandRefused, match="NUMBER:HASH"):
         await verdict(written, head)
 
 
@@ -338,7 +338,7 @@ async def test_a_database_that_was_never_brought_up_to_date_is_refused(tmp_path:
     async with place.opened():
         pass
     await place.sql("DELETE FROM migration WHERE number >= 4")
-    with pytest.raises(Refused, match="start this version"):
+    with pytest.raises(CommandRefused, match="start this version"):
         await verdict(place)
 
 

@@ -12,8 +12,8 @@ from tests.audit.asking import events, told, types
 from tests.world import World, make_world
 from windlass.base.clock import HOUR
 from windlass.base.errors import Unavailable
-from windlass.control.request.recording import Whence
-from windlass.control.telling.security_events import MOST_WAITING, Witness
+from windlass.control.request.recording import Origin
+from windlass.control.telling.security_events import MOST_WAITING, SecurityEvents
 from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.store.store import Store, Write
 
@@ -124,18 +124,18 @@ class AwayOnce:
         return await self._store.write(change)
 
 
-def refuse(world: World, seen: Witness, times: int = 1) -> None:
+def refuse(world: World, seen: SecurityEvents, times: int = 1) -> None:
     actor = Actor(
         id=world.org, name="reader", subject="reader", permits=permits_throughout(world.org, Scope.READ)
     )
     operation = world.installation.ctx.registry.operation("deleteOrganization")
     for _ in range(times):
-        seen.refused(actor, operation, "/organization/x", (world.org,), "This needs Admin", Whence("API"))
+        seen.refused(actor, operation, "/organization/x", (world.org,), "This needs Admin", Origin("API"))
 
 
 async def test_what_could_not_be_written_is_written_later_and_once(world: World):
     ctx = world.installation.ctx
-    seen = Witness(replace(ctx, store=AwayOnce(ctx.store)))
+    seen = SecurityEvents(replace(ctx, store=AwayOnce(ctx.store)))
     refuse(world, seen)
     with pytest.raises(Unavailable):
         await seen.note()
@@ -146,7 +146,7 @@ async def test_what_could_not_be_written_is_written_later_and_once(world: World)
 
 
 async def test_whoever_is_stopped_while_writing_leaves_nothing_to_be_written_twice(world: World):
-    seen = Witness(world.installation.ctx)
+    seen = SecurityEvents(world.installation.ctx)
     refuse(world, seen)
     noting = asyncio.create_task(seen.note())
     await asyncio.sleep(0)
@@ -158,7 +158,7 @@ async def test_whoever_is_stopped_while_writing_leaves_nothing_to_be_written_twi
 
 async def test_a_flood_is_counted_where_it_cannot_be_kept():
     async with make_world() as world:
-        seen = Witness(world.installation.ctx)
+        seen = SecurityEvents(world.installation.ctx)
         refuse(world, seen, MOST_WAITING + 5)
         await seen.note()
         newest = (await events(world, eventType="ACCESS_REFUSED", pageSize=1))[0]

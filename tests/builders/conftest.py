@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders.repositories import Listener, Repository, serving
 from windlass.builders.builder import BuildError
-from windlass.builders.git import Git, GitError, Source
+from windlass.builders.git import Git, GitError, GitSource
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ def git(make_git):
 def refused(into, home):
     """Why a source is refused; it never tells a path of this machine or a token, and leaves nothing."""
 
-    async def reason(git: Git, source: Source, **given: Any) -> str:
+    async def reason(git: Git, source: GitSource, **given: Any) -> str:
         with pytest.raises(GitError) as caught:
             await git.fetch(source, into, **given)
         said = str(caught.value)

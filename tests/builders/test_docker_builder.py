@@ -16,7 +16,7 @@ from tests.engines.dockers import BOX, docker_host, own_engine
 from tests.engines.proxies import proxied
 from windlass.builders.builder import BuilderAway, BuildError
 from windlass.core.deploy.workload import Artifact
-from windlass.docker import Docker, Refused
+from windlass.docker import Docker, EngineRefused
 
 SECONDS = 30.0
 
@@ -157,7 +157,7 @@ async def left_of(host: str, mark: str) -> list[str]:
         for image in await docker.json("GET", "/images/json", params={"all": True}):
             try:
                 history = await docker.json("GET", f"/images/{image['Id']}/history")
-            except Refused:
+            except EngineRefused:
                 continue  # of another test, and gone meanwhile
             found += [image["Id"] for layer in history if mark in layer["CreatedBy"]]
         return found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from windlass.builders import ignore
 from windlass.builders.dockerfile import Argument, DockerfileError, read
-from windlass.builders.native.hints import Shell, Words, hints
+from windlass.builders.native.hints import ExecForm, Shell, hints
 from windlass.builders.substitution import BadWord, substituted, words
 
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_meant_is_said_with_its_line(text, line, why):
 
 def test_json_that_is_none_is_taken_for_a_command_of_the_shell():
     assert config("FROM a\nCMD ['python', 'x']\n").command == Shell("['python', 'x']")
-    assert config('FROM a\nCMD ["python", "x"]\n').command == Words(("python", "x"))
+    assert config('FROM a\nCMD ["python", "x"]\n').command == ExecForm(("python", "x"))
 
 
 SUBSTITUTED = [
@@ -221,14 +221,14 @@ def test_a_stage_goes_on_from_the_stage_it_is_from():
 
 
 COMMANDS = [
-    ('CMD ["a"]', Words(("a",))),
+    ('CMD ["a"]', ExecForm(("a",))),
     ("CMD a $B", Shell("a $B")),
     ('SHELL ["/bin/bash", "-c"]\nCMD a', Shell("a", ("/bin/bash", "-c"))),
-    ('ENTRYPOINT ["a"]\nCMD ["b"]', Words(("a", "b"))),
-    ('CMD ["b"]\nENTRYPOINT ["a"]', Words(("a", "b"))),
-    ('ENTRYPOINT ["a"]\nCMD b c', Words(("a", "/bin/sh", "-c", "b c"))),
+    ('ENTRYPOINT ["a"]\nCMD ["b"]', ExecForm(("a", "b"))),
+    ('CMD ["b"]\nENTRYPOINT ["a"]', ExecForm(("a", "b"))),
+    ('ENTRYPOINT ["a"]\nCMD b c', ExecForm(("a", "/bin/sh", "-c", "b c"))),
     ('ENTRYPOINT a\nCMD ["b"]', Shell("a")),
-    ('CMD ["a"]\nCMD ["b"]', Words(("b",))),
+    ('CMD ["a"]\nCMD ["b"]', ExecForm(("b",))),
     ('CMD ["a"]\nCMD []', None),
 ]
 
@@ -239,7 +239,7 @@ def test_entrypoint_and_cmd_make_one_command(text, command):
 
 
 def test_an_entrypoint_forgets_the_cmd_of_the_stage_before():
-    assert config('FROM a AS b\nCMD ["x"]\nFROM b\nENTRYPOINT ["y"]\n').command == Words(("y",))
+    assert config('FROM a AS b\nCMD ["x"]\nFROM b\nENTRYPOINT ["y"]\n').command == ExecForm(("y",))
 
 
 STAGES = "FROM a AS one\nRUN 1\nFROM b AS two\nRUN 2\nFROM c AS three\nRUN 3\nCOPY --from=one /x /y\n"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.builders.conftest import processes_of
 from tests.builders.repositories import Repository, self_signed, serving
-from windlass.builders.git import Commit, GitError, Limits, Source
+from windlass.builders.git import GitCommit, GitError, GitSource, Limits
 
 
 def files(folder):
@@ -32,9 +32,9 @@ async def test_the_head_of_a_branch_is_fetched_and_described(git, repository, in
     repository.git("tag", "v1.2")
     repository.git("switch", "--quiet", "main")
 
-    commit = await git.fetch(Source(repository.url, branch="feature/new"), into)
+    commit = await git.fetch(GitSource(repository.url, branch="feature/new"), into)
 
-    assert commit == Commit(
+    assert commit == GitCommit(
         id=head,
         message="Add a file\n\nAnd say why.",
         author_name="Ada",
@@ -51,21 +51,21 @@ async def test_without_a_branch_it_is_the_default_branch(git, repository, into):
     repository.git("switch", "--quiet", "--create", "trunk")
     head = repository.write(app="trunk").commit()
 
-    assert (await git.fetch(Source(repository.url), into)).id == head
-    assert await git.head(Source(repository.url)) == ("trunk", head)
+    assert (await git.fetch(GitSource(repository.url), into)).id == head
+    assert await git.head(GitSource(repository.url)) == ("trunk", head)
 
 
 async def test_the_head_of_a_named_branch_is_told_without_fetching(git, repository):
     head = repository.commit()
-    assert await git.head(Source(repository.url, branch="main")) == ("main", head)
+    assert await git.head(GitSource(repository.url, branch="main")) == ("main", head)
     with pytest.raises(GitError, match="There is no branch old in file://"):
-        await git.head(Source(repository.url, branch="old"))
+        await git.head(GitSource(repository.url, branch="old"))
 
 
 async def test_an_annotated_tag_is_the_tag_of_its_commit(git, repository, into):
     repository.commit()
     repository.git("tag", "--annotate", "--message", "Release", "v2")
-    assert (await git.fetch(Source(repository.url), into)).tag == "v2"
+    assert (await git.fetch(GitSource(repository.url), into)).tag == "v2"
 
 
 @pytest.mark.parametrize("digits", [40, 10])
@@ -73,7 +73,7 @@ async def test_a_commit_is_fetched_by_its_id_or_the_first_digits_of_it(git, repo
     wanted = repository.write(app="wanted").commit()
     repository.write(app="newer").commit()
 
-    commit = await git.fetch(Source(repository.url, branch="main", commit=wanted[:digits].upper()), into)
+    commit = await git.fetch(GitSource(repository.url, branch="main", commit=wanted[:digits].upper()), into)
 
     assert commit.id == wanted
     assert (into / "app").read_text() == "wanted"
@@ -91,11 +91,11 @@ async def test_a_commit_comes_also_from_a_server_that_gives_none_by_name(
     url = server.url("shop.git")
 
     told: list[str] = []
-    assert (await git.fetch(Source(url, branch="main", commit=wanted), into, told.append)).id == wanted
+    assert (await git.fetch(GitSource(url, branch="main", commit=wanted), into, told.append)).id == wanted
     assert (into / "app").read_text() == "wanted"
     assert any("fetching the whole branch" in line for line in told)
     shutil.rmtree(into)
-    said = await refused(git, Source(url, branch="main", commit=elsewhere))
+    said = await refused(git, GitSource(url, branch="main", commit=elsewhere))
     assert said.startswith(f"There is no commit {elsewhere}, or more than one, on main of http://")
 
 
@@ -104,22 +104,22 @@ async def test_a_repository_that_names_commits_by_sha_256_is_fetched_by_a_full_i
 ):
     repository = Repository(tmp_path / "new", "--object-format=sha256")
     wanted = repository.write(app="x").commit()
-    assert (await git.fetch(Source(repository.url, commit=wanted), into)).id == wanted
+    assert (await git.fetch(GitSource(repository.url, commit=wanted), into)).id == wanted
     shutil.rmtree(into)
-    assert "names its commits by sha256" in await refused(git, Source(repository.url))
+    assert "names its commits by sha256" in await refused(git, GitSource(repository.url))
 
 
 async def test_the_newest_commits_are_listed_newest_first(git, repository):
     ids = [repository.commit(f"Change {number}") for number in range(5)]
     repository.git("tag", "first", ids[0])
 
-    found = await git.commits(Source(repository.url), most=3)
+    found = await git.commits(GitSource(repository.url), most=3)
     assert [(each.id, each.message) for each in found] == [
         (ids[4], "Change 4"),
         (ids[3], "Change 3"),
         (ids[2], "Change 2"),
     ]
-    assert [each.tag for each in await git.commits(Source(repository.url))] == ["", "", "", "", "first"]
+    assert [each.tag for each in await git.commits(GitSource(repository.url))] == ["", "", "", "", "first"]
 
 
 async def test_what_is_missing_is_named(git, repository, tmp_path, refused):
@@ -127,42 +127,44 @@ async def test_what_is_missing_is_named(git, repository, tmp_path, refused):
     Repository(tmp_path / "empty")
     url = repository.url
 
-    assert await refused(git, Source(url, branch="nope")) == f"There is no branch nope in {url}."
-    assert await refused(git, Source(url, commit="0" * 40)) == f"There is no commit {'0' * 40} in {url}."
-    assert "There is no commit 0000000, or more" in await refused(git, Source(url, commit="0" * 7))
-    assert "has no commits yet" in await refused(git, Source(f"file://{tmp_path}/empty"))
-    assert "There is no repository at" in await refused(git, Source(f"file://{tmp_path}/none"))
+    assert await refused(git, GitSource(url, branch="nope")) == f"There is no branch nope in {url}."
+    assert await refused(git, GitSource(url, commit="0" * 40)) == f"There is no commit {'0' * 40} in {url}."
+    assert "There is no commit 0000000, or more" in await refused(git, GitSource(url, commit="0" * 7))
+    assert "has no commits yet" in await refused(git, GitSource(f"file://{tmp_path}/empty"))
+    assert "There is no repository at" in await refused(git, GitSource(f"file://{tmp_path}/none"))
 
 
 async def test_something_that_is_not_a_commit_is_refused(git, repository, refused):
     repository.write(app="x").commit()
     blob = repository.git("rev-parse", "HEAD:app")
-    await refused(git, Source(repository.url, commit=blob))
+    await refused(git, GitSource(repository.url, commit=blob))
 
 
 async def test_the_root_path_must_be_a_folder_of_the_commit(git, repository, into, refused):
     repository.put({"services/api/app": "x"}).commit()
     for fine in ("/", "", "services", "/services/api/", "./services"):
-        await git.fetch(Source(repository.url, root_path=fine), into)
+        await git.fetch(GitSource(repository.url, root_path=fine), into)
     shutil.rmtree(into)
     for wrong in ("nope", "services/api/app", "/.git"):
-        assert "root_path: there is no folder" in await refused(git, Source(repository.url, root_path=wrong))
+        assert "root_path: there is no folder" in await refused(
+            git, GitSource(repository.url, root_path=wrong)
+        )
     for wrong in ("..", "/services/../..", "services/../services", "a\0b", "a\nb", "\ud800", "a" * 5000):
-        assert "root_path: " in await refused(git, Source(repository.url, root_path=wrong))
+        assert "root_path: " in await refused(git, GitSource(repository.url, root_path=wrong))
 
 
 async def test_fetching_again_makes_the_folder_anew(git, repository, into):
     repository.write(app="x").commit()
     into.mkdir(parents=True)
     (into / "left over").write_text("of an attempt that was killed")
-    await git.fetch(Source(repository.url), into)
+    await git.fetch(GitSource(repository.url), into)
     assert files(into) == {"app"}
 
 
 async def test_several_fetches_run_at_once(git, repository, tmp_path):
     head = repository.write(app="x").commit()
     found = await asyncio.gather(
-        *(git.fetch(Source(repository.url), tmp_path / "copies" / str(number)) for number in range(4))
+        *(git.fetch(GitSource(repository.url), tmp_path / "copies" / str(number)) for number in range(4))
     )
     assert {each.id for each in found} == {head}
 
@@ -181,7 +183,7 @@ async def test_odd_file_names_come_through(git, repository, into):
         "x" * 255,
     }
     repository.put(dict.fromkeys(names, "x")).commit()
-    await git.fetch(Source(repository.url), into)
+    await git.fetch(GitSource(repository.url), into)
     assert files(into) == names
 
 
@@ -192,7 +194,7 @@ async def test_files_come_as_they_were_committed(git, repository, into):
     (repository.folder / "run.sh").chmod(0o755)
     repository.git("-c", "core.autocrlf=false", "add", "--all")
     repository.commit()
-    await git.fetch(Source(repository.url), into)
+    await git.fetch(GitSource(repository.url), into)
     assert (into / "lf").read_bytes() == b"a\n"
     assert (into / "run.sh").stat().st_mode & 0o111
     assert not (into / "lf").stat().st_mode & 0o111
@@ -213,7 +215,7 @@ async def test_progress_is_told_in_clean_lines(git, repository, server, tmp_path
     }
     repository.commit()
     told: list[str] = []
-    await git.fetch(Source(server.url("shop.git")), into, told.append)
+    await git.fetch(GitSource(server.url("shop.git")), into, told.append)
     assert told
     assert all(line.isprintable() and len(line) <= 300 for line in told)
     assert "remote: again" in told
@@ -225,7 +227,7 @@ async def test_submodules_and_large_files_that_are_not_fetched_are_told(git, rep
     repository.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},vendor/lib")
     repository.git("commit", "--quiet", "--message", "Add a submodule")
     told: list[str] = []
-    await git.fetch(Source(repository.url), into, told.append)
+    await git.fetch(GitSource(repository.url), into, told.append)
     assert "The submodule vendor/lib is not fetched." in told
     assert any("Git LFS" in line for line in told)
     assert list((into / "vendor" / "lib").iterdir()) == []
@@ -236,19 +238,19 @@ async def test_a_private_repository_opens_with_its_token_only(git, repository, s
     server.password = "s3cret-token"
     url = server.url("shop.git")
 
-    assert "needs a git token" in await refused(git, Source(url))
-    assert "token was refused" in await refused(git, Source(url, token="wr0ng-token"))
+    assert "needs a git token" in await refused(git, GitSource(url))
+    assert "token was refused" in await refused(git, GitSource(url, token="wr0ng-token"))
     for right in ("s3cret-token", "robot:s3cret-token"):
-        await git.fetch(Source(url, token=right), into)
+        await git.fetch(GitSource(url, token=right), into)
     assert files(into) == {"app"}
-    await git.head(Source(url, token="s3cret-token"))
-    await git.commits(Source(url, token="s3cret-token"))
+    await git.head(GitSource(url, token="s3cret-token"))
+    await git.commits(GitSource(url, token="s3cret-token"))
 
 
 async def test_a_token_is_in_no_argument_no_file_no_message_and_no_log(git, repository, server, into, home):
     repository.commit()
     server.hangs = True
-    source = Source(server.url("shop.git"), token="s3cret-token")
+    source = GitSource(server.url("shop.git"), token="s3cret-token")
     assert "s3cret-token" not in repr(source)
     task = asyncio.create_task(git.fetch(source, into))
     await until(lambda: server.authorizations and any("remote-http" in each for each in processes_of(home)))
@@ -278,14 +280,14 @@ async def test_a_server_that_repeats_a_token_does_not_bring_it_into_the_log(
     }
     repository.commit()
     told: list[str] = []
-    await git.fetch(Source(server.url("shop.git"), token="s3cret-token"), into, told.append)
+    await git.fetch(GitSource(server.url("shop.git"), token="s3cret-token"), into, told.append)
     assert "remote: you sent ***, Basic ***" in told
 
 
 async def test_a_redirect_is_not_followed(git, repository, server, listener, tmp_path, refused):
     repository.commit()
     server.redirects["/shop.git"] = f"http://127.0.0.1:{listener.port}/shop.git"
-    said = await refused(git, Source(server.url("shop.git"), token="s3cret-token"))
+    said = await refused(git, GitSource(server.url("shop.git"), token="s3cret-token"))
     assert "answers with a redirect, which is not followed" in said
     assert listener.heard == []
 
@@ -295,7 +297,7 @@ async def test_an_address_without_its_suffix_is_found_where_a_server_redirects_t
 ):
     head = repository.commit()
     server.redirects["/shop/"] = server.url("shop.git/")
-    assert (await git.fetch(Source(server.url("shop")), into)).id == head
+    assert (await git.fetch(GitSource(server.url("shop")), into)).id == head
 
 
 async def test_a_server_that_never_answers_is_given_up_after_the_time_limit(
@@ -303,13 +305,13 @@ async def test_a_server_that_never_answers_is_given_up_after_the_time_limit(
 ):
     server.hangs = True
     git = make_git(limits=Limits(seconds=0.5))
-    said = await refused(git, Source(server.url("shop.git")))
+    said = await refused(git, GitSource(server.url("shop.git")))
     assert said.startswith("The repository was not fetched within")
 
 
 async def test_cancelling_leaves_no_process_and_no_folder(git, repository, server, into, home):
     server.hangs = True
-    task = asyncio.create_task(git.fetch(Source(server.url("shop.git")), into))
+    task = asyncio.create_task(git.fetch(GitSource(server.url("shop.git")), into))
     await until(server.asked.is_set)
     assert into.exists()
     assert processes_of(home)
@@ -325,7 +327,7 @@ async def test_cancelling_at_any_moment_leaves_no_process_and_no_folder(git, rep
     repository.put({f"{number}": "x" for number in range(50)}).commit()
     for moment in range(12):
         into = tmp_path / "copies" / str(moment)
-        task = asyncio.create_task(git.fetch(Source(repository.url), into))
+        task = asyncio.create_task(git.fetch(GitSource(repository.url), into))
         await asyncio.sleep(moment * 0.012)
         task.cancel()
         await asyncio.wait([task])
@@ -347,9 +349,9 @@ async def test_git_calls_the_address_that_was_judged_and_no_other(
     head = repository.commit()
     with serving(tmp_path / "served", "127.0.0.2") as server:
         for name in ("localhost", "git.example"):
-            assert (await git.fetch(Source(server.url("shop.git", name)), into)).id == head
+            assert (await git.fetch(GitSource(server.url("shop.git", name)), into)).id == head
         with pytest.raises(GitError, match="cannot be reached"):
-            await git.head(Source(f"http://localhost:{listener.port}/shop.git"))
+            await git.head(GitSource(f"http://localhost:{listener.port}/shop.git"))
     assert listener.heard == []
     assert judged == ["localhost", "git.example", "localhost"]
 
@@ -361,7 +363,7 @@ async def test_ssh_calls_the_judged_address_and_asks_nobody(make_git, listener):
 
     git = make_git(resolve=resolve)
     with pytest.raises(GitError, match=r"cannot be reached|asks for an ssh key"):
-        await git.head(Source(f"ssh://git@git.example:{listener.port}/shop.git"))
+        await git.head(GitSource(f"ssh://git@git.example:{listener.port}/shop.git"))
     assert listener.heard
     assert listener.heard[0].startswith(b"SSH-2.0")
 
@@ -372,16 +374,16 @@ async def test_without_a_git_that_can_be_pinned_nothing_is_called(
     old = tmp_path / "bin" / "git"
     old.parent.mkdir()
     monkeypatch.setenv("PATH", str(old.parent))
-    assert "git is not installed" in await refused(make_git(), Source(repository.url))
+    assert "git is not installed" in await refused(make_git(), GitSource(repository.url))
     old.write_text("#!/bin/sh\necho git version 2.36.9\n")
     old.chmod(0o755)
-    assert "must be 2.37 or newer" in await refused(make_git(), Source(repository.url))
+    assert "must be 2.37 or newer" in await refused(make_git(), GitSource(repository.url))
 
 
 async def test_listing_commits_does_not_fetch_what_is_in_them(git, repository, server, home):
     repository.git("config", "uploadpack.allowFilter", "true")
     repository.put({"large": os.urandom(1_000_000)}).commit("Large")
-    (commit,) = await git.commits(Source(server.url("shop.git")))
+    (commit,) = await git.commits(GitSource(server.url("shop.git")))
     assert commit.message == "Large"
     assert server.sent < 10_000
 
@@ -403,6 +405,6 @@ async def test_what_a_killed_windlass_left_behind_is_swept(git, repository, serv
 
 async def test_a_server_whose_certificate_nobody_vouches_for_is_refused(git, tmp_path, refused):
     with self_signed(tmp_path) as (port, requests):
-        said = await refused(git, Source(f"https://localhost:{port}/shop.git", token="s3cret-token"))
+        said = await refused(git, GitSource(f"https://localhost:{port}/shop.git", token="s3cret-token"))
     assert "certificate is not valid" in said
     assert requests == []

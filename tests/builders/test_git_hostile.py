@@ -11,7 +11,7 @@ import pytest
 
 from tests.builders.repositories import git as plain_git
 from tests.builders.repositories import plain_files
-from windlass.builders.git import Limits, Source
+from windlass.builders.git import GitSource, Limits
 from windlass.builders.git.messages import explained
 
 # {port} is a listener on loopback that must not be called, {canary} a file that must not be written.
@@ -229,14 +229,14 @@ async def test_an_address_by_another_grammar_is_refused_also_where_local_ones_ar
     for text in NO_ADDRESS:
         for allow_local in (True, False):
             url = harmless(text)
-            said = await refused(make_git(allow_local=allow_local), Source(url))
+            said = await refused(make_git(allow_local=allow_local), GitSource(url))
             assert "address of the repository" in said, url
 
 
 async def test_an_address_that_is_not_public_is_refused(make_git, harmless, refused):
     git = make_git(allow_local=False)
     for text in NOT_PUBLIC:
-        said = await refused(git, Source(harmless(text)))
+        said = await refused(git, GitSource(harmless(text)))
         assert "has no public address" in said or "file://) are not allowed" in said, text
 
 
@@ -260,41 +260,41 @@ async def test_a_name_that_leads_to_an_address_that_is_not_public_is_refused(
 
     git = make_git(allow_local=False, resolve=resolve)
     for url in (f"https://git.example:{listener.port}/x", f"ssh://git@git.example:{listener.port}/x"):
-        assert "git.example has no public address" in await refused(git, Source(url))
+        assert "git.example has no public address" in await refused(git, GitSource(url))
     assert listener.heard == []
 
 
 async def test_the_operator_can_allow_a_network(make_git, repository, server, into):
     head = repository.commit()
     git = make_git(allow_local=False, outbound_allow=["127.0.0.0/8"])
-    assert (await git.fetch(Source(server.url("shop.git")), into)).id == head
+    assert (await git.fetch(GitSource(server.url("shop.git")), into)).id == head
 
 
 async def test_plain_http_goes_to_allowed_networks_only(make_git, refused):
     async def resolve(name, port):
         return [ip_address("140.82.112.3")]
 
-    said = await refused(make_git(resolve=resolve), Source("http://git.example/x"))
+    said = await refused(make_git(resolve=resolve), GitSource("http://git.example/x"))
     assert "use https://" in said
 
 
 async def test_a_branch_that_git_would_read_as_something_else_is_refused(git, repository, harmless, refused):
     repository.commit()
     for text in BRANCHES:
-        said = await refused(git, Source(repository.url, branch=harmless(text)))
+        said = await refused(git, GitSource(repository.url, branch=harmless(text)))
         assert said == "The branch has a name that git does not allow.", text
 
 
 async def test_a_branch_may_begin_with_a_sign_that_means_force_elsewhere(git, repository, into):
     repository.commit()
     repository.git("branch", "+main")
-    await git.fetch(Source(repository.url, branch="+main"), into)
+    await git.fetch(GitSource(repository.url, branch="+main"), into)
 
 
 async def test_a_commit_that_is_not_hexadecimal_is_refused(git, repository, refused):
     repository.commit()
     for text in COMMITS:
-        said = await refused(git, Source(repository.url, commit=text))
+        said = await refused(git, GitSource(repository.url, commit=text))
         assert said == "A commit is named by 7 to 64 hexadecimal digits.", text
 
 
@@ -310,7 +310,7 @@ def test_words_of_git_that_we_do_not_know_are_shown_without_paths_of_this_machin
 
 async def test_the_listener_and_the_canary_would_notice(git, listener, canary, tmp_path, refused):
     """The control of everything above."""
-    await refused(git, Source(f"http://127.0.0.1:{listener.port}/x"))
+    await refused(git, GitSource(f"http://127.0.0.1:{listener.port}/x"))
     assert listener.heard[0].startswith(b"GET /x/info/refs")
     with pytest.raises(subprocess.CalledProcessError):
         plain_git(tmp_path, "-c", "protocol.ext.allow=always", "ls-remote", f"ext::sh -c touch% {canary}")
@@ -377,9 +377,9 @@ async def test_hooks_filters_and_helpers_of_this_user_do_not_run(
         monkeypatch.setenv(name, str(canary))
     monkeypatch.setenv("GIT_SSH_COMMAND", trap["core.sshCommand"])
 
-    await git.fetch(Source(repository.url), into)
-    await git.commits(Source(repository.url))
-    await git.head(Source(repository.url))
+    await git.fetch(GitSource(repository.url), into)
+    await git.commits(GitSource(repository.url))
+    await git.head(GitSource(repository.url))
     assert (into / "app").read_text() == "x"
     assert not canary.exists()
 
@@ -406,8 +406,8 @@ async def test_a_repository_around_us_is_not_asked(git, repository, into, tmp_pa
         config.write(as_file(trap))
         config.write(f'[url "file://{tmp_path}/none"]\n\tinsteadOf = {repository.url}\n')
     head = repository.commit()
-    assert (await git.head(Source(repository.url)))[1] == head
-    assert (await git.fetch(Source(repository.url), into)).id == head
+    assert (await git.head(GitSource(repository.url)))[1] == head
+    assert (await git.fetch(GitSource(repository.url), into)).id == head
     assert not canary.exists()
 
 
@@ -422,7 +422,7 @@ async def test_hooks_and_settings_in_a_repository_do_not_run(git, repository, in
     repository.commit()
     repository.git("config", "core.hooksPath", "hooks")
     canary.unlink(missing_ok=True)
-    await git.fetch(Source(repository.url), into)
+    await git.fetch(GitSource(repository.url), into)
     assert not canary.exists()
     repository.git("checkout", "--quiet", "--detach")
     assert canary.exists()  # the control: a git that honours the setting runs it
@@ -438,7 +438,7 @@ async def test_submodules_are_neither_fetched_nor_run(git, repository, into, lis
     for name in ("a", "b"):
         repository.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},{name}")
     repository.git("commit", "--quiet", "--message", "Add submodules")
-    await git.fetch(Source(repository.url), into)
+    await git.fetch(GitSource(repository.url), into)
     assert listener.heard == []
     assert not canary.exists()
     clone = ("clone", "--quiet", "--recurse-submodules", repository.url, "clone")
@@ -450,7 +450,7 @@ async def test_submodules_are_neither_fetched_nor_run(git, repository, into, lis
 
 async def test_submodules_that_bring_a_command_are_refused(git, repository, refused):
     repository.put({".gitmodules": '[submodule "a"]\n\tpath = a\n\turl = x\n\tupdate = !touch x\n'}).commit()
-    assert "holds objects that git refuses" in await refused(git, Source(repository.url))
+    assert "holds objects that git refuses" in await refused(git, GitSource(repository.url))
 
 
 LINKS = [
@@ -483,20 +483,22 @@ async def test_symbolic_links_must_stay_inside(git, repository, into, refused, l
         repository.link(name, target) if target else repository.put({name: "x"})
     repository.commit()
     if leaves:
-        assert "is a symbolic link that leaves the repository" in await refused(git, Source(repository.url))
+        assert "is a symbolic link that leaves the repository" in await refused(
+            git, GitSource(repository.url)
+        )
     else:
-        await git.fetch(Source(repository.url), into)
+        await git.fetch(GitSource(repository.url), into)
         assert all((into / name).is_symlink() for name, target in links.items() if target)
 
 
 async def test_a_link_within_the_folder_that_is_built_may_not_hide_behind_another(git, repository, refused):
     repository.put({"app/file": "x"}).link("app/other", "../other").link("other/out", "../../..").commit()
-    assert "other/out is a symbolic link" in await refused(git, Source(repository.url, root_path="app"))
+    assert "other/out is a symbolic link" in await refused(git, GitSource(repository.url, root_path="app"))
 
 
 async def test_a_repository_with_too_many_files_is_refused(make_git, repository, refused):
     repository.put({f"{number}": "x" for number in range(30)}).commit()
-    said = await refused(make_git(limits=Limits(files=20)), Source(repository.url))
+    said = await refused(make_git(limits=Limits(files=20)), GitSource(repository.url))
     assert said == "The repository has more than 20 files and folders."
 
 
@@ -508,7 +510,7 @@ async def test_a_small_pack_that_becomes_billions_of_files_is_refused(git, repos
         tree = plain_git(repository.folder, "mktree", stdin=lines.encode())
         kind = "040000 tree"
     repository.git("update-ref", "refs/heads/main", repository.git("commit-tree", tree, "-m", "A bomb"))
-    assert "more than 200000 files and folders" in await refused(git, Source(repository.url))
+    assert "more than 200000 files and folders" in await refused(git, GitSource(repository.url))
 
 
 async def test_a_tree_of_empty_folders_only_is_refused_as_well(git, repository, refused):
@@ -517,7 +519,7 @@ async def test_a_tree_of_empty_folders_only_is_refused_as_well(git, repository, 
         lines = "".join(f"040000 tree {tree}\t{number}\n" for number in range(10))
         tree = plain_git(repository.folder, "mktree", stdin=lines.encode())
     repository.git("update-ref", "refs/heads/main", repository.git("commit-tree", tree, "-m", "A bomb"))
-    assert "more than 200000 files and folders" in await refused(git, Source(repository.url))
+    assert "more than 200000 files and folders" in await refused(git, GitSource(repository.url))
 
 
 @pytest.mark.parametrize("path", ["/".join("d" * 150), "/".join(["x" * 200] * 12)])
@@ -525,18 +527,18 @@ async def test_paths_that_are_too_long_or_too_deep_are_refused(git, repository, 
     blob = repository.git("hash-object", "-w", "--stdin")
     repository.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
     repository.git("commit", "--quiet", "--message", "Deep")
-    assert "is too long a path" in await refused(git, Source(repository.url))
+    assert "is too long a path" in await refused(git, GitSource(repository.url))
 
 
 async def test_a_small_pack_that_becomes_large_files_is_refused(make_git, repository, refused):
     repository.put({"zeros": b"\0" * 3_000_000}).commit()
-    said = await refused(make_git(limits=Limits(bytes=1_000_000)), Source(repository.url))
+    said = await refused(make_git(limits=Limits(bytes=1_000_000)), GitSource(repository.url))
     assert said == "The repository is larger than 1 MiB."
 
 
 async def test_a_pack_that_is_too_large_is_refused_while_it_comes(make_git, repository, refused):
     repository.put({"noise": os.urandom(3_000_000)}).commit()
-    said = await refused(make_git(limits=Limits(bytes=1_000_000)), Source(repository.url))
+    said = await refused(make_git(limits=Limits(bytes=1_000_000)), GitSource(repository.url))
     assert said == "The repository is larger than 1 MiB."
 
 
@@ -544,7 +546,9 @@ async def test_a_history_that_is_too_large_is_refused_while_it_comes(make_git, r
     repository.put({"noise": os.urandom(3_000_000)}).commit()
     (repository.folder / "noise").unlink()
     head = repository.commit()
-    said = await refused(make_git(limits=Limits(bytes=1_000_000)), Source(repository.url, commit=head[:10]))
+    said = await refused(
+        make_git(limits=Limits(bytes=1_000_000)), GitSource(repository.url, commit=head[:10])
+    )
     assert said == "The repository is larger than 1 MiB."
 
 
@@ -552,7 +556,7 @@ async def test_files_that_grow_when_they_are_checked_out_are_refused(make_git, r
     """`ident` writes 47 bytes for 4."""
     files = {f"{number}": "$Id$\n" * 10_000 for number in range(5)}
     repository.put({**files, ".gitattributes": "* ident\n"}).commit()
-    said = await refused(make_git(limits=Limits(bytes=1_000_000)), Source(repository.url))
+    said = await refused(make_git(limits=Limits(bytes=1_000_000)), GitSource(repository.url))
     assert said == "The repository is larger than 1 MiB."
 
 
@@ -564,7 +568,7 @@ async def test_a_tree_with_a_name_that_no_folder_may_have_is_refused(git, reposi
         repository.folder, "hash-object", "-w", "--literally", "-t", "tree", "--stdin", stdin=entry
     )
     repository.git("update-ref", "refs/heads/main", repository.git("commit-tree", tree, "-m", "Odd"))
-    assert "holds objects that git refuses" in await refused(git, Source(repository.url))
+    assert "holds objects that git refuses" in await refused(git, GitSource(repository.url))
 
 
 async def test_a_server_of_plain_files_cannot_send_us_elsewhere(git, listener, repository, tmp_path, refused):
@@ -577,7 +581,7 @@ async def test_a_server_of_plain_files_cannot_send_us_elsewhere(git, listener, r
     (store / "objects" / head[:2] / head[2:]).unlink()
     with plain_files(store) as url:
         for commit in (None, head, head[:10]):
-            await refused(git, Source(url, commit=commit))
+            await refused(git, GitSource(url, commit=commit))
         assert listener.heard == []
         with pytest.raises(subprocess.CalledProcessError):  # the control
             plain_git(tmp_path, "-c", "http.followRedirects=true", "clone", url, "clone")

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import say
 from tests.cli.listener import listening
 from tests.documented import body, operations
-from windlass.cli.derived_commands import Deed, Way, deeds, kebab
+from windlass.cli.derived_commands import CommandPath, DerivedCommand, deeds, kebab
 from windlass.cli.fields import fields_of
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
@@ -31,9 +31,9 @@ def server():
 
 
 @cache
-def every_way() -> Mapping[str, list[tuple[Deed, Way]]]:
+def every_way() -> Mapping[str, list[tuple[DerivedCommand, CommandPath]]]:
     """Returns the commands of each operation, by its id."""
-    found: dict[str, list[tuple[Deed, Way]]] = defaultdict(list)
+    found: dict[str, list[tuple[DerivedCommand, CommandPath]]] = defaultdict(list)
     for words in deeds(registry()).values():
         for deed in words.values():
             for way in deed.ways:
@@ -41,11 +41,11 @@ def every_way() -> Mapping[str, list[tuple[Deed, Way]]]:
     return found
 
 
-def ways(operation: Operation) -> list[tuple[Deed, Way]]:
+def ways(operation: Operation) -> list[tuple[DerivedCommand, CommandPath]]:
     return every_way()[operation.id]
 
 
-def words(deed: Deed, way: Way) -> list[str]:
+def words(deed: DerivedCommand, way: CommandPath) -> list[str]:
     """The command with ids, as it is typed."""
     choice = [way.choice] if deed.choices else []
     above = [word for name, param in way.above for word in (f"--{kebab(name)}", IDS[param])]

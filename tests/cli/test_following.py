@@ -18,8 +18,8 @@ from tests.cli.streamer import END, Turn, line, remark, streaming
 from tests.cli.test_stories import shop
 from tests.test_logs import settled
 from tests.world import ADMIN
-from windlass.cli.following import Event, heard
-from windlass.core.deploy.workload import Said
+from windlass.cli.following import StreamEvent, heard
+from windlass.core.deploy.workload import OutputLine
 
 APP = "00000000-0000-4000-8000-000000000001"
 FOLLOW = ("application", "log", APP, "--follow")
@@ -85,7 +85,7 @@ def at_a_terminal(url: str, *words: str, piped: bool = False, **more: str):
 async def logging(windlass, *messages: str) -> None:
     [web] = [one for one in await applications(windlass) if one["name"] == "web"]
     now = windlass.world.clock.now()
-    windlass.world.engine.says(web["id"], *(Said(now, message, "web-1", "7") for message in messages))
+    windlass.world.engine.says(web["id"], *(OutputLine(now, message, "web-1", "7") for message in messages))
 
 
 async def applications(windlass):
@@ -251,7 +251,7 @@ def test_events_are_the_same_wherever_the_stream_is_cut(size):
     text = said.encode()
     pieces = (text[at : at + size] for at in range(0, len(text), size))
     assert list(heard(pieces)) == [
-        Event("message", "é", "1"),
-        Event("gone", "a\nb", ""),
-        Event("message", "c", ""),
+        StreamEvent("message", "é", "1"),
+        StreamEvent("gone", "a\nb", ""),
+        StreamEvent("message", "c", ""),
     ]

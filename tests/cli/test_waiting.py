@@ -13,7 +13,7 @@ from tests.cli.test_stories import shop
 from tests.schemathesis.serving import served
 from windlass.cli.derived_commands import deeds
 from windlass.core.access import Scope
-from windlass.core.deploy.workload import Said
+from windlass.core.deploy.workload import OutputLine
 from windlass.families import registry
 
 EVERYTHING = [deed for words in deeds(registry()).values() for deed in words.values()]
@@ -70,7 +70,7 @@ async def test_a_failure_ends_with_1_the_reason_and_the_last_lines(windlass):
     windlass.world.engine.exits = "it ended with exit code 3"
     [app] = (await windlass.done("application", "list", "--environment", "production"))["results"]
     later = windlass.world.clock.now() + 60_000
-    windlass.world.engine.says(app["id"], Said(later, "KeyError: 'PORT'", "web-1", "1"))
+    windlass.world.engine.says(app["id"], OutputLine(later, "KeyError: 'PORT'", "web-1", "1"))
     said = await meanwhile(windlass, "application", "deploy", "web", "--wait")
     assert (said.code, said.out) == (1, "")
     assert states(said)[-1] == "ERROR"

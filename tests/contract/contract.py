@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from tests.world import Answer, World
-from windlass.core.deploy.workload import Instance, Wanted
+from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.fake import FakeEngine
 
 NOWHERE: Final = "00000000-0000-4000-8000-000000000000"
@@ -99,7 +99,7 @@ class SlowEngine(FakeEngine):
         super().__init__()
         self.began, self.may_go_on = asyncio.Event(), asyncio.Event()
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         self.began.set()
         await self.may_go_on.wait()
         return await super().run(wanted, index)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from windlass.builders.bundled import WithBundled
-from windlass.builders.git import Git, GitError, Source
+from windlass.builders.git import Git, GitError, GitSource
 from windlass.demo import BRANCH, URL, repository
 
 
@@ -44,10 +44,10 @@ def test_several_may_make_it_at_once(tmp_path):
 async def test_it_is_fetched_by_name_and_by_commit_like_any_other(tmp_path):
     made = repository(tmp_path / "demo.git")
     fetching = Git(allow_local=True, outbound_allow=(), home=tmp_path / "home")
-    source = Source(url=f"file://{made}", branch=BRANCH)
+    source = GitSource(url=f"file://{made}", branch=BRANCH)
     head = await fetching.fetch(source, tmp_path / "head")
     assert (tmp_path / "head" / "Procfile").read_text().startswith("web: ")
-    by_name = await fetching.fetch(Source(url=source.url, commit=head.id), tmp_path / "commit")
+    by_name = await fetching.fetch(GitSource(url=source.url, commit=head.id), tmp_path / "commit")
     assert by_name.id == head.id
     assert [one.id for one in await fetching.commits(source)] == [head.id]
 
@@ -55,20 +55,20 @@ async def test_it_is_fetched_by_name_and_by_commit_like_any_other(tmp_path):
 async def test_its_address_leads_nowhere_for_who_does_not_know_it(tmp_path):
     fetching = Git(allow_local=False, outbound_allow=(), home=tmp_path / "home")
     with pytest.raises(GitError, match=r"windlass\.invalid"):
-        await fetching.head(Source(url=URL, branch=BRANCH))
+        await fetching.head(GitSource(url=URL, branch=BRANCH))
 
 
 async def test_who_knows_its_address_fetches_it_and_nothing_else_of_the_machine(tmp_path):
     usual = Git(allow_local=False, outbound_allow=(), home=tmp_path / "home")
     fetching = WithBundled(usual, tmp_path / "bundled")
-    source = Source(url=URL, branch=BRANCH)
+    source = GitSource(url=URL, branch=BRANCH)
     name, commit = await fetching.head(source)
     assert name == BRANCH
-    fetched = await fetching.fetch(Source(url=URL, commit=commit), tmp_path / "files")
+    fetched = await fetching.fetch(GitSource(url=URL, commit=commit), tmp_path / "files")
     assert fetched.id == commit
     assert (tmp_path / "files" / "Dockerfile").exists()
     assert [one.id for one in await fetching.commits(source)] == [commit]
     for other in (f"file://{tmp_path}/bundled/demo.git", URL.replace("demo", "other"), f"{URL}/"):
         with pytest.raises(GitError):
-            await fetching.head(Source(url=other, branch=BRANCH))
+            await fetching.head(GitSource(url=other, branch=BRANCH))
     await fetching.sweep()

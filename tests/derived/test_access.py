@@ -17,7 +17,7 @@ from windlass.base.tokens import new_token
 from windlass.control.people.tokens import limitable
 from windlass.core.access import Scope
 from windlass.core.declare.registry import Operation, Registry
-from windlass.core.declare.resource import Family, Reference
+from windlass.core.declare.resource import Family, ReferenceField
 from windlass.families import registry
 
 
@@ -172,7 +172,7 @@ def test_another_family_would_change_the_matrix():
     assert len(rows) == 6
 
 
-def references(operation: Operation) -> Mapping[str, Reference]:
+def references(operation: Operation) -> Mapping[str, ReferenceField]:
     """Returns the references in a body, by the path of the field."""
     return operation.family.references if operation.family else {}
 

@@ -14,7 +14,7 @@ from tests.derived.stage import Stage, Thing, for_families, operation_of, to_dep
 from tests.world import Answer
 from windlass.core.declare.registry import is_service
 from windlass.core.declare.resource import Family
-from windlass.core.deploy.workload import Said
+from windlass.core.deploy.workload import OutputLine
 from windlass.families import registry
 
 every_family = for_families(is_service)
@@ -98,7 +98,7 @@ async def test_a_service_is_in_the_statuses_of_its_environment_and_in_the_overvi
 async def test_what_a_service_writes_is_in_its_log(stage: Stage, family: Family) -> None:
     one = await stage.plot.fresh(family)
     await done(stage, one, "deploy")
-    stage.world.engine.says(one.id, Said(at=stage.world.clock.now(), message=f"ready {one.id}"))
+    stage.world.engine.says(one.id, OutputLine(at=stage.world.clock.now(), message=f"ready {one.id}"))
     lines = await stage.world.get(f"/{one.family.name}/{one.id}/log")
     assert f"ready {one.id}" in {line["message"] for line in lines["results"]}
 

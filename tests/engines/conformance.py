@@ -21,14 +21,14 @@ from tests.engines.crashes import live_until_killed
 from tests.engines.once import RunsOnce, needs
 from tests.engines.stations import Rig, Station, ask, free_port, until, wanted
 from tests.forms import either
-from windlass.core.deploy.workload import Phase, Volume, Wanted
+from windlass.core.deploy.workload import Phase, Volume, Workload
 from windlass.engines.engine import EngineError, VolumeLost
 
 SECRET = "a-secret-that-nobody-writes-down"
 PORT = 8080
 
 
-async def two_with_volumes(rig: Rig, station: Station) -> tuple[Wanted, Wanted]:
+async def two_with_volumes(rig: Rig, station: Station) -> tuple[Workload, Workload]:
     """Two services that store something, and run."""
     artifact = await rig.artifact(programs.STORES)
     first, second = (
@@ -400,16 +400,16 @@ class Conformance(RunsOnce):
     async def test_where_a_port_is_found_is_lasting_and_no_others(self, rig, station):
         services = [f"{number}8888888-aaaa-4aaa-8aaa-000000000008" for number in range(3)]
         asked = [(each, f"name-{each}", port) for each in services for port in (80, PORT)]
-        found = [await station.engine.whereabouts(*each) for each in asked]
+        found = [await station.engine.neighbour_address(*each) for each in asked]
         assert len(set(found)) == len(found)
         async with Station(rig) as later:
-            assert [await later.engine.whereabouts(*each) for each in reversed(asked)] == found[::-1]
+            assert [await later.engine.neighbour_address(*each) for each in reversed(asked)] == found[::-1]
 
     async def test_who_is_alone_is_found_at_its_whereabouts(self, rig, station):
         it = wanted(
             await rig.artifact(programs.SERVES), ports=[PORT], alone=True, variables={"WHO": "the only one"}
         )
-        host, port = await station.engine.whereabouts(it.service, it.name, PORT)
+        host, port = await station.engine.neighbour_address(it.service, it.name, PORT)
         made = await station.engine.run(it, 0)
         await station.hears("listening")
         found = await station.one(it.service)
@@ -417,7 +417,7 @@ class Conformance(RunsOnce):
             assert found.ports[PORT] == port
         assert await ask(found, PORT) == "hello from the only one"
         await station.engine.remove(it.service)
-        assert await station.engine.whereabouts(it.service, it.name, PORT) == (host, port)
+        assert await station.engine.neighbour_address(it.service, it.name, PORT) == (host, port)
 
     # What it says.
 

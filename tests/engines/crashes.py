@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 
 from tests.engines.stations import Opener
-from windlass.core.deploy.workload import Wanted
+from windlass.core.deploy.workload import Workload
 from windlass.engines.engine import Engine, EngineError
 
 
-def live_until_killed(opener: Opener, it: Wanted, generation: int, seed: int, ready: Any) -> None:
+def live_until_killed(opener: Opener, it: Workload, generation: int, seed: int, ready: Any) -> None:
     asyncio.run(_live(opener, it, generation, random.Random(generation + seed), ready))
 
 
-async def _live(opener: Opener, it: Wanted, generation: int, dice: random.Random, ready: Any) -> None:
+async def _live(opener: Opener, it: Workload, generation: int, dice: random.Random, ready: Any) -> None:
     engine = opener()
     await engine.start(lambda service: None, lambda service, lines: None)
     ready.release()
@@ -32,11 +32,11 @@ async def _live(opener: Opener, it: Wanted, generation: int, dice: random.Random
         await asyncio.sleep(dice.random() * 0.02)
 
 
-def run_once_until_killed(opener: Opener, it: Wanted, ready: Any) -> None:
+def run_once_until_killed(opener: Opener, it: Workload, ready: Any) -> None:
     asyncio.run(_run_once(opener, it, ready))
 
 
-async def _run_once(opener: Opener, it: Wanted, ready: Any) -> None:
+async def _run_once(opener: Opener, it: Workload, ready: Any) -> None:
     engine = opener()
     await engine.start(lambda service: None, lambda service, lines: None)
     ready.release()
@@ -44,7 +44,7 @@ async def _run_once(opener: Opener, it: Wanted, ready: Any) -> None:
     await asyncio.Event().wait()
 
 
-async def _run(engine: Engine, it: Wanted, index: int) -> None:
+async def _run(engine: Engine, it: Workload, index: int) -> None:
     with contextlib.suppress(EngineError):  # the other one has removed this generation already
         await engine.run(it, index)
 

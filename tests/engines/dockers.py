@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import pytest
 
 from windlass.core.deploy.workload import Artifact
-from windlass.docker import Away, Docker, Refused
+from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.images import image
 from windlass.engines.docker import DockerEngine
 
@@ -52,7 +52,7 @@ async def _prepared(host: str) -> str:
     docker = Docker(host)
     try:
         await give_box(docker)
-    except (Away, Refused) as error:
+    except (Away, EngineRefused) as error:
         return str(error)
     finally:
         await docker.close()
@@ -61,7 +61,7 @@ async def _prepared(host: str) -> str:
 
 async def give_box(docker: Docker) -> None:
     """An image with a shell and the usual tools, made of Debian's static busybox."""
-    with suppress(Refused):
+    with suppress(EngineRefused):
         await docker.json("GET", f"/images/{BOX}/json")
         return
     busybox = shutil.which("busybox")
@@ -71,7 +71,7 @@ async def give_box(docker: Docker) -> None:
 
 async def give_python(docker: Docker) -> None:
     """The same, with a copy of the Python that runs these tests."""
-    with suppress(Refused):
+    with suppress(EngineRefused):
         await docker.json("GET", f"/images/{PYTHON}/json")
         return
     busybox = shutil.which("busybox")
@@ -220,7 +220,7 @@ class Dockerd:
                 await docker.ping()
                 await give_box(docker)
                 return
-            except (Away, Refused) as error:
+            except (Away, EngineRefused) as error:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise AssertionError((self._folder / "says").read_text()[-3000:]) from error
             finally:

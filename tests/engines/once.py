@@ -14,7 +14,7 @@ from msgspec import structs
 from tests.engines import programs
 from tests.engines.crashes import run_once_until_killed
 from tests.engines.stations import CAPABILITIES, Rig, Station, until, wanted
-from windlass.core.deploy.workload import Phase, Volume, Wanted
+from windlass.core.deploy.workload import Phase, Volume, Workload
 from windlass.engines.engine import EngineError
 
 
@@ -25,7 +25,7 @@ def needs(rig: Rig, *capabilities: str) -> None:
             pytest.xfail(f"it is not able to do this here ({CAPABILITIES[each]}): {rig.cannot[each]}")
 
 
-async def job(rig: Rig, **given: Any) -> Wanted:
+async def job(rig: Rig, **given: Any) -> Workload:
     return wanted(await rig.artifact(programs.ENDS_ONCE), **given)
 
 
@@ -157,12 +157,12 @@ class RunsOnce:
 RUNS = 12
 
 
-def _run(it: Wanted, generation: int, name: str = "") -> Wanted:
+def _run(it: Workload, generation: int, name: str = "") -> Workload:
     variables = {"VOLUME": "data", "RUN": name or str(generation)}
     return structs.replace(it, generation=generation, variables=variables)
 
 
-async def killed_while_it_runs(rig: Rig, it: Wanted) -> None:
+async def killed_while_it_runs(rig: Rig, it: Workload) -> None:
     """Each run is asked for by a Windlass that is killed, and asked for again by the next."""
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["tests.engines.crashes", type(rig).__module__])

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
-from windlass.core.deploy.workload import Artifact, Instance, Phase, PortWanted, Said, Wanted
+from windlass.core.deploy.workload import Artifact, Instance, OutputLine, Phase, Workload, WorkloadPort
 from windlass.engines.engine import Engine
 
 LONG = 30.0
@@ -65,7 +65,7 @@ class Station:
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         self.engine = rig.opener()()
-        self.lines: list[Said] = []
+        self.lines: list[OutputLine] = []
         self.notices: list[str] = []
 
     async def __aenter__(self) -> Station:
@@ -118,8 +118,8 @@ async def until(check: Callable[[], Awaitable[Any]], why: Callable[[], str] = la
         raise AssertionError(why()) from None
 
 
-def wanted(artifact: Artifact, ports: Sequence[int] = (), **given: Any) -> Wanted:
-    it = Wanted(
+def wanted(artifact: Artifact, ports: Sequence[int] = (), **given: Any) -> Workload:
+    it = Workload(
         service="11111111-aaaa-4aaa-8aaa-000000000001",
         family="application",
         name="web",
@@ -128,7 +128,7 @@ def wanted(artifact: Artifact, ports: Sequence[int] = (), **given: Any) -> Wante
         generation=1,
         deployment="44444444-aaaa-4aaa-8aaa-000000000004",
         artifact=artifact,
-        ports=tuple(PortWanted(name=f"p{port}", internal=port) for port in ports),
+        ports=tuple(WorkloadPort(name=f"p{port}", internal=port) for port in ports),
         memory=128,
         grace=5.0,
     )

@@ -13,11 +13,19 @@ import pytest
 from tests.engines.conformance import Conformance
 from tests.engines.dockers import BOX, DockerRig, docker_host, own_engine
 from tests.engines.proxies import proxied
-from windlass.core.deploy.workload import Artifact, Instance, Phase, PortWanted, Said, Volume, Wanted
-from windlass.docker import Docker, Refused
+from windlass.core.deploy.workload import (
+    Artifact,
+    Instance,
+    OutputLine,
+    Phase,
+    Volume,
+    Workload,
+    WorkloadPort,
+)
+from windlass.docker import Docker, EngineRefused
 from windlass.engines.docker import DockerEngine
 from windlass.engines.docker import names as words
-from windlass.engines.docker.resources import Place
+from windlass.engines.docker.resources import DockerResources
 from windlass.engines.engine import EngineAway, EngineError
 
 FOREVER = "while true; do sleep 1; done"
@@ -31,7 +39,7 @@ class Watched:
         self.host = host
         self.folder = folder
         self.installation = installation
-        self.lines: list[Said] = []
+        self.lines: list[OutputLine] = []
         self.noticed: list[str] = []
         self.engine = self._made()
 
@@ -109,9 +117,9 @@ async def nothing_left(watched: Watched) -> None:
         await watched.engine.stop()
 
 
-def wanted(script: str = FOREVER, **given: Any) -> Wanted:
+def wanted(script: str = FOREVER, **given: Any) -> Workload:
     service = str(uuid.uuid4())
-    return Wanted(
+    return Workload(
         **{
             "service": service,
             "family": "application",
@@ -129,9 +137,9 @@ def wanted(script: str = FOREVER, **given: Any) -> Wanted:
     )
 
 
-def again(it: Wanted, **given: Any) -> Wanted:
+def again(it: Workload, **given: Any) -> Workload:
     """The same service, otherwise."""
-    return Wanted(**{**{name: getattr(it, name) for name in it.__struct_fields__}, **given})
+    return Workload(**{**{name: getattr(it, name) for name in it.__struct_fields__}, **given})
 
 
 async def until(true: Callable[[], Any]) -> Any:
@@ -193,7 +201,7 @@ async def test_services_of_one_environment_find_each_other_by_name_and_others_do
     await engine.run(shop, 0)
     friend = await engine.run(wanted(environment=shop.environment), 0)
     stranger = await engine.run(wanted(), 0)
-    sure, port = await engine.whereabouts(shop.service, shop.name, 8000)
+    sure, port = await engine.neighbour_address(shop.service, shop.name, 8000)
     for name in ("book-shop", "app-z1", sure):
         asks = ["wget", "-qO-", f"http://{name}:{port}/"]
         assert await engine.execute(friend, asks, 20) == (0, "hello\n")
@@ -208,7 +216,7 @@ async def test_of_two_names_that_resemble_each_other_the_first_service_keeps_its
     names = [await _names_of(engine, raw, it) for it in (first, second)]
     assert "my-shop" in names[0]
     assert "my-shop" not in names[1]
-    assert (await engine.whereabouts(second.service, second.name, 1))[0] in names[1]
+    assert (await engine.neighbour_address(second.service, second.name, 1))[0] in names[1]
 
 
 async def test_of_two_that_begin_at_once_with_names_that_resemble_each_other_one_has_the_plain_name(
@@ -231,7 +239,10 @@ async def _names_of(engine, raw, it) -> set[str]:
 async def test_a_published_port_is_reached_on_this_machine_alone(engine, raw):
     it = wanted(
         "httpd -f -p $PORT -h /etc",
-        ports=(PortWanted(name="web", internal=8123), PortWanted(name="dns", internal=53, protocol="UDP")),
+        ports=(
+            WorkloadPort(name="web", internal=8123),
+            WorkloadPort(name="dns", internal=53, protocol="UDP"),
+        ),
     )
     found = await engine.run(it, 0)
     assert set(found.ports) == {8123, 53}
@@ -291,14 +302,14 @@ async def test_a_network_is_there_as_long_as_something_of_its_environment_is(eng
 
 
 async def test_a_network_into_which_something_is_just_being_put_does_not_go_away_and_holds_up_nobody(raw):
-    place, environment = Place(raw, f"test-{uuid.uuid4()}"), str(uuid.uuid4())
+    place, environment = DockerResources(raw, f"test-{uuid.uuid4()}"), str(uuid.uuid4())
     async with place.network(environment) as network:
         async with asyncio.timeout(SECONDS), place.network(environment) as same:
             assert same == network
         await place.discard_networks()
         assert (await raw.json("GET", f"/networks/{network}"))["Id"] == network
     await place.discard_networks()  # nothing is in it, and nobody is about to put anything there
-    with pytest.raises(Refused):
+    with pytest.raises(EngineRefused):
         await raw.json("GET", f"/networks/{network}")
 
 
@@ -652,7 +663,7 @@ class TestKilled:
             await asyncio.sleep(pause)
             dockerd.kill()
             await asyncio.gather(running, return_exceptions=True)
-            assert not isinstance(running.exception(), Refused)
+            assert not isinstance(running.exception(), EngineRefused)
             await asyncio.to_thread(dockerd.start)
             assert (await watched.engine.run(it, 0)).phase is Phase.RUNNING
             assert len(await watched.engine.observe(it.service)) == 1

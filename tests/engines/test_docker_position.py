@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.engines.docker.follow import Reading
+from windlass.engines.docker.follow import NewOutput
 from windlass.engines.docker.position import _ROOM, Position, Positions
 
 
@@ -38,7 +38,7 @@ def test_every_line_is_read_once_however_often_reading_begins_anew(steps, readin
         log.append((stamp(now + min(step, 0)), str(number).encode()))
     position, read = Position(), []
     for many in [*readings, len(log)]:
-        reading = Reading(position)
+        reading = NewOutput(position)
         pieces = asked(log, position.anchor, strict)
         for piece in pieces:
             found = [text for _, text in reading.new([piece])]
@@ -50,14 +50,14 @@ def test_every_line_is_read_once_however_often_reading_begins_anew(steps, readin
 
 
 def test_what_has_to_be_read_again_does_not_grow_with_the_log():
-    reading = Reading(Position())
+    reading = NewOutput(Position())
     for number in range(100_000):
         list(reading.new([f"{stamp(number * 10)} x".encode()]))
     assert reading.position.count < 1000
 
 
 def test_lines_that_the_engine_has_let_go_of_are_not_waited_for():
-    reading = Reading(Position(anchor=stamp(0), count=1000, latest=stamp(5000)))
+    reading = NewOutput(Position(anchor=stamp(0), count=1000, latest=stamp(5000)))
     assert [text for _, text in reading.new([f"{stamp(5001)} new".encode()])] == [b"new"]
 
 
@@ -81,4 +81,4 @@ def test_a_position_of_another_version_is_logged_and_lines_are_repeated(tmp_path
 
 @pytest.mark.parametrize("anchor", ["", stamp(61_002)])
 def test_the_engine_is_asked_with_its_own_precision(anchor):
-    assert Reading(Position(anchor=anchor)).since == ("1769850061.002000000" if anchor else None)
+    assert NewOutput(Position(anchor=anchor)).since == ("1769850061.002000000" if anchor else None)

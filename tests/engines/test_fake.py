@@ -9,7 +9,7 @@ import pytest
 
 from tests.engines.once import RunsOnce
 from tests.engines.stations import Opener
-from windlass.core.deploy.workload import Artifact, Phase, Said, Wanted
+from windlass.core.deploy.workload import Artifact, OutputLine, Phase, Workload
 from windlass.engines.fake import FakeEngine
 
 
@@ -40,11 +40,11 @@ class FakeRig:
     async def remembered(self) -> bytes:
         return b""
 
-    async def _work(self, wanted: Wanted) -> int:
+    async def _work(self, wanted: Workload) -> int:
         """As `programs.ENDS_ONCE`."""
-        self._engine.says(wanted.service, Said(1, "begun"))
+        self._engine.says(wanted.service, OutputLine(1, "begun"))
         await asyncio.sleep(float(wanted.variables.get("AFTER", "0")))
-        self._engine.says(wanted.service, Said(1, "the last line"))
+        self._engine.says(wanted.service, OutputLine(1, "the last line"))
         return int(wanted.variables.get("CODE", "0"))
 
 

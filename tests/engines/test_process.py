@@ -30,13 +30,13 @@ from windlass.engines.engine import Engine, EngineAway, EngineError
 from windlass.engines.process import Pauses, cgroups, kernel, recorder
 from windlass.engines.process.environment import by_this_python
 from windlass.engines.process.kernel import Process
-from windlass.engines.process.output import Tail, last_words, prepare
-from windlass.engines.process.process_table import Census, Member, count
-from windlass.engines.process.records import Key, Record, Shelf, UnknownRecord
-from windlass.engines.process.spawn import Birth, Born, Nursery
+from windlass.engines.process.output import OutputFile, last_words, prepare
+from windlass.engines.process.process_table import OwnedProcess, ProcessTable, count
+from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord
+from windlass.engines.process.spawn import Birth, Born, Spawner
 
 SERVICE = wanted(Artifact(kind="native", ref="")).service
-KEY = Key(SERVICE, 1, 0)
+KEY = InstanceKey(SERVICE, 1, 0)
 RECORD = Record(service=SERVICE, pod="web-1-0", deployment="a deployment", workdir="", memory=128)
 
 ABOUT_ITSELF = """
@@ -124,7 +124,7 @@ def test_a_program_that_could_not_be_recorded_has_never_run(tmp_path, names):
         raise OSError("the disk is full")
 
     what = Birth((sys.executable, "-c", "print('it ran')"), tmp_path, names, tmp_path / "output")
-    nursery = Nursery()
+    nursery = Spawner()
     with pytest.raises(OSError, match="full"):
         nursery.start(what, record)
     assert kernel.stat(born[0].process.pid) is None
@@ -138,8 +138,8 @@ def test_a_program_that_could_not_be_recorded_has_never_run(tmp_path, names):
 async def test_a_run_whose_windlass_was_killed_at_its_birth_runs(rig, station):
     it = wanted(rig.made("print('it ran')"))
     dead = Process(pid=1 << 22, start=1, boot=kernel.boot())
-    Shelf(rig.folder).home(KEY).mkdir(parents=True)
-    Shelf(rig.folder).write(KEY, structs.replace(RECORD, once=True, process=dead, started_at=1))
+    RecordStore(rig.folder).home(KEY).mkdir(parents=True)
+    RecordStore(rig.folder).write(KEY, structs.replace(RECORD, once=True, process=dead, started_at=1))
     assert (await station.engine.once(it)).exit_code == 0
     assert station.said == ["it ran"]
 
@@ -167,7 +167,7 @@ def be_killed_at_a_birth(what: Birth, answer: Any) -> None:
         answer.send(born.process.pid)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    Nursery().start(what, be_killed)
+    Spawner().start(what, be_killed)
 
 
 @pytest.mark.parametrize("names", [{}, {"odd.name": "1"}])
@@ -392,7 +392,7 @@ async def test_ports_of_instances_that_are_gone_are_free_again(rig, station):
 async def test_two_windlasses_never_give_the_same_whereabouts(rig, station):
     async with Station(rig) as other:
         asked = [(each, f"service-{number}") for number in range(20) for each in (station, other)]
-        found = await asyncio.gather(*(each.engine.whereabouts(name, "", 80) for each, name in asked))
+        found = await asyncio.gather(*(each.engine.neighbour_address(name, "", 80) for each, name in asked))
     assert found[::2] == found[1::2]
     assert len(set(found)) == 20
 
@@ -419,14 +419,16 @@ def test_output_becomes_lines(tmp_path, written, lines):
         prepare(file.fileno())
         file.seek(0, os.SEEK_END)
         file.write(written)
-    tail = Tail(tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1))
+    tail = OutputFile(tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1))
     found: list[str] = []
     while new := tail.lines(unfinished=True):
         tail.taken()
         found += new
     tail.close()
     assert found == lines
-    again = Tail(tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1))
+    again = OutputFile(
+        tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1)
+    )
     assert again.lines(unfinished=True) == []
     again.close()
 
@@ -513,7 +515,7 @@ async def test_a_pid_that_is_somebody_elses_by_now_is_not_taken_for_ours(rig, st
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
         await before.engine.run(it, 0)
-        shelf = Shelf(rig.folder)
+        shelf = RecordStore(rig.folder)
         record = shelf.read(KEY)
         assert record is not None
         assert record.process is not None
@@ -540,7 +542,7 @@ async def test_a_process_of_another_boot_is_none(stranger):
 
 
 async def test_a_record_torn_by_a_power_cut_is_like_none(rig):
-    home = Shelf(rig.folder).home(KEY)
+    home = RecordStore(rig.folder).home(KEY)
     home.mkdir(parents=True)
     (home / "record.json").write_bytes(b"\0" * 40)
     async with Station(rig) as station:
@@ -557,7 +559,7 @@ async def test_nothing_is_started_or_erased_over_a_record_of_another_version(rig
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
         await before.engine.run(it, 0)
-    file = Shelf(rig.folder).home(KEY) / "record.json"
+    file = RecordStore(rig.folder).home(KEY) / "record.json"
     readable = file.read_bytes()
     file.write_bytes(record)
     async with Station(rig) as after:
@@ -586,14 +588,14 @@ async def test_a_record_of_another_version_that_counts_as_none_starts_a_second_c
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
         await before.engine.run(it, 0)
-    (Shelf(rig.folder).home(KEY) / "record.json").write_bytes(OF_ANOTHER_VERSION[0])
-    real = Shelf.read_in
+    (RecordStore(rig.folder).home(KEY) / "record.json").write_bytes(OF_ANOTHER_VERSION[0])
+    real = RecordStore.read_in
 
     def as_if_torn(shelf, home):
         with suppress(UnknownRecord):
             return real(shelf, home)
 
-    monkeypatch.setattr(Shelf, "read_in", as_if_torn)
+    monkeypatch.setattr(RecordStore, "read_in", as_if_torn)
     async with Station(rig) as after:
         await after.engine.run(it, 0)
         assert await rig.copies(SERVICE) == [(1, 0), (1, 0)]
@@ -621,7 +623,7 @@ CELL_OF_THE_FIRST_VERSION = {
 async def test_an_instance_that_an_earlier_version_recorded_is_adopted_and_not_started_again(rig):
     async with Station(rig) as before:
         started = await before.engine.run(wanted(rig.made(programs.SLEEPS)), 0)
-    file = Shelf(rig.folder).home(KEY) / "record.json"
+    file = RecordStore(rig.folder).home(KEY) / "record.json"
     record = json.loads(file.read_bytes())
     process = record["process"]
     kept = {name: record[name] for name in RECORD_OF_THE_FIRST_VERSION}
@@ -641,7 +643,7 @@ async def test_a_removal_that_was_interrupted_is_finished(rig):
     async with Station(rig) as before:
         await before.engine.run(it, 0)
         await before.engine.run(it, 1)
-    shelf = Shelf(rig.folder)
+    shelf = RecordStore(rig.folder)
     shelf.removed.note(SERVICE, [1])  # as far as it came
     async with Station(rig) as after:
         await until(lambda: _nothing(after))
@@ -668,7 +670,7 @@ async def test_processes_without_a_folder_and_commands_without_a_windlass_are_en
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
         await before.engine.run(it, 0)
-    home = Shelf(rig.folder).home(KEY)
+    home = RecordStore(rig.folder).home(KEY)
     gone = identity(os.getpid())
     with (
         start(WINDLASS_FILES=f"{rig.folder}/services/gone/1-0/files") as without_folder,
@@ -745,7 +747,7 @@ async def _live(rig: ProcessRig) -> tuple[str, list[str], list[str]]:
         it = wanted(rig.made(HIDES))
         await station.engine.run(it, 0)
         await station.hears("here")
-        record = Shelf(rig.folder).read(KEY)
+        record = RecordStore(rig.folder).read(KEY)
         assert record is not None
         there = cgroups.members(record.cgroup)
         inside = [str(kernel.stat(pid)) for pid in there if not kernel.leads_namespace(pid)]
@@ -819,10 +821,10 @@ def test_the_manual_names_every_verb_and_every_capability():
 def test_a_census_remembers_who_was_ours_and_takes_nobody_else_for_him(tmp_path: Path):
     me = kernel.stat(os.getpid())
     assert me is not None
-    known = Member(me, str(tmp_path / "home"), "")
-    assert count(tmp_path, Census([known])).by_pid[me.pid].home == known.home
+    known = OwnedProcess(me, str(tmp_path / "home"), "")
+    assert count(tmp_path, ProcessTable([known])).by_pid[me.pid].home == known.home
     another = structs.replace(known, stat=structs.replace(me, start=me.start - 1))
-    assert count(tmp_path, Census([another])).by_pid[me.pid].home == ""
+    assert count(tmp_path, ProcessTable([another])).by_pid[me.pid].home == ""
 
 
 def test_a_folder_to_which_a_program_still_writes_is_erased(tmp_path):

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
-from windlass.control.request.resources import changed, other_resource, place, target
+from windlass.control.request.resources import apply_changes, other_resource, parent_of, target
 from windlass.core.access import Scope
 from windlass.core.declare.actions import WORD, Itself, delete, get, post, put
 from windlass.core.declare.fields import Id, Name, Text
@@ -112,14 +112,14 @@ EVERYTHING = registry_of(
 
 @writes("projectRule.order")
 async def order(ctx: Context, tx: Tx, call: Call) -> Reply:
-    await place(tx, call)
+    await parent_of(tx, call)
     return Reply()
 
 
 @writes("stage.addService")
 async def add_service(ctx: Context, tx: Tx, call: Call) -> Reply:
     row, added = await target(tx, call), await other_resource(tx, call, "service_id")
-    return await changed(ctx, tx, call, row, {"note": f"{added.family} {added.id}"})
+    return await apply_changes(ctx, tx, call, row, {"note": f"{added.family} {added.id}"})
 
 
 @writes("stage.moveBefore")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.faults.inside import HTTP, Inside, Service, inside, until
 from tests.world import HandClock
-from windlass.control.background.housekeeping import Scaler
+from windlass.control.background.housekeeping import Autoscaler
 from windlass.core.deploy.scaling import DOWN_AFTER, UP_AFTER
 from windlass.install.parts import Parts
 from windlass.routers.builtin import BuiltinRouter
@@ -110,7 +110,7 @@ async def test_requests_see_nothing_of_what_the_scaler_does(tmp_path: Path):
     async with inside(tmp_path) as there:
         shop = await there.application("answers", ports=[HTTP], max_running_instances=2, cpu=100)
         await shop.do("deploy")
-        scaler, clock = Scaler(), HandClock()
+        scaler, clock = Autoscaler(), HandClock()
         async with await crowd_of(shop) as crowd:
             await look(there, scaler, clock)
             clock.ms += UP_AFTER
@@ -143,7 +143,7 @@ async def worked(there: Inside) -> None:
     await until(enough)
 
 
-async def look(there: Inside, scaler: Scaler, clock: HandClock) -> None:
+async def look(there: Inside, scaler: Autoscaler, clock: HandClock) -> None:
     await scaler.scale(replace(there.ctx, clock=clock), Claim("nobody's", "scale", 0, 0))
 
 

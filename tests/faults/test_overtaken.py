@@ -22,7 +22,7 @@ from windlass.control.background.worker import Worker
 from windlass.control.deploying.reconcile import reconcile
 from windlass.control.request.deployments import RECONCILE
 from windlass.core.deploy.states import OPEN, State
-from windlass.core.deploy.workload import Instance, Phase, Wanted
+from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.fake import FakeEngine
 from windlass.store.store import Claim, EventRow, Reads, Tx
@@ -46,7 +46,7 @@ class Choosy(FakeEngine):
         self.deeds: list[str] = []
         self.wrong: list[str] = []
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         self.deeds.append(f"run {wanted.generation}-{index}")
         made = await super().run(wanted, index)
         if (wanted.service, wanted.generation) in self.ending:

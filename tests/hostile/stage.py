@@ -22,9 +22,9 @@ from windlass.base.clock import SystemClock
 from windlass.base.isolation.isolation import Isolation, Mode
 from windlass.builders.builder import Order
 from windlass.builders.native import NativeBuilder
-from windlass.core.deploy.workload import Artifact, Said, Volume
+from windlass.core.deploy.workload import Artifact, OutputLine, Volume
 from windlass.engines.process import ProcessEngine
-from windlass.engines.process.records import Key, Shelf
+from windlass.engines.process.records import InstanceKey, RecordStore
 
 ATTACK = Path(__file__).with_name("attempts.py").read_text()
 VICTIM, ATTACKER = "11111111-aaaa-4aaa-8aaa-000000000001", "22222222-aaaa-4aaa-8aaa-000000000002"
@@ -55,7 +55,7 @@ class Stage:
 
     async def begin(self) -> None:
         def heard(service: str, lines: Any) -> None:
-            self.lines += [line.message for line in cast(list[Said], lines)]
+            self.lines += [line.message for line in cast(list[OutputLine], lines)]
 
         await self.engine.start(lambda service: None, heard)
         volume = Volume(name="data", mount="/elsewhere")
@@ -80,7 +80,7 @@ class Stage:
         )
 
     def told(self) -> str:
-        shelf, victim = Shelf(self.data / "run"), Key(VICTIM, 1, 0)
+        shelf, victim = RecordStore(self.data / "run"), InstanceKey(VICTIM, 1, 0)
         record = shelf.read(victim)
         assert record is not None
         assert record.process is not None

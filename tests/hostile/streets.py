@@ -15,11 +15,11 @@ from tests.routers.town import calling
 from tests.world import HandClock, World, make_world
 from windlass.base.ids import new_id
 from windlass.control.deploying.routes import catch_up
-from windlass.control.workloads.names import _Held
-from windlass.core.deploy.workload import Instance, PortWanted, Wanted
+from windlass.control.workloads.names import _HeldNames
+from windlass.core.deploy.workload import Instance, Workload, WorkloadPort
 from windlass.engines.fake import FakeEngine
 from windlass.routers.builtin import BuiltinRouter
-from windlass.routers.builtin.table import Backend, Paths, Table
+from windlass.routers.builtin.table import Backend, Paths, RoutingTable
 from windlass.store.store import ROUTE, NameRow, Tx
 
 LATER = float("inf")
@@ -33,7 +33,7 @@ class AnsweringEngine(FakeEngine):
         super().__init__("image")
         self._servers: list[asyncio.Server] = []
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         made = await super().run(wanted, index)
         key = (wanted.service, wanted.generation, index)
         if made.address != "localhost" and wanted.ports:
@@ -178,19 +178,19 @@ async def make_street(folder: Path, database_url: str = "") -> AsyncIterator[Str
 # How it was: for negative controls
 
 
-_reserve = _Held.reserve
+_reserve = _HeldNames.reserve
 
 
-async def compose(held: _Held, tx: Tx, key: str, wish: str) -> NameRow:
+async def compose(held: _HeldNames, tx: Tx, key: str, wish: str) -> NameRow:
     """As names were made before: what is reserved is not asked for."""
     return replace(await _reserve(held, tx, key, wish), name=wish)
 
 
-def hold_anything(port: PortWanted, rows: Sequence[NameRow]) -> NameRow | None:
+def hold_anything(port: WorkloadPort, rows: Sequence[NameRow]) -> NameRow | None:
     return NameRow(port.host, "", "", port.host) if port.host else None
 
 
-def merge_services(table: Table, key: bytes | int, claims: dict[str, list[Backend]]) -> None:
+def merge_services(table: RoutingTable, key: bytes | int, claims: dict[str, list[Backend]]) -> None:
     """As the table was before: services of one host shared it by path."""
     by_path: dict[bytes, Backend] = {}
     for backends in claims.values():

@@ -9,7 +9,7 @@ import pytest
 
 from tests.world import make_world
 from windlass.builders.fake import FakeRepositories
-from windlass.builders.git import Source
+from windlass.builders.git import GitSource
 
 REPOSITORY = {"url": "https://git.example/acme/front.git"}
 ELSEWHERE = {"url": "https://git.example/acme/back.git"}
@@ -21,12 +21,12 @@ class Repositories(FakeRepositories):
     def __init__(self) -> None:
         super().__init__()
         self.default = "master"
-        self.asked: list[Source] = []
+        self.asked: list[GitSource] = []
         self.begun = asyncio.Event()
         self.answers = asyncio.Event()
         self.answers.set()
 
-    async def head(self, source: Source) -> tuple[str, str]:
+    async def head(self, source: GitSource) -> tuple[str, str]:
         self.asked.append(source)
         self.begun.set()
         await self.answers.wait()

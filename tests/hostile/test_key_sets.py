@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from windlass.base.issuer import Signer
-from windlass.base.oidc import MAX_KEYS, Refused, _usable
+from windlass.base.oidc import MAX_KEYS, TokenRefused, _usable
 
 KEY = Signer("https://issuer.example", Signer.new_key(), lambda: 0.0).jwks()["keys"][0]
 
 
 def test_a_set_of_too_many_keys_is_refused_before_any_is_read():
-    with pytest.raises(Refused, match="more than 200 keys"):
+    with pytest.raises(TokenRefused, match="more than 200 keys"):
         _usable({"keys": [KEY] * (MAX_KEYS + 1)})
 
 

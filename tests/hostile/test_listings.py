@@ -12,7 +12,7 @@ import pytest
 from tests.loopback import receiver
 from tests.world import World, make_world
 from windlass.base.errors import Unavailable
-from windlass.builders.git import Commit, Git, GitError, Source
+from windlass.builders.git import Git, GitCommit, GitError, GitSource
 from windlass.control.request.context import Reading, handler_of
 from windlass.control.workloads.commit_lists import MOST, MOST_OF_ONE, Listings
 from windlass.families import registry
@@ -26,7 +26,7 @@ class Silent:
         self.begun = self.running = self.most = 0
         self.why = ""
 
-    async def commits(self, source: Source, most: int = 20) -> list[Commit]:
+    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
         self.begun += 1
         self.running += 1
         self.most = max(self.most, self.running)
@@ -38,7 +38,7 @@ class Silent:
         finally:
             self.running -= 1
 
-    async def head(self, source: Source) -> tuple[str, str]:
+    async def head(self, source: GitSource) -> tuple[str, str]:
         raise GitError("nobody asks for a branch here")
 
     async def sweep(self) -> None:
@@ -97,7 +97,7 @@ async def test_one_organization_has_a_part_of_all_listings_and_is_told_so(world:
 async def test_all_organizations_together_have_a_bound(git: Silent):
     listings = Listings(git)
     asking = [
-        asyncio.create_task(listings.commits(f"org-{number}", "service", Source("https://git.example/a")))
+        asyncio.create_task(listings.commits(f"org-{number}", "service", GitSource("https://git.example/a")))
         for number in range(20)
     ]
     await turned()
@@ -112,12 +112,12 @@ async def test_a_result_is_kept_for_seconds_and_a_failure_as_well(git: Silent):
     git.answers.set()
     for _ in range(5):
         with pytest.raises(GitError):
-            await listings.commits("org", "service", Source("https://git.example/a"))
+            await listings.commits("org", "service", GitSource("https://git.example/a"))
     assert git.begun == 1
     forgetful = Listings(git, kept=-1)
     for _ in range(5):
         with pytest.raises(GitError):
-            await forgetful.commits("org", "service", Source("https://git.example/a"))
+            await forgetful.commits("org", "service", GitSource("https://git.example/a"))
     assert git.begun == 6
 
 
@@ -125,14 +125,14 @@ async def test_another_address_is_not_answered_with_what_was_kept(git: Silent):
     listings = Listings(git)
     git.answers.set()
     for address in ("a", "b"):
-        await listings.commits("org", "service", Source(f"https://git.example/{address}"))
+        await listings.commits("org", "service", GitSource(f"https://git.example/{address}"))
     assert git.begun == 2
 
 
 async def test_a_listing_ends_when_nobody_waits_for_it_any_more(git: Silent):
     listings = Listings(git)
     asking = [
-        asyncio.create_task(listings.commits("org", "service", Source("https://git.example/a")))
+        asyncio.create_task(listings.commits("org", "service", GitSource("https://git.example/a")))
         for _ in range(2)
     ]
     await turned()
@@ -146,7 +146,7 @@ async def test_a_listing_ends_when_nobody_waits_for_it_any_more(git: Silent):
 
 async def test_a_repository_that_does_not_answer_in_time_is_said_to(git: Silent):
     with pytest.raises(GitError, match=r"did not answer within 0\.01 seconds"):
-        await Listings(git, seconds=0.01).commits("org", "service", Source("https://git.example/a"))
+        await Listings(git, seconds=0.01).commits("org", "service", GitSource("https://git.example/a"))
     assert git.running == 0
 
 

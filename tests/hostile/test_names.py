@@ -20,7 +20,7 @@ from windlass.control.deploying import routes
 from windlass.control.workloads import names
 from windlass.control.workloads.sealed_workload import open_wanted, seal_wanted
 from windlass.routers.builtin.peers import Peer
-from windlass.routers.builtin.table import Table
+from windlass.routers.builtin.table import RoutingTable
 from windlass.routers.router import Route
 from windlass.store.store import Tx
 
@@ -41,9 +41,9 @@ async def street(database_url: str, tmp_path: Path) -> AsyncIterator[Street]:
 @pytest.fixture
 def as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names are composed and not reserved, and the table merges services."""
-    monkeypatch.setattr(names._Held, "reserve", streets.compose)
+    monkeypatch.setattr(names._HeldNames, "reserve", streets.compose)
     monkeypatch.setattr(routes, "row_of", streets.hold_anything)
-    monkeypatch.setattr(Table, "_find", streets.merge_services)
+    monkeypatch.setattr(RoutingTable, "_find", streets.merge_services)
 
 
 # The two attacks of the review
@@ -350,10 +350,10 @@ async def test_known_histories_of_reservations_pass():
 
 @pytest.mark.parametrize("table", ["merging", "present"])
 async def test_without_reservations_the_same_look_finds_another(monkeypatch: pytest.MonkeyPatch, table: str):
-    monkeypatch.setattr(names._Held, "reserve", streets.compose)
+    monkeypatch.setattr(names._HeldNames, "reserve", streets.compose)
     monkeypatch.setattr(routes, "row_of", streets.hold_anything)
     if table == "merging":
-        monkeypatch.setattr(Table, "_find", streets.merge_services)
+        monkeypatch.setattr(RoutingTable, "_find", streets.merge_services)
     with pytest.raises(AssertionError, match="is answered by"):
         await played(COLLIDING if table == "merging" else [*COLLIDING, *RESTARTS])
 
@@ -370,9 +370,9 @@ SOME_PATHS = st.sampled_from(["/", "/x", "/x/y"])
 CLAIMS = st.lists(st.builds(Claim, st.sampled_from("abc"), SOME_PATHS), min_size=1, max_size=6)
 
 
-def table_of(claims: Sequence[Claim], order: Sequence[str]) -> Table:
+def table_of(claims: Sequence[Claim], order: Sequence[str]) -> RoutingTable:
     """Services put their routes in this order."""
-    table = Table(lambda at: Peer(at))
+    table = RoutingTable(lambda at: Peer(at))
     for service in order:
         given: dict[str, Any] = {"service": service, "title": service, "held": ord(service)}
         mine = [claim.path for claim in claims if claim.service == service]
@@ -381,7 +381,7 @@ def table_of(claims: Sequence[Claim], order: Sequence[str]) -> Table:
     return table
 
 
-def answering(table: Table) -> set[str]:
+def answering(table: RoutingTable) -> set[str]:
     """The services that answer anything below the host."""
     paths = table.host(b"h.x")
     found = [paths.match(path) for path in (b"/", b"/x", b"/x/y", b"/z")] if paths else []
@@ -395,5 +395,5 @@ def test_the_table_gives_a_host_whole_to_its_latest_holder(claims: list[Claim], 
 
 def test_a_table_that_merges_hosts_fails_the_check():
     claims = [Claim("a", "/x"), Claim("b", "/")]
-    with patch.object(Table, "_find", streets.merge_services):
+    with patch.object(RoutingTable, "_find", streets.merge_services):
         assert answering(table_of(claims, "ab")) == {"a", "b"}

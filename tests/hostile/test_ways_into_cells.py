@@ -17,13 +17,13 @@ from windlass.base.isolation import mounts
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.builders.builder import BuildError, Order
 from windlass.builders.native import NativeBuilder, node, python, tree
-from windlass.builders.native.artifacts import Shelf as BuildShelf
+from windlass.builders.native.artifacts import ArtifactStore as BuildShelf
 from windlass.builders.native.builder import _complete
 from windlass.builders.native.cells import Cells
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.process import files
-from windlass.engines.process.instances import Lives
-from windlass.engines.process.records import Key, Shelf
+from windlass.engines.process.instances import Instances
+from windlass.engines.process.records import InstanceKey, RecordStore
 
 needs_node = pytest.mark.skipif(
     not (shutil.which("node") and shutil.which("npm")), reason="Node is not installed"
@@ -115,7 +115,7 @@ async def modules(there: Made, monkeypatch) -> None:
         main="",
     )
     nobody: Any = None
-    await node.in_place(nobody, node.Needs(package=package), there.made, there.app, {})
+    await node.in_place(nobody, node.NodeDependencies(package=package), there.made, there.app, {})
 
 
 async def requirements(there: Made, monkeypatch) -> None:
@@ -128,7 +128,7 @@ async def requirements(there: Made, monkeypatch) -> None:
 
     (there.made / "venv" / "bin").mkdir(parents=True)
     (there.made / "venv" / "bin" / "pip").touch()
-    needed = python.Needs(requirements="x", constraints="y", cwd=there.source)
+    needed = python.PythonDependencies(requirements="x", constraints="y", cwd=there.source)
     version = python.Interpreter(path="python3", version="3.12")
     tools: Any = Stub()
     await python.environment(tools, version, needed, there.made, {})
@@ -186,14 +186,14 @@ def test_a_link_in_installed_dependencies_does_not_show_what_it_leads_to(tmp_pat
 def test_no_command_and_no_variable_of_a_service_names_a_folder_that_it_sees(tmp_path):
     named, home = outside(tmp_path), tmp_path / "data"
     home.mkdir()
-    lives = Lives.__new__(Lives)
-    lives._shelf, lives._isolation = Shelf(home), Isolation("auto", home)
+    lives = Instances.__new__(Instances)
+    lives._shelf, lives._isolation = RecordStore(home), Isolation("auto", home)
     artifact = Artifact(kind="native", ref=str(home), command=("x",))
     for given, is_seen in (
         ({"artifact": artifact, "variables": {"PATH": str(named)}, "command": (f"{named}/x",)}, False),
         ({"artifact": structs.replace(artifact, environment={"PATH": str(named)})}, True),
     ):
-        cell = lives._cell(Key(SERVICE, 1, 0), wanted(**given))
+        cell = lives._cell(InstanceKey(SERVICE, 1, 0), wanted(**given))
         assert cell is not None
         assert (str(named) in cell["readable"]) is is_seen
 

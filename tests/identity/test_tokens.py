@@ -18,7 +18,7 @@ from tests.world import ADMIN, NO_WAY_OUT, NOON, Answer, World, _asked, make_wor
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unauthorized
 from windlass.config import BadSetting, load
-from windlass.control.people.authenticate import Gate
+from windlass.control.people.authenticate import Authenticator
 from windlass.core.access import Scope
 from windlass.store.store import Store
 
@@ -401,7 +401,7 @@ class SlowStore:
 async def test_a_token_that_is_revoked_while_it_is_being_let_in_is_let_in_for_that_request_only(world):
     made, ctx = await make(world), world.installation.ctx
     slow = SlowStore(ctx.store)
-    gate = Gate(msgspec.structs.replace(ctx, store=slow), NO_WAY_OUT.fetch)
+    gate = Authenticator(msgspec.structs.replace(ctx, store=slow), NO_WAY_OUT.fetch)
     header = b"Token " + made["token"].encode()
     entering = asyncio.create_task(gate.admit(header))
     await slow.read.wait()

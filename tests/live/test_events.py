@@ -15,14 +15,14 @@ from tests.schemathesis.serving import served
 from tests.test_logs import Client, Event, asked, settled
 from tests.world import ADMIN, World
 from windlass.base.clock import DAY
-from windlass.control.request.shared_readers import Readers
+from windlass.control.request.shared_readers import SharedReaders
 
 
 def path(world: World, query: str = "", org: str = "") -> str:
     return f"/organization/{org or world.org}/events/stream{query}"
 
 
-def readers(world: World) -> Readers:
+def readers(world: World) -> SharedReaders:
     return world.installation.ctx.readers
 
 

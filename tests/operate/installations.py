@@ -10,7 +10,7 @@ from typing import Any
 from tests.world import World, make_world
 from windlass.config import Settings
 from windlass.install.database import looking
-from windlass.store.archive import Moment
+from windlass.store.archive import Snapshot
 
 Contents = dict[str, Any]
 
@@ -42,7 +42,7 @@ async def furnish(world: World) -> str:
 async def contents(settings: Settings) -> Contents:
     """Every row of every table and every log file."""
     async with looking(settings) as line:
-        moment = Moment(line)
+        moment = Snapshot(line)
         found: Contents = {
             table.name: sorted([tuple(row) async for row in moment.rows(table)], key=repr)
             for table in await moment.tables()

@@ -17,13 +17,13 @@ from tests.world import HandClock, make_world
 from windlass.base.isolation.users import Users, range_of
 from windlass.config import DATABASE, Settings
 from windlass.install.key import WrongKey, found_seal
-from windlass.operate.archive import FORMAT, BadArchive, Manifest, Writer
+from windlass.operate.archive import FORMAT, ArchiveWriter, BadArchive, Manifest
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import examined
 from windlass.operate.findings import Level
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import InUse, connect, migrate
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ async def test_a_restore_over_something_needs_force_and_then_nothing_of_it_is_le
         await world.delete(f"/project/{project}")
         await world.project(name="made since")
     (Path(settings.data_dir) / "logs" / "since.jsonl").write_bytes(b"{}\n")
-    with pytest.raises(Refused, match="--force"):
+    with pytest.raises(CommandRefused, match="--force"):
         await restore(settings, tmp_path / "all.zip", force=False)
     assert await contents(settings) != before
     await restore(settings, tmp_path / "all.zip", force=True)
@@ -331,7 +331,7 @@ async def test_a_backup_of_a_later_windlass_is_refused_with_the_way_out(furnishe
     settings = settings_of(furnished)
     later = tmp_path / "later.zip"
     with later.open("wb") as file:
-        writer = Writer(file, furnished.clock.now())
+        writer = ArchiveWriter(file, furnished.clock.now())
         manifest = Manifest(
             format=FORMAT,
             windlass="99.0",
@@ -344,13 +344,13 @@ async def test_a_backup_of_a_later_windlass_is_refused_with_the_way_out(furnishe
             logs=[],
         )
         writer.close(manifest, found_seal(settings))
-    with pytest.raises(Refused, match=r"99\.0.*install that version"):
+    with pytest.raises(CommandRefused, match=r"99\.0.*install that version"):
         await restore(settings, later, force=True)
 
 
 async def test_an_installation_that_was_never_started_has_nothing_to_back_up(tmp_path):
     settings = Settings(data_dir=str(tmp_path), key="ab" * 32)
-    with pytest.raises(Refused, match="windlass serve"):
+    with pytest.raises(CommandRefused, match="windlass serve"):
         await backup(settings, tmp_path / "all.zip")
 
 

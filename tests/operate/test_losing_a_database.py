@@ -28,7 +28,7 @@ from windlass.operate.doctor import examined
 from windlass.operate.explain import explain
 from windlass.operate.findings import Level
 from windlass.store.store import EventRow
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 
 PRECIOUS = "nobody can make this again"
 DOCKERFILE = f'FROM {BOX}\nWORKDIR /app\nCOPY . .\nCMD ["sh", "app.sh"]\n'
@@ -308,7 +308,7 @@ async def a_restored_backup_leaves_what_was_made_since(site: Site) -> None:
     services = await site.services()
     known = {site.first}
     before = await site.all_of_it()
-    with pytest.raises(Refused, match="without a record then: services"):
+    with pytest.raises(CommandRefused, match="without a record then: services"):
         await restore(site.settings, site.backup, force=False)
     told: list[str] = []
     await restore(site.settings, site.backup, force=True, tell=told.append)

@@ -37,7 +37,7 @@ from windlass.operate.findings import Level
 from windlass.operate.serving import check_engine
 from windlass.operate.set_aside import listed, purge, put_back
 from windlass.store.store import Reads
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 
 UNKNOWN = "99999999-aaaa-4aaa-8aaa-000000000009"
 
@@ -171,7 +171,7 @@ async def test_a_service_is_restored_only_to_a_database_that_knows_it(tmp_path):
     settings = await started(tmp_path, adopt=True)
     assert (tmp_path / "set-aside" / UNKNOWN / "volumes/data/file").read_text() == "precious"
     assert [record.service for record in listed(settings)] == [UNKNOWN]
-    with pytest.raises(Refused, match="no record of it"):
+    with pytest.raises(CommandRefused, match="no record of it"):
         await put_back(settings, UNKNOWN)
     await started(tmp_path)
 
@@ -421,9 +421,9 @@ async def test_putting_back_never_erases_a_service_of_another_engine(tmp_path, s
 async def test_a_service_is_restored_and_purged_only_on_its_own_engine(tmp_path):
     await template(tmp_path, adopted=True)
     other = msgspec.structs.replace(_of(tmp_path), engine="docker", docker_host="unix:///nowhere.sock")
-    with pytest.raises(Refused, match="WINDLASS_ENGINE=process"):
+    with pytest.raises(CommandRefused, match="WINDLASS_ENGINE=process"):
         await put_back(other, UNKNOWN)
-    with pytest.raises(Refused, match="WINDLASS_ENGINE=process"):
+    with pytest.raises(CommandRefused, match="WINDLASS_ENGINE=process"):
         await purge(other, [UNKNOWN])
     assert precious(tmp_path) == ["set-aside", "set-aside"]
     await put_back(_of(tmp_path), UNKNOWN)
@@ -438,7 +438,7 @@ async def test_a_start_on_another_engine_is_refused_while_services_run(tmp_path)
         assert seen is not None
         mark.write(settings, msgspec.structs.replace(seen, engine="docker"))
         process = msgspec.structs.replace(settings, engine="process")
-        with pytest.raises(Refused, match=r"the engine docker .* services 1 .*stop --all --data-dir"):
+        with pytest.raises(CommandRefused, match=r"the engine docker .* services 1 .*stop --all --data-dir"):
             await check_engine(process)
         await check_engine(msgspec.structs.replace(settings, engine="auto"))
         await world.post(f"/application/{app}/stop")
@@ -461,7 +461,7 @@ async def test_a_record_of_another_version_is_listed_and_its_service_is_left_whe
     assert "another version" in listed(_of(tmp_path))[0].why
     await started(tmp_path)
     for deed in (put_back(_of(tmp_path), UNKNOWN), purge(_of(tmp_path), [UNKNOWN])):
-        with pytest.raises(Refused, match="use the version of Windlass"):
+        with pytest.raises(CommandRefused, match="use the version of Windlass"):
             await deed
     assert precious(tmp_path) == ["set-aside", "set-aside"]
     assert record.read_text() == '{"form": 2}'

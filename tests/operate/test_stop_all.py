@@ -30,7 +30,7 @@ from windlass.install.ownership import NotOurs
 from windlass.operate import stopping
 from windlass.operate.explain import explain
 from windlass.operate.serving import goodbye
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 from windlass.terminal.stopped import Stopped
 
 
@@ -176,13 +176,13 @@ async def test_a_stop_that_is_killed_halfway_is_finished_by_the_next_start(left,
 async def test_the_folder_of_a_server_that_runs_is_left_to_that_server(tmp_path):
     async with make_world(folder=tmp_path / "data") as world:
         apps = await deployed(world)
-        with pytest.raises(Refused, match="--url"):
+        with pytest.raises(CommandRefused, match="--url"):
             await apart(stopping.here(settings_of(world), sure, parts=fake_parts(FakeEngine())))
         assert {one.service for one in await world.engine.all()} == set(apps)
 
 
 async def test_a_folder_without_a_database_is_refused_and_gets_none(tmp_path):
-    with pytest.raises(Refused, match="no database"):
+    with pytest.raises(CommandRefused, match="no database"):
         await apart(stopping.here(Settings(data_dir=str(tmp_path)), sure))
     assert not [*tmp_path.iterdir()]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.world import World
 from windlass.control.services.services import nth_without
-from windlass.core.deploy.workload import Said
+from windlass.core.deploy.workload import OutputLine
 from windlass.core.words.events import Event
 
 PORT = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
@@ -145,7 +145,7 @@ async def test_what_never_becomes_well_is_taken_back_with_its_last_words(make_wo
         world.probes.trouble = "it does not answer on port 8080"
         failed = await deploy(world, app)
         await under_way(world, lambda: len(world.engine.applied) == 2)
-        world.engine.says(app, Said(world.clock.now(), "cannot read config", "pod", failed))
+        world.engine.says(app, OutputLine(world.clock.now(), "cannot read config", "pod", failed))
         await world.settle()
         message = (await deployment(world, app, failed))["message"]
         assert "it does not answer on port 8080" in message

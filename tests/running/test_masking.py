@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.world import World, make_world
-from windlass.core.deploy.workload import Said
+from windlass.core.deploy.workload import OutputLine
 from windlass.core.words.masking import CUT, MASK
 
 SECRET = "s3cret-value-1"
@@ -48,7 +48,7 @@ async def test_lines_of_an_instance_reach_the_disk_without_its_secrets(world: Wo
     await world.made(f"/application/{app}/environmentVariable", {"key": "MIXED", "value": "x-{{KEY}}-y"})
     version = await deployed(world, app)
     world.engine.says(
-        app, *(Said(1, text, "p", version) for text in ("one", f"key is {SECRET}", "x-{{KEY}}"))
+        app, *(OutputLine(1, text, "p", version) for text in ("one", f"key is {SECRET}", "x-{{KEY}}"))
     )
     assert await log(world, f"/application/{app}") == ["one", f"key is {MASK}", "x-{{KEY}}"]
     assert SECRET not in on_the_disk(world)
@@ -58,7 +58,7 @@ async def test_without_a_secret_the_same_line_is_shown(world: World):
     app = await world.application()
     await world.made(f"/application/{app}/environmentVariable", {"key": "KEY", "value": SECRET})
     version = await deployed(world, app)
-    world.engine.says(app, Said(1, f"key is {SECRET}", "p", version))
+    world.engine.says(app, OutputLine(1, f"key is {SECRET}", "p", version))
     assert await log(world, f"/application/{app}") == [f"key is {SECRET}"]
 
 
@@ -67,7 +67,7 @@ async def test_files_of_secrets_are_hidden_line_by_line(world: World):
     body = {"key": "PEM", "value": f"{SECRET}-line-one\n{LATER}-line-two\n", "mount_path": "/etc/pem"}
     await world.made(f"/application/{app}/secret", body)
     version = await deployed(world, app)
-    world.engine.says(app, *(Said(1, text, "p", version) for text in body["value"].splitlines()))
+    world.engine.says(app, *(OutputLine(1, text, "p", version) for text in body["value"].splitlines()))
     assert await log(world, f"/application/{app}") == [MASK, MASK]
 
 
@@ -82,7 +82,7 @@ async def test_the_password_of_a_database_is_hidden_in_its_log_and_in_those_of_i
     password = (await world.get(f"/database/{database}/masterCredentials"))["password"]
     for family, service in (("database", database), ("application", app)):
         version = await deployed(world, service, family)
-        world.engine.says(service, Said(1, f"with {password}", "p", version))
+        world.engine.says(service, OutputLine(1, f"with {password}", "p", version))
         assert f"with {MASK}" in await log(world, f"/{family}/{service}")
     assert password not in on_the_disk(world)
 
@@ -92,10 +92,10 @@ async def test_an_old_value_is_hidden_while_instances_with_it_run(world: World):
     first = await deployed(world, app)
     secret = (await world.get(f"/application/{app}/secret"))["results"][0]["id"]
     await world.put(f"/application/{app}/secret/{secret}", {"value": LATER})
-    world.engine.says(app, Said(1, f"old {SECRET}", "p", first))
+    world.engine.says(app, OutputLine(1, f"old {SECRET}", "p", first))
     second = await deployed(world, app)
-    world.engine.says(app, Said(1, f"old {SECRET}", "p", first))
-    world.engine.says(app, Said(1, f"new {LATER}", "p", second))
+    world.engine.says(app, OutputLine(1, f"old {SECRET}", "p", first))
+    world.engine.says(app, OutputLine(1, f"new {LATER}", "p", second))
     assert await log(world, f"/application/{app}") == [f"old {MASK}", f"old {MASK}", f"new {MASK}"]
 
 
@@ -107,8 +107,8 @@ async def test_services_that_ran_before_a_start_are_masked(tmp_path, database_ur
         engine = world.engine
     async with make_world(database_url, folder=tmp_path, engine=engine) as world:
         for each in (version, again):
-            engine.says(app, Said(1, f"key is {SECRET}", "p", each))
-            engine.says(app, Said(1, "after it", "p", each))
+            engine.says(app, OutputLine(1, f"key is {SECRET}", "p", each))
+            engine.says(app, OutputLine(1, "after it", "p", each))
         async with asyncio.timeout(20):
             while len(await log(world, f"/application/{app}")) < 4:  # noqa: ASYNC110 (it comes by itself)
                 await asyncio.sleep(0.01)
@@ -123,7 +123,7 @@ async def test_the_end_of_a_line_that_is_cut_at_a_stop_is_written_as_hidden(tmp_
     async with make_world(folder=tmp_path) as world:
         app = await shop(world, KEY=SECRET)
         version = await deployed(world, app)
-        world.engine.says(app, Said(1, beginning.rjust(CUT + 8, "."), "p", version))
+        world.engine.says(app, OutputLine(1, beginning.rjust(CUT + 8, "."), "p", version))
     async with make_world(folder=tmp_path) as world:
         part, end = await log(world, f"/application/{app}")
         assert (set(part), end) == ({"."}, MASK)

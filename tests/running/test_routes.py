@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.world import World, make_world
 from windlass.control.deploying.routes import catch_up, refresh
-from windlass.core.deploy.workload import Instance, Wanted
+from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.engine import EngineAway
 from windlass.engines.fake import FakeEngine
 
@@ -26,7 +26,7 @@ class Pensive(FakeEngine):
         self.go_on.set()
         self.looks = 0
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         """Each at ports of its own."""
         made = await super().run(wanted, index)
         key = next(key for key, one in self.instances.items() if one.id == made.id)

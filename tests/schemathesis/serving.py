@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 
 from tests.world import World
-from windlass.serve.server import Server, listen, protocols
+from windlass.serve.server import ApiServer, listen, protocols
 
 
 @contextlib.asynccontextmanager
@@ -29,7 +29,7 @@ async def served(
         server_header=False,
         timeout_graceful_shutdown=1,
     )
-    server = Server(config, ready.set, world.installation.app.stop_streams)
+    server = ApiServer(config, ready.set, world.installation.app.stop_streams)
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:

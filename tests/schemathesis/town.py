@@ -16,11 +16,11 @@ from typing import cast
 from tests.documented import body
 from tests.schemathesis.rules import Body
 from tests.world import ADMIN, World
-from windlass.control.people.members import Person, welcome
+from windlass.control.people.members import IssuerIdentity, welcome
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Family, Trait, Verb
 from windlass.core.declare.traits import has_deployments
-from windlass.core.deploy.workload import Instance, Wanted
+from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.fake import FakeEngine
 from windlass.families import registry
 from windlass.families.application import application
@@ -45,7 +45,7 @@ class Holding(FakeEngine):
         super().__init__("image")
         self.held: set[str] = set()
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         if wanted.service in self.held:
             await asyncio.Event().wait()
         return await super().run(wanted, index)
@@ -179,7 +179,7 @@ class Town:
         world = self.world
         email = f"{world.name('guest')}@example.com"
         await world.made(f"/organization/{world.org}/{invitation.name}", {"email": email})
-        ctx, person = world.installation.ctx, Person("https://people.example", email, email, "Guest")
+        ctx, person = world.installation.ctx, IssuerIdentity("https://people.example", email, email, "Guest")
         await ctx.store.write(lambda tx: welcome(ctx, tx, person))
         (found,) = await ctx.store.reads.identities(person.issuer, person.subject)
         return found[0]

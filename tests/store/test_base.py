@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.forms import examples
 from windlass.base import ids, tokens
 from windlass.base.clock import SystemClock, instant, stamp
-from windlass.base.encryption import KEY_BYTES, Broken, Seal, new_key
+from windlass.base.encryption import KEY_BYTES, CannotDecrypt, Encryption, new_key
 
 KEYS = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
 OWNERS = st.lists(st.text(), min_size=1, max_size=4)
-SEAL = Seal(bytes(range(KEY_BYTES)))
+SEAL = Encryption(bytes(range(KEY_BYTES)))
 
 
 # Seals
@@ -27,7 +27,7 @@ SEAL = Seal(bytes(range(KEY_BYTES)))
 
 @given(KEYS, st.binary(max_size=2_000), OWNERS)
 def test_what_was_sealed_opens_again_for_its_owner(key: bytes, value: bytes, owner: list[str]):
-    assert Seal(key).open(Seal(key).close(value, *owner), *owner) == value
+    assert Encryption(key).open(Encryption(key).close(value, *owner), *owner) == value
 
 
 @given(st.binary(min_size=8, max_size=200))
@@ -42,7 +42,7 @@ def test_a_sealed_value_shows_nothing_of_the_value_and_never_looks_the_same(valu
 def test_one_flipped_bit_and_it_does_not_open(value: bytes, place: int, bit: int):
     sealed = bytearray(SEAL.close(value, "a"))
     sealed[place % len(sealed)] ^= 1 << bit
-    with pytest.raises(Broken):
+    with pytest.raises(CannotDecrypt):
         SEAL.open(bytes(sealed), "a")
 
 
@@ -51,7 +51,7 @@ def test_no_bit_can_be_flipped_anywhere():
     for place in range(8 * len(sealed)):
         flipped = bytearray(sealed)
         flipped[place // 8] ^= 1 << place % 8
-        with pytest.raises(Broken):
+        with pytest.raises(CannotDecrypt):
             SEAL.open(bytes(flipped), "a")
     assert SEAL.open(sealed, "a") == b"value"
 
@@ -61,13 +61,13 @@ def test_a_part_of_it_does_not_open(value: bytes, data: st.DataObject):
     sealed = SEAL.close(value, "a")
     start = data.draw(st.integers(0, len(sealed)))
     end = data.draw(st.integers(start, len(sealed) - (start == 0)))
-    with pytest.raises(Broken):
+    with pytest.raises(CannotDecrypt):
         SEAL.open(sealed[start:end], "a")
 
 
 @given(st.binary(max_size=300))
 def test_what_was_never_sealed_does_not_open(value: bytes):
-    with pytest.raises(Broken):
+    with pytest.raises(CannotDecrypt):
         SEAL.open(value, "a")
 
 
@@ -81,32 +81,32 @@ def test_it_opens_for_its_owner_only(owner: list[str], other: list[str]):
     if owner == other:
         assert SEAL.open(sealed, *other) == b"value"
         return
-    with pytest.raises(Broken):
+    with pytest.raises(CannotDecrypt):
         SEAL.open(sealed, *other)
 
 
 @given(KEYS)
 def test_another_key_does_not_open_it(key: bytes):
-    with pytest.raises(Broken):
-        Seal(key).open(SEAL.close(b"value", "a"), "a")
+    with pytest.raises(CannotDecrypt):
+        Encryption(key).open(SEAL.close(b"value", "a"), "a")
 
 
 @pytest.mark.parametrize("size", [0, 16, 31, 33, 64])
 def test_a_key_of_another_length_is_refused(size: int):
     with pytest.raises(ValueError, match="32"):
-        Seal(bytes(size))
+        Encryption(bytes(size))
 
 
 def test_a_fingerprint_tells_keys_apart_and_is_no_part_of_the_key():
     key = new_key()
-    assert Seal(key).fingerprint == Seal(key).fingerprint != Seal(new_key()).fingerprint
-    assert bytes.fromhex(Seal(key).fingerprint) not in key
+    assert Encryption(key).fingerprint == Encryption(key).fingerprint != Encryption(new_key()).fingerprint
+    assert bytes.fromhex(Encryption(key).fingerprint) not in key
 
 
 @given(st.binary(), st.binary())
 def test_a_mark_tells_values_apart_and_depends_on_the_key(one: bytes, other: bytes):
     assert (SEAL.mark(one) == SEAL.mark(other)) is (one == other)
-    assert SEAL.mark(one) != Seal(bytes(KEY_BYTES)).mark(one)
+    assert SEAL.mark(one) != Encryption(bytes(KEY_BYTES)).mark(one)
 
 
 # Tokens

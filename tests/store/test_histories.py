@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.forms import examples
 from tests.store.stores import ORG, Place, add
-from windlass.store.store import Row, Store, Taken, Tx
+from windlass.store.store import NameTaken, Row, Store, Tx
 
 FAMILY = "project"
 
@@ -74,9 +74,9 @@ class Model:
         taken = set(self.names.values())
         match step:
             case Add(name) if name in taken:
-                return Taken
+                return NameTaken
             case Rename(_, name) if (old := self.nth(step.which)) and name in taken - {self.names[old]}:
-                return Taken
+                return NameTaken
             case _ if step.fails:
                 return Mishap
             case Add():

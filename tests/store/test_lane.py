@@ -8,12 +8,12 @@ from contextlib import suppress
 
 import pytest
 
-from windlass.base.commit_thread import Lane
+from windlass.base.commit_thread import CommitThread
 
 
 @pytest.fixture
 def lane():
-    lane = Lane("test")
+    lane = CommitThread("test")
     yield lane
     lane.close()
 
@@ -49,7 +49,7 @@ async def test_whoever_asked_hears_why_it_failed_and_the_next_is_done_all_the_sa
 
 
 async def test_a_deed_goes_on_when_nobody_waits_for_it_any_more():
-    lane, go_on, done = Lane("test"), threading.Event(), threading.Event()
+    lane, go_on, done = CommitThread("test"), threading.Event(), threading.Event()
 
     def deed() -> None:
         go_on.wait()
@@ -67,7 +67,7 @@ async def test_a_deed_goes_on_when_nobody_waits_for_it_any_more():
 
 
 def test_a_deed_that_outlives_its_loop_ends_in_peace():
-    lane, go_on, done = Lane("test"), threading.Event(), threading.Event()
+    lane, go_on, done = CommitThread("test"), threading.Event(), threading.Event()
 
     def deed() -> None:
         go_on.wait()

@@ -18,7 +18,7 @@ import pytest
 
 from tests.store.stores import Place
 from tests.world import ADMIN, HandClock, World, make_world
-from windlass.base.encryption import Broken, Seal, new_key
+from windlass.base.encryption import CannotDecrypt, Encryption, new_key
 from windlass.base.log import JsonLines, TextLines
 from windlass.config import BadSetting, Settings, describe
 from windlass.control.request.resources import open_hidden
@@ -301,7 +301,7 @@ async def test_a_sealed_value_that_was_moved_to_another_resource_does_not_open(w
     moved = await ctx.store.reads.get(other)
     assert moved
     assert moved.sealed == row.sealed
-    with pytest.raises(Broken):
+    with pytest.raises(CannotDecrypt):
         open_hidden(ctx, moved)
 
 
@@ -311,7 +311,7 @@ async def test_it_is_bound_to_its_organization_its_resource_and_its_version(worl
     ctx = world.installation.ctx
     row = await ctx.store.reads.get(id)
     assert row
-    with pytest.raises(Broken):
+    with pytest.raises(CannotDecrypt):
         open_hidden(ctx, msgspec.structs.replace(row, **{field: "another"}))
 
 
@@ -321,7 +321,7 @@ async def test_an_answer_kept_for_one_caller_does_not_open_for_another(world: Wo
     seal = world.installation.ctx.seal
     assert b"shop" in seal.open(answer, caller, "k")
     for other in ((caller, "l"), ("token:another", "k"), (f"{caller}|k",)):
-        with pytest.raises(Broken):
+        with pytest.raises(CannotDecrypt):
             seal.open(answer, *other)
 
 
@@ -361,7 +361,7 @@ async def test_a_start_with_another_key_is_refused_and_says_which_is_needed(plac
     await opened(place, key=KEY)
     with pytest.raises(WrongKey, match="bring back the file `key`") as refusal:
         await opened(place, key=new_key().hex())
-    assert Seal(bytes.fromhex(KEY)).fingerprint in str(refusal.value)
+    assert Encryption(bytes.fromhex(KEY)).fingerprint in str(refusal.value)
     assert KEY not in str(refusal.value)
     with pytest.raises(WrongKey):
         await opened(place)

@@ -19,7 +19,7 @@ from tests.store.stores import ORG, Place, add, names, until
 from tests.world import HandClock, make_world
 from windlass.base.errors import Unavailable
 from windlass.store.sqlite import SqliteStore
-from windlass.store.store import DeploymentRow, IdempotentAnswer, Row, Store, Taken, Tx, Write
+from windlass.store.store import DeploymentRow, IdempotentAnswer, NameTaken, Row, Store, Tx, Write
 
 MEGABYTE = b"x" * 1_000_000
 
@@ -91,14 +91,14 @@ async def test_a_group_runs_again_only_if_a_member_fails_after_it_has_written(
 
 async def test_a_name_that_is_taken_is_refused_to_the_second_of_a_group_only(store: Store):
     first, second, other = await together(*(store.write(adds(name)) for name in ("a", "a", "b")))
-    assert isinstance(second, Taken)
+    assert isinstance(second, NameTaken)
     assert (first.name, other.name) == ("a", "b")
     assert await names(store) == ["a", "b"]
 
 
 async def test_a_change_that_makes_light_of_a_taken_name_fails_whole_and_alone(store: Store):
     async def stubborn(tx: Tx) -> None:
-        with contextlib.suppress(Taken):
+        with contextlib.suppress(NameTaken):
             await add(tx, "a")
         await add(tx, "c")
 

@@ -12,7 +12,7 @@ START = """
 import asyncio, sys, apsw
 apsw.sqlite_lib_version = lambda: sys.argv[2]
 from windlass.config import Settings
-from windlass.installation import install
+from windlass.install.installation import install
 
 async def start():
     installation = await install(Settings(data_dir=sys.argv[1]))

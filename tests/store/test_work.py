@@ -18,7 +18,7 @@ from windlass.base.clock import MINUTE, SECOND
 from windlass.base.encryption import new_key
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.deploying.reconcile import reconcile
-from windlass.core.deploy.workload import Instance, Wanted
+from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.fake import FakeEngine
 from windlass.store.store import Claim, Store, Tx
 
@@ -229,7 +229,7 @@ class Watchful(FakeEngine):
         self.busy: Counter[str] = Counter()
         self.at_once: Counter[str] = Counter()
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         self.busy[wanted.service] += 1
         self.at_once[wanted.service] = max(self.at_once[wanted.service], self.busy[wanted.service])
         try:
@@ -307,7 +307,7 @@ async def test_work_that_somebody_else_does_now_is_ended(world: World):
     """Its keeper finds out, and does not wait until it wants to write."""
     ended = asyncio.Event()
 
-    async def run(wanted: Wanted, index: int) -> Instance:
+    async def run(wanted: Workload, index: int) -> Instance:
         world.engine.applied.append(wanted)
         try:
             await asyncio.Event().wait()
@@ -432,7 +432,7 @@ class Picky(FakeEngine):
 
     victim = ""
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         if wanted.service == self.victim:
             raise RuntimeError
         return await super().run(wanted, index)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.world import World
 from windlass.control.workloads.credentials import credentials_of
-from windlass.core.deploy.databases import TYPES, Credentials, kind_of
+from windlass.core.deploy.databases import TYPES, DatabaseLogin, kind_of
 from windlass.store.store import Row, Tx
 
 every_type = pytest.mark.parametrize("type", TYPES)
@@ -22,7 +22,7 @@ async def row_of(world: World, id: str) -> Row:
     return row
 
 
-async def known(world: World, id: str) -> Credentials:
+async def known(world: World, id: str) -> DatabaseLogin:
     ctx = world.installation.ctx
     return await credentials_of(ctx, ctx.store.reads, await row_of(world, id))
 
@@ -33,7 +33,7 @@ async def test_a_database_says_how_to_enter_it(world: World, type: str):
     answer = await world.get(f"/database/{database}/masterCredentials")
     assert answer.status == 200, answer
     name = (await world.get(f"/database/{database}"))["name"]
-    where = await world.installation.ctx.engine.whereabouts(database, name, kind_of(type).port)
+    where = await world.installation.ctx.engine.neighbour_address(database, name, kind_of(type).port)
     assert (answer["host"], answer["port"]) == where
     assert answer["login"] == kind_of(type).login
     assert answer["access_mode"] == "PRIVATE"

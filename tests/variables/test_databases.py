@@ -12,7 +12,7 @@ from tests.forms import examples
 from windlass.core.deploy.databases import (
     MODES,
     TYPES,
-    Credentials,
+    DatabaseLogin,
     alive,
     command,
     configurations,
@@ -29,10 +29,10 @@ from windlass.core.deploy.databases import (
     url,
 )
 from windlass.core.deploy.workload import ProbeKind
-from windlass.core.words.variables import Entry, resolve
+from windlass.core.words.variables import DeclaredVariable, resolve
 
 ID = "0c0b1dd2-3f0e-4a52-9d3b-5f8a9c1e7b60"
-KNOWN = Credentials("admin", "s3cret", "shop")
+KNOWN = DatabaseLogin("admin", "s3cret", "shop")
 every_type = pytest.mark.parametrize("type", TYPES)
 many = examples(100)
 
@@ -122,7 +122,9 @@ def test_a_database_lends_its_name_to_its_variables(name: str, prefix: str):
 @given(name=st.text(max_size=255))
 def test_whatever_a_database_is_called_its_variables_can_be_had_by_a_process(name: str):
     found = connection("REDIS", ID, name, "h", 1, "", "pw", "0")
-    entries = [Entry(id=key, key=key, value=value, interpolated=False) for key, value in found.items()]
+    entries = [
+        DeclaredVariable(id=key, key=key, value=value, interpolated=False) for key, value in found.items()
+    ]
     assert resolve([entries]).variables == found
     assert all(key.replace("_", "").isalnum() and key.isascii() and not key[0].isdigit() for key in found)
     assert len(found) == 18
@@ -142,7 +144,7 @@ def test_an_image_is_told_the_password_without_which_it_refuses_to_start(type: s
 
 
 def test_data_of_postgresql_lies_where_each_version_of_the_image_wants_it():
-    known = Credentials("postgres", "pw", "postgres")
+    known = DatabaseLogin("postgres", "pw", "postgres")
     assert mount("POSTGRESQL", "17.2") == "/var/lib/postgresql/data"
     assert environment("POSTGRESQL", "17.2", known)["PGDATA"].startswith("/var/lib/postgresql/data/")
     assert mount("POSTGRESQL", "18") == "/var/lib/postgresql"

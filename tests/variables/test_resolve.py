@@ -17,7 +17,7 @@ from windlass.core.words.variables import (
     MOST_OF_ALL,
     MOST_OF_ALL_FILES,
     MOST_OF_ONE,
-    Entry,
+    DeclaredVariable,
     Resolved,
     Unusable,
     resolve,
@@ -26,15 +26,15 @@ from windlass.core.words.variables import (
 many = examples(100)
 
 
-def said(key: str, value: str = "", **more: Any) -> Entry:
-    return Entry(**{"id": f"id of {key}", "key": key, "value": value} | more)
+def said(key: str, value: str = "", **more: Any) -> DeclaredVariable:
+    return DeclaredVariable(**{"id": f"id of {key}", "key": key, "value": value} | more)
 
 
-def plain(**values: str) -> list[Entry]:
+def plain(**values: str) -> list[DeclaredVariable]:
     return [said(key, value) for key, value in values.items()]
 
 
-def of(*levels: Sequence[Entry]) -> dict[str, str]:
+def of(*levels: Sequence[DeclaredVariable]) -> dict[str, str]:
     return resolve(levels).variables
 
 
@@ -53,7 +53,7 @@ def of(*levels: Sequence[Entry]) -> dict[str, str]:
         ([plain(a="1"), plain(A="2")], {"a": "1", "A": "2"}),
     ],
 )
-def test_the_nearest_level_has_the_say(levels: list[list[Entry]], expected: Mapping[str, str]):
+def test_the_nearest_level_has_the_say(levels: list[list[DeclaredVariable]], expected: Mapping[str, str]):
     assert of(*levels) == expected
 
 
@@ -100,7 +100,7 @@ def test_an_alias_of_a_built_in_variable_has_its_value_as_it_is():
         [said("B", stands_for="id of B")],
     ],
 )
-def test_an_alias_that_leads_nowhere_is_left_out_and_that_is_said(aliases: list[Entry]):
+def test_an_alias_that_leads_nowhere_is_left_out_and_that_is_said(aliases: list[DeclaredVariable]):
     found = resolve([aliases])
     assert found.variables == {}
     assert found.warnings[0] == "B stands for something that is there no more, and is left out"
@@ -225,7 +225,7 @@ def test_a_circle_is_refused_with_the_keys_of_it(values: Mapping[str, str], circ
         resolve([plain(**values)])
 
 
-def chain(length: int) -> list[Entry]:
+def chain(length: int) -> list[DeclaredVariable]:
     return [said(f"K{place}", f"{{{{K{place + 1}}}}}") for place in range(length - 1)] + [
         said(f"K{length - 1}", "end")
     ]
@@ -286,7 +286,7 @@ def test_a_nul_is_refused_in_a_variable_and_taken_in_a_file():
 KEYS = st.sampled_from(["A", "B", "C", "D"])
 PIECES = st.sampled_from(["x", "{{A}}", "{{B}}", "{{C}}", "{{D}}", "{{E}}", "{{", "}}", "ü"])
 ENTRIES = st.builds(
-    Entry,
+    DeclaredVariable,
     id=st.uuids().map(str),
     key=KEYS,
     value=st.lists(PIECES, max_size=4).map("".join),
@@ -300,7 +300,7 @@ LEVELS = st.lists(st.lists(ENTRIES, max_size=4, unique_by=lambda one: one.key), 
 
 @many
 @given(levels=LEVELS)
-def test_whatever_is_said_comes_out_usable_or_is_refused_with_a_key(levels: list[list[Entry]]):
+def test_whatever_is_said_comes_out_usable_or_is_refused_with_a_key(levels: list[list[DeclaredVariable]]):
     nearest = {one.key: one for level in reversed(levels) for one in level}
     found, refusal = tried(levels)
     if found is None:
@@ -314,7 +314,7 @@ def test_whatever_is_said_comes_out_usable_or_is_refused_with_a_key(levels: list
 
 @many
 @given(levels=LEVELS)
-def test_a_plain_reading_of_the_rules_agrees(levels: list[list[Entry]]):
+def test_a_plain_reading_of_the_rules_agrees(levels: list[list[DeclaredVariable]]):
     """The same once more, the slow way: replace until nothing is left to replace."""
     nearest = {one.key: one for level in reversed(levels) for one in level}
     found, _ = tried(levels)
@@ -323,14 +323,14 @@ def test_a_plain_reading_of_the_rules_agrees(levels: list[list[Entry]]):
         assert found.variables[key] == slowly(nearest, one)
 
 
-def tried(levels: Sequence[Sequence[Entry]]) -> tuple[Resolved | None, str]:
+def tried(levels: Sequence[Sequence[DeclaredVariable]]) -> tuple[Resolved | None, str]:
     try:
         return resolve(levels), ""
     except Unusable as error:
         return None, str(error)
 
 
-def slowly(entries: Mapping[str, Entry], one: Entry) -> str:
+def slowly(entries: Mapping[str, DeclaredVariable], one: DeclaredVariable) -> str:
     if one.mount_path:
         return one.mount_path
     if not one.interpolated:

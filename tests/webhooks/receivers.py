@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from windlass.base.http_out import Answered, Unreachable
+from windlass.base.http_out import HttpResult, NoAnswer
 
 SECRET = "a secret of the tests"
 
@@ -37,7 +37,7 @@ class Sent:
         return self.json["payload"]
 
 
-Answer = Callable[[Sent], int | Answered]
+Answer = Callable[[Sent], int | HttpResult]
 
 
 class Receivers:
@@ -61,18 +61,18 @@ class Receivers:
         headers: Mapping[str, str] | None = None,
         *,
         seconds: float = 15.0,
-    ) -> Answered:
+    ) -> HttpResult:
         if method == "HEAD":
             self.looks[url] += 1
         sent = Sent(url, body, headers or {})
         if method == "POST":
             self.tried[url].append(sent)
         if url in self.away:
-            raise Unreachable("nobody listens there")
+            raise NoAnswer("nobody listens there")
         if method == "HEAD":
             return _answered(405)
         answer = self.answers.get(url, lambda sent: 200)(sent)
-        answered = answer if isinstance(answer, Answered) else _answered(answer)
+        answered = answer if isinstance(answer, HttpResult) else _answered(answer)
         if 200 <= answered.status < 300:
             self.got[url].append(sent)
         return answered
@@ -84,5 +84,5 @@ class Receivers:
         """Nothing is open."""
 
 
-def _answered(status: int) -> Answered:
-    return Answered(status=status, headers={}, body=b"said the receiver", cut=False, milliseconds=7)
+def _answered(status: int) -> HttpResult:
+    return HttpResult(status=status, headers={}, body=b"said the receiver", cut=False, milliseconds=7)

@@ -15,9 +15,9 @@ from tests.forms import either
 from tests.webhooks.receivers import SECRET, Receivers, Sent
 from tests.world import World
 from windlass.base.errors import Unavailable
-from windlass.base.http_out import Answered
+from windlass.base.http_out import HttpResult
 from windlass.control.request.outbox import DELIVER, work_of
-from windlass.control.telling.delivery import Courier
+from windlass.control.telling.delivery import WebhookSender
 from windlass.store.store import Claim, Store, Write
 
 URL = "https://receiver.example/hook"
@@ -271,7 +271,7 @@ async def test_a_receiver_is_waited_for_no_longer_than_an_hour_at_its_word(
     world: World, receivers: Receivers, wanted: str
 ):
     await webhook(world, events=["DEPLOYMENT_STARTED"])
-    receivers.answers[URL] = lambda sent: Answered(
+    receivers.answers[URL] = lambda sent: HttpResult(
         status=429, headers={"retry-after": wanted}, body=b"", cut=False, milliseconds=1
     )
     await deploy(world, await world.application())
@@ -284,7 +284,7 @@ async def test_a_receiver_is_waited_for_no_longer_than_an_hour_at_its_word(
 @pytest.mark.parametrize("wanted", ["600", "0" * 20 + "600"])
 async def test_a_receiver_says_how_long_to_wait(world: World, receivers: Receivers, wanted: str):
     await webhook(world, events=["DEPLOYMENT_STARTED"])
-    receivers.answers[URL] = lambda sent: Answered(
+    receivers.answers[URL] = lambda sent: HttpResult(
         status=429, headers={"retry-after": wanted}, body=b"", cut=False, milliseconds=1
     )
     await deploy(world, await world.application())
@@ -314,7 +314,7 @@ async def test_a_dead_receiver_holds_up_no_other(world: World, receivers: Receiv
     hung = asyncio.Event()
     send = receivers.send
 
-    async def hang(method: str, url: str, *rest: Any, **named: Any) -> Answered:
+    async def hang(method: str, url: str, *rest: Any, **named: Any) -> HttpResult:
         if url == dead:
             await hung.wait()
         return await send(method, url, *rest, **named)
@@ -524,7 +524,7 @@ async def test_what_could_not_be_written_down_is_sent_again(world: World, receiv
     ctx = world.installation.ctx
     claim = Claim(id=work_of(id), kind=DELIVER, epoch=1, attempts=0)
     with pytest.raises(Unavailable):
-        await Courier(replace(ctx, store=Away(ctx.store)), claim, id).work()
+        await WebhookSender(replace(ctx, store=Away(ctx.store)), claim, id).work()
     await world.settle()
     first, second = receivers.got[URL]
     assert first.id == second.id

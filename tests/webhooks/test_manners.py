@@ -13,7 +13,7 @@ from tests.faults.inside import until
 from tests.webhooks.receivers import Receivers, Sent
 from tests.world import HandClock, World, make_world
 from windlass.base.clock import SECOND
-from windlass.base.http_out import Answered
+from windlass.base.http_out import HttpResult
 from windlass.control.background.worker import LEASE
 
 EVENTS = ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
@@ -130,7 +130,7 @@ class Slow(Receivers):
         super().__init__()
         self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
 
-    async def send(self, *given: Any, **named: Any) -> Answered:
+    async def send(self, *given: Any, **named: Any) -> HttpResult:
         self.asked.set()
         await self.may_answer.wait()
         return await super().send(*given, **named)

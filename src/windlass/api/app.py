@@ -17,13 +17,13 @@ from typing import Any
 from msgspec import Struct
 
 from windlass.api import sockets
-from windlass.api.body import MOST, PATCHES, Nothing, parsed, queried
+from windlass.api.body import MOST, PATCHES, NoBody, parsed, queried
 from windlass.api.dialect import based
 from windlass.api.limits import Budgets, Window, stranger_at
 from windlass.api.metrics import Metrics
-from windlass.api.pages import Page, Pages
+from windlass.api.pages import Pages, ServedPage
 from windlass.api.quota import StreamPlace, StreamQuota
-from windlass.api.router import Methods, Router, allowed
+from windlass.api.router import Methods, RouteTree, allowed
 from windlass.api.streaming import EVENTS, Streams, until_gone
 from windlass.base.errors import (
     Failure,
@@ -37,11 +37,11 @@ from windlass.base.errors import (
     Unavailable,
 )
 from windlass.base.log import log
-from windlass.control.people.authenticate import Gate, Known, NoMember, refused
+from windlass.control.people.authenticate import Authenticator, NoMember, RefusedCaller, refused
 from windlass.control.request.context import Call, Context, Dialect, Reply, encode
 from windlass.control.request.dispatch import Dispatch
 from windlass.control.request.permissions import forbidden
-from windlass.control.request.recording import Whence
+from windlass.control.request.recording import Origin
 from windlass.control.request.repeats import Repeatable
 from windlass.control.telling.logs import followed
 from windlass.core.access import Actor, may_somewhere
@@ -78,7 +78,7 @@ class Request(Struct):
     operation: str = "unknown"
 
 
-class Answer(Struct, frozen=True):
+class HttpAnswer(Struct, frozen=True):
     status: int
     body: bytes
     headers: tuple[Header, ...] = ()
@@ -91,13 +91,15 @@ class Answer(Struct, frozen=True):
 
 
 class App:
-    def __init__(self, ctx: Context, gate: Gate, budgets: Budgets, pages: Pages, metrics: Metrics) -> None:
+    def __init__(
+        self, ctx: Context, gate: Authenticator, budgets: Budgets, pages: Pages, metrics: Metrics
+    ) -> None:
         self._ctx = ctx
         self._gate = gate
         self._budgets = budgets
         self._pages = pages
         self._metrics = metrics
-        self._router = Router(ctx.registry.operations)
+        self._router = RouteTree(ctx.registry.operations)
         self._dispatch = Dispatch(ctx)
         self._streams = Streams()
         self.stream_quota = StreamQuota()
@@ -139,7 +141,7 @@ class App:
             told = sockets.follow(answer.lines, self._streams, self._ctx.clock, receive, send, allowed)
             await self._to_its_end(request, told)
 
-    def _note(self, request: Request, answer: Answer, began: float) -> None:
+    def _note(self, request: Request, answer: HttpAnswer, began: float) -> None:
         seconds = time.perf_counter() - began
         self._metrics.count(request.operation, answer.status, seconds)
         if self._access_log or answer.status >= 500:
@@ -149,7 +151,7 @@ class App:
         """Ends what would go on as long as its readers like."""
         self._streams.stop()
 
-    async def _answered(self, request: Request, answering: Awaitable[Answer]) -> Answer:
+    async def _answered(self, request: Request, answering: Awaitable[HttpAnswer]) -> HttpAnswer:
         try:
             return await answering
         except Failure as failure:
@@ -161,7 +163,7 @@ class App:
             )
             return _failed(500, "Something went wrong here; the log has the request id of this answer")
 
-    async def _answer(self, request: Request, receive: Receive) -> Answer:
+    async def _answer(self, request: Request, receive: Receive) -> HttpAnswer:
         page = self._pages.find(request.path)
         found = None if page else self._router.find(request.path)
         if found is None and page is None:
@@ -194,7 +196,7 @@ class App:
             self._gate.witness.refused(*seen)
             raise
 
-    async def _opened(self, request: Request) -> Answer:
+    async def _opened(self, request: Request) -> HttpAnswer:
         """A websocket, if the caller may have one, and there is one here."""
         actor = await self._identified(request, exempt=False)
         if isinstance(actor, Failure):
@@ -202,14 +204,14 @@ class App:
         if request.path != sockets.LOGS:
             raise Missing("There is no websocket at this path")
         request.operation = "followServiceLogs"
-        asked, _ = queried(request.scope["query_string"], sockets.Wanted)
-        assert isinstance(asked, sockets.Wanted)
+        asked, _ = queried(request.scope["query_string"], sockets.LogRequest)
+        assert isinstance(asked, sockets.LogRequest)
         if not asked.service:
             raise Invalid("service: must be the id of a service")
         org, lines = await followed(
             self._ctx, actor, request.dialect, asked.service, asked.within, sockets.LAST
         )
-        return Answer(101, b"", lines=lines, place=self.stream_quota.take(org, actor.subject))
+        return HttpAnswer(101, b"", lines=lines, place=self.stream_quota.take(org, actor.subject))
 
     async def _identified(self, request: Request, exempt: bool) -> Actor | Failure:
         """The caller, within budget; or why nobody in particular is calling."""
@@ -218,7 +220,7 @@ class App:
             try:
                 actor = self._gate.known(header, self._ctx.clock.now()) or await self._gate.admit(header)
             except Failure as failure:
-                if isinstance(failure, Known | NoMember):
+                if isinstance(failure, RefusedCaller | NoMember):
                     self._gate.witness.denied(failure.who, failure.why, _whence(request))
                 self._spend_as_stranger(request, spend=True)
                 return failure
@@ -251,7 +253,7 @@ class App:
 
     async def _served(
         self, request: Request, operation: Operation, ids: tuple[str, ...], actor: Actor, receive: Receive
-    ) -> Answer:
+    ) -> HttpAnswer:
         if not may_somewhere(actor, operation.need):
             raise forbidden(operation)
         query, asked = (
@@ -286,7 +288,7 @@ class App:
         if reply.stream is None:
             return _replied(operation, reply)
         place = self.stream_quota.take(reply.org, actor.subject)
-        return Answer(operation.status, b"", (), EVENTS, reply.stream, place=place)
+        return HttpAnswer(operation.status, b"", (), EVENTS, reply.stream, place=place)
 
     async def _body(self, request: Request, operation: Operation, receive: Receive) -> Any:
         """The parsed body; the raw one stays with the request, to tell twins from others."""
@@ -296,21 +298,21 @@ class App:
             return None
         kinds = PATCHES if operation.method == "PATCH" else ()
         kind, forgiving = request.headers.get(b"content-type"), request.dialect.forgiving
-        return parsed(raw, kind, operation.body or Nothing, kinds, forgiving=forgiving)
+        return parsed(raw, kind, operation.body or NoBody, kinds, forgiving=forgiving)
 
-    async def _written(self, request: Request, call: Call) -> Answer:
+    async def _written(self, request: Request, call: Call) -> HttpAnswer:
         repeatable = _repeatable(request) if request.method == "POST" else None
         reply, replayed = await self._dispatch.write(call, repeatable)
         answer = _replied(call.operation, reply)
         if not replayed:
             return answer
-        return Answer(answer.status, answer.body, (*answer.headers, (b"idempotency-replayed", b"true")))
+        return HttpAnswer(answer.status, answer.body, (*answer.headers, (b"idempotency-replayed", b"true")))
 
-    async def _page(self, page: Page) -> Answer:
+    async def _page(self, page: ServedPage) -> HttpAnswer:
         status, body, kind, headers = await page.render()
-        return Answer(status, body, headers, (b"content-type", kind))
+        return HttpAnswer(status, body, headers, (b"content-type", kind))
 
-    def _preflight(self, request: Request, methods: Methods) -> Answer:
+    def _preflight(self, request: Request, methods: Methods) -> HttpAnswer:
         allow = allowed(methods).encode()
         headers: tuple[Header, ...] = ((b"allow", allow),)
         if request.headers.get(b"origin") in self._origins:
@@ -322,9 +324,9 @@ class App:
                 ),
                 (b"access-control-max-age", b"600"),
             )
-        return Answer(204, b"", headers)
+        return HttpAnswer(204, b"", headers)
 
-    async def _send(self, request: Request, answer: Answer, send: Send) -> None:
+    async def _send(self, request: Request, answer: HttpAnswer, send: Send) -> None:
         headers = [*self._head(request), *_SAFE, *answer.headers]
         if answer.stream is not None:
             headers += (answer.kind, _UNBUFFERED)
@@ -401,7 +403,7 @@ class App:
             (b"access-control-expose-headers", exposed),
         )
 
-    def _log_request(self, request: Request, answer: Answer, seconds: float) -> None:
+    def _log_request(self, request: Request, answer: HttpAnswer, seconds: float) -> None:
         _log.info(
             f"{request.method} {request.path} {answer.status}",
             extra={
@@ -428,10 +430,10 @@ def _request_id(headers: dict[bytes, bytes]) -> bytes:
     return b"%s%08x" % (_PROCESS, next(_NUMBERS))
 
 
-def _failed(status: int, message: str, headers: dict[str, str] | None = None) -> Answer:
+def _failed(status: int, message: str, headers: dict[str, str] | None = None) -> HttpAnswer:
     body = {"status": status, "error": HTTPStatus(status).phrase, "message": message, "detail": message}
     listed = tuple((name.encode(), value.encode()) for name, value in (headers or {}).items())
-    return Answer(status, encode(body), listed)
+    return HttpAnswer(status, encode(body), listed)
 
 
 def failure_response(status: int, message: str, headers: list[Header]) -> bytes:
@@ -457,9 +459,9 @@ def _nothing_at(path: str) -> Failure:
     return Missing("There is nothing at this path (yet): /openapi.json lists what there is")
 
 
-def _replied(operation: Operation, reply: Reply) -> Answer:
+def _replied(operation: Operation, reply: Reply) -> HttpAnswer:
     headers = ((b"etag", b'"' + reply.tag.encode() + b'"'),) if reply.tag else ()
-    return Answer(reply.status or operation.status, reply.body, headers)
+    return HttpAnswer(reply.status or operation.status, reply.body, headers)
 
 
 async def _received(headers: dict[bytes, bytes], receive: Receive) -> bytes:
@@ -507,9 +509,9 @@ def _agent(request: Request) -> str:
     return request.headers.get(b"user-agent", b"")[:_LONGEST_AGENT].decode("latin-1")
 
 
-def _whence(request: Request) -> Whence:
+def _whence(request: Request) -> Origin:
     origin = _origin(request.headers.get(b"user-agent", b"")[:64])
-    return Whence(origin, _caller(request.scope), _agent(request), request.id.decode())
+    return Origin(origin, _caller(request.scope), _agent(request), request.id.decode())
 
 
 @lru_cache(256)

@@ -21,7 +21,7 @@ PATCHES = ("application/json", MERGE_PATCH)
 """What a PATCH may be sent as. A patch of another kind, such as a JSON Patch, is refused."""
 
 
-class Nothing(Spec):
+class NoBody(Spec):
     """The body of an operation that takes none."""
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from windlass.api.body import MERGE_PATCH
 from windlass.api.router import LONGEST_WORD
-from windlass.api.samples import Place, Samples
+from windlass.api.samples import ExamplePosition, Samples
 from windlass.api.schemas import Schema, Schemas, parameters
 from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.traits import has_deployments
@@ -35,7 +35,7 @@ _GROUPS: Final = (
 """The order in which the contract speaks of them; others follow."""
 
 
-class _Refusal(NamedTuple):
+class _ErrorResponse(NamedTuple):
     name: str
     """Of the component."""
     meaning: str
@@ -44,18 +44,24 @@ class _Refusal(NamedTuple):
 
 
 _REFUSALS: Final = {
-    400: _Refusal("BadRequest", "The request is wrong; the message names the field", "name: is required"),
-    401: _Refusal(
+    400: _ErrorResponse(
+        "BadRequest", "The request is wrong; the message names the field", "name: is required"
+    ),
+    401: _ErrorResponse(
         "Unauthorized", "The token is missing or invalid", "Send `Authorization: Token <API token>`"
     ),
-    403: _Refusal("Forbidden", "The token lacks the permission", "This needs the scope Admin"),
-    404: _Refusal("NotFound", "There is no such thing for this caller", "There is no project with this id"),
-    409: _Refusal("Conflict", "It cannot be done as things are", "name: another project is named shop"),
-    412: _Refusal("PreconditionFailed", "`If-Match` names an older version", "It has changed: read it again"),
-    413: _Refusal("PayloadTooLarge", "The body is too large", "The body is larger than 1048576 bytes"),
-    429: _Refusal("TooManyRequests", "The limit of requests is reached", "Go on in 60 seconds"),
-    500: _Refusal("InternalServerError", "Something went wrong here", "Something went wrong here"),
-    503: _Refusal(
+    403: _ErrorResponse("Forbidden", "The token lacks the permission", "This needs the scope Admin"),
+    404: _ErrorResponse(
+        "NotFound", "There is no such thing for this caller", "There is no project with this id"
+    ),
+    409: _ErrorResponse("Conflict", "It cannot be done as things are", "name: another project is named shop"),
+    412: _ErrorResponse(
+        "PreconditionFailed", "`If-Match` names an older version", "It has changed: read it again"
+    ),
+    413: _ErrorResponse("PayloadTooLarge", "The body is too large", "The body is larger than 1048576 bytes"),
+    429: _ErrorResponse("TooManyRequests", "The limit of requests is reached", "Go on in 60 seconds"),
+    500: _ErrorResponse("InternalServerError", "Something went wrong here", "Something went wrong here"),
+    503: _ErrorResponse(
         "ServiceUnavailable", "Something that is needed is away", "The database is away: try again"
     ),
 }
@@ -213,7 +219,7 @@ class _Document:
         if operation.answer is None:
             return said
         schema = self._schemas.answer(operation)
-        content = _content(schema, self._answers.of(schema, Place(thing=_about(operation))))
+        content = _content(schema, self._answers.of(schema, ExamplePosition(thing=_about(operation))))
         if operation.streams:
             return said | {"content": _stream(content)}
         return said | {"content": content | (_EVENTS if _can_follow(operation) else {})}

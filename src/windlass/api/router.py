@@ -22,7 +22,7 @@ class Node:
         """Whether its parameter may be any text, and not only an id."""
 
 
-class Router:
+class RouteTree:
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._root = Node()
         for operation in operations:

@@ -88,7 +88,7 @@ _KINDS: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-class Place(NamedTuple):
+class ExamplePosition(NamedTuple):
     """Where in an example a value stands."""
 
     owner: str = ""
@@ -103,7 +103,7 @@ class Place(NamedTuple):
         return f"{self.owner}.{self.field}"
 
 
-ANYWHERE: Final = Place()
+ANYWHERE: Final = ExamplePosition()
 
 
 class Samples:
@@ -113,11 +113,13 @@ class Samples:
         self._schemas = schemas
         self._whole = whole
 
-    def of(self, schema: Schema, place: Place = ANYWHERE) -> Any:
+    def of(self, schema: Schema, place: ExamplePosition = ANYWHERE) -> Any:
         match schema:
             case {"$ref": _}:
                 name = named(schema)
-                return self.of(self._schemas[name], Place(_bare(name), "", place.field, place.thing))
+                return self.of(
+                    self._schemas[name], ExamplePosition(_bare(name), "", place.field, place.thing)
+                )
             case {"allOf": [only]}:
                 return self.of(only, place)
             case {"allOf": parts}:
@@ -128,7 +130,7 @@ class Samples:
         found = next(fitting, _MADE)
         return self._made(schema, place) if found is _MADE else found
 
-    def _made(self, schema: Schema, place: Place) -> Any:
+    def _made(self, schema: Schema, place: ExamplePosition) -> Any:
         match schema:
             case {"type": "object"}:
                 return self._object(schema, place)
@@ -143,7 +145,7 @@ class Samples:
             case _:
                 return {}
 
-    def _object(self, schema: Schema, place: Place) -> dict[str, Any]:
+    def _object(self, schema: Schema, place: ExamplePosition) -> dict[str, Any]:
         required = schema.get("required", ())
         fields = ((field, place._replace(field=name)) for name, field in schema.get("properties", {}).items())
         return {
@@ -152,7 +154,7 @@ class Samples:
             if inside.field in required or self._tells(field, inside)
         }
 
-    def _tells(self, schema: Schema, place: Place) -> bool:
+    def _tells(self, schema: Schema, place: ExamplePosition) -> bool:
         """Whether an optional field is worth showing."""
         if not self._whole and (str(place) in _LEFT_OUT or schema.get("default", _MADE) is None):
             return False
@@ -160,7 +162,7 @@ class Samples:
         return bool(said) and (self._whole or said[0] not in _EMPTY)
 
 
-def _candidates(schema: Schema, place: Place) -> Iterator[Any]:
+def _candidates(schema: Schema, place: ExamplePosition) -> Iterator[Any]:
     """What could stand there, best first."""
     if str(place) in _SHOWN:
         yield _MADE
@@ -185,7 +187,7 @@ def _fits(value: Any, schema: Schema) -> bool:
     return isinstance(value, kind) and value in schema.get("enum", [value])
 
 
-def _text(schema: Schema, place: Place) -> str:
+def _text(schema: Schema, place: ExamplePosition) -> str:
     if "enum" in schema:
         return str(schema["enum"][0])
     if schema.get("format") == "uuid":
@@ -193,7 +195,7 @@ def _text(schema: Schema, place: Place) -> str:
     return place.field.replace("_", " ") or "text"
 
 
-def _id(place: Place) -> str:
+def _id(place: ExamplePosition) -> str:
     """The same wherever the same thing is meant: a project's `id`, its `project.id`, its `project_id`."""
     thing = place.field.removesuffix("_id") if place.field != "id" else place.holder or place.owner
     if str(place) in _OF_THE_THING and place.thing:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.api.streaming import Allowed, Ending, Streams, left
+from windlass.api.streaming import Allowed, StreamEnd, Streams, left
 from windlass.base.clock import Clock
 from windlass.base.segments import Gone, instant
 from windlass.core.declare.fields import Id
@@ -29,13 +29,13 @@ Lines = AsyncGenerator[list[bytes] | Gone, None]
 
 # How it ends, in the numbers of RFC 6455. Existing command lines come back by themselves, except after 1008.
 _CLOSED: Final = {
-    Ending.OVER: (1000, "Nothing more comes"),
-    Ending.REFUSED: (1008, "This token may not read this log any more"),
-    Ending.STOPPED: (1012, "This server is stopping: connect again"),
+    StreamEnd.OVER: (1000, "Nothing more comes"),
+    StreamEnd.REFUSED: (1008, "This token may not read this log any more"),
+    StreamEnd.STOPPED: (1012, "This server is stopping: connect again"),
 }
 
 
-class Wanted(Spec):
+class LogRequest(Spec):
     """Whose log. The other ids say where the service lies; what is said must be true."""
 
     service: Id = ""
@@ -49,7 +49,7 @@ class Wanted(Spec):
         return {self.environment, self.project, self.organization, self.cluster} - {""}
 
 
-class _Line(Struct):
+class _SocketLine(Struct):
     created_at: str
     message: str
     pod_name: str = ""
@@ -63,7 +63,7 @@ class Frame(Struct, frozen=True):
     pod_name: str
 
 
-_line_of = msgspec.json.Decoder(_Line).decode
+_line_of = msgspec.json.Decoder(_SocketLine).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -99,7 +99,7 @@ def _texts(piece: list[bytes] | Gone, clock: Clock) -> list[str]:
     return [_text(_frame(_line_of(line))) for line in piece]
 
 
-def _frame(line: _Line) -> Frame:
+def _frame(line: _SocketLine) -> Frame:
     return Frame(instant(line.created_at), line.message, line.version, line.pod_name)
 
 

@@ -30,7 +30,7 @@ Send = Callable[[Any], Awaitable[None]]
 Allowed = Callable[[], Awaitable[bool]]
 
 
-class Ending(Enum):
+class StreamEnd(Enum):
     OVER = "all is said"
     REFUSED = "the reader may not read it any more"
     STOPPED = "the server stops"
@@ -67,7 +67,7 @@ class Streams:
             await put(b"")  # the head waits for the first piece of the body, and that may be long in coming
         leaving = left(receive, "http.disconnect")
         ending = await self.run(pieces, put, leaving, allowed, still_here=STILL_HERE)
-        if ending is not Ending.LEFT:
+        if ending is not StreamEnd.LEFT:
             await send({"type": "http.response.body", "body": b""})
 
     async def run(
@@ -78,7 +78,7 @@ class Streams:
         allowed: Allowed,
         *,
         still_here: T | None = None,
-    ) -> Ending:
+    ) -> StreamEnd:
         """Puts one piece after the other; `allowed` is asked before each, and every few seconds without one.
         `leaving` ends with its reader."""
         stopping = asyncio.Event()
@@ -95,8 +95,8 @@ class Streams:
             for task in doing:
                 task.cancel()
             await asyncio.wait(doing)
-        ending = Ending.STOPPED if pump.cancelled() else pump.result()
-        return ending if gone.cancelled() else Ending.LEFT
+        ending = StreamEnd.STOPPED if pump.cancelled() else pump.result()
+        return ending if gone.cancelled() else StreamEnd.LEFT
 
 
 async def _pump(
@@ -106,13 +106,13 @@ async def _pump(
     ask: float,
     quiet: float,
     still_here: T | None,
-) -> Ending:
+) -> StreamEnd:
     clock = asyncio.get_running_loop().time
     said_at = clock()
     async with aclosing(pieces), aclosing(_with_pauses(pieces, ask)) as spoken:
         async for piece in spoken:
             if not await _may_go_on(allowed, tells=piece is not None):
-                return Ending.REFUSED
+                return StreamEnd.REFUSED
             if piece is None and clock() >= said_at + quiet:
                 piece = still_here
             if piece is None:
@@ -121,8 +121,8 @@ async def _pump(
             try:
                 await put(piece)
             except OSError:  # so ASGI says that there is nobody any more
-                return Ending.LEFT
-    return Ending.OVER
+                return StreamEnd.LEFT
+    return StreamEnd.OVER
 
 
 async def _may_go_on(allowed: Allowed, *, tells: bool) -> bool:

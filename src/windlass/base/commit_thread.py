@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any
 
 
-class Lane:
+class CommitThread:
     def __init__(self, name: str) -> None:
         self._deeds: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = Thread(target=self._go_on, name=name, daemon=True)

@@ -17,11 +17,11 @@ _NONCE, _WRAPPED = 12, KEY_BYTES + 16
 _FORMAT = b"\x01"
 
 
-class Broken(Exception):
+class CannotDecrypt(Exception):
     """The value was changed, moved, or sealed with another key."""
 
 
-class Seal:
+class Encryption:
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise ValueError(f"the key must have {KEY_BYTES} bytes, this one has {len(key)}")
@@ -41,11 +41,11 @@ class Seal:
         about = _about(owner)
         try:
             if sealed[:1] != _FORMAT:
-                raise Broken("unknown format")
+                raise CannotDecrypt("unknown format")
             data_key = self._wrap.decrypt(nonce, rest[:_WRAPPED], about)
             return AESGCM(data_key).decrypt(bytes(_NONCE), rest[_WRAPPED:], about)
         except (InvalidTag, ValueError) as error:
-            raise Broken("a sealed value does not open here") from error
+            raise CannotDecrypt("a sealed value does not open here") from error
 
     def mark(self, *parts: bytes) -> str:
         """A keyed digest: compares values without keeping them guessable."""

@@ -54,11 +54,11 @@ _UNREADABLE = (ValidationError, jwt.PyJWTError, UnsupportedAlgorithm, TypeError,
 _log = log("oidc")
 
 
-class Refused(Exception):
+class TokenRefused(Exception):
     """Why a token is not accepted, in words that are safe to show."""
 
 
-class Unreachable(Refused):
+class IssuerUnreachable(TokenRefused):
     """The token may be good, but the keys of its issuer cannot be had now."""
 
 
@@ -104,7 +104,7 @@ class Verifier:
         }
 
     async def verify(self, token: str) -> dict[str, Any]:
-        """The claims of a good token; `Refused` for any other.
+        """The claims of a good token; `TokenRefused` for any other.
 
         Times, audience and subject come after the signature: only a genuine token is told what was wanted.
         """
@@ -122,7 +122,7 @@ class Verifier:
     def _issuer_of(self, claims: dict[str, Any]) -> Trusted:
         issuer = claims.get("iss")
         if not isinstance(issuer, str) or issuer not in self._trusted:
-            raise Refused("the token's issuer is not trusted here")
+            raise TokenRefused("the token's issuer is not trusted here")
         return self._trusted[issuer]
 
 
@@ -135,10 +135,10 @@ class _Token(Struct, frozen=True):
 
 def _read(token: str) -> _Token:
     if len(token) > MAX_TOKEN:
-        raise Refused(f"the token is longer than {MAX_TOKEN} characters")
+        raise TokenRefused(f"the token is longer than {MAX_TOKEN} characters")
     parts = token.split(".")
     if len(parts) != 3:
-        raise Refused("a signed JWT has three parts, this token has not")
+        raise TokenRefused("a signed JWT has three parts, this token has not")
     header, payload, signature = map(_decoded, parts)
     return _Token(_json(header), _json(payload), f"{parts[0]}.{parts[1]}".encode(), signature)
 
@@ -146,10 +146,10 @@ def _read(token: str) -> _Token:
 def _decoded(part: str) -> bytes:
     """Base64url, only as an encoder writes it: no padding, no white space, no stray bits at the end."""
     if not _BASE64URL.fullmatch(part) or len(part) % 4 == 1:
-        raise Refused("a part of the token is not base64url")
+        raise TokenRefused("a part of the token is not base64url")
     raw = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
     if base64.urlsafe_b64encode(raw).rstrip(b"=") != part.encode():
-        raise Refused("a part of the token is not base64url")
+        raise TokenRefused("a part of the token is not base64url")
     return raw
 
 
@@ -163,9 +163,9 @@ def _json(raw: bytes) -> dict[str, Any]:
         found = json.loads(raw.decode(), object_pairs_hook=_without_repetition)
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        raise Refused("what should be JSON is not, or says a name twice") from error
+        raise TokenRefused("what should be JSON is not, or says a name twice") from error
     if not isinstance(found, dict):
-        raise Refused("what should be a JSON object is something else")
+        raise TokenRefused("what should be a JSON object is something else")
     return found
 
 
@@ -180,38 +180,38 @@ def _check_header(header: dict[str, Any]) -> None:
     # RFC 7515 lets readers ignore what they do not know; but these change what the other parts mean.
     for name in NOT_UNDERSTOOD:
         if name in header:
-            raise Refused(f"the token's header has {name}, which is not accepted here")
+            raise TokenRefused(f"the token's header has {name}, which is not accepted here")
     if str(header.get("typ", "JWT")).lower() not in TYPES:
-        raise Refused("the token's typ is neither JWT nor at+jwt")
+        raise TokenRefused("the token's typ is neither JWT nor at+jwt")
     if not isinstance(header.get("kid", ""), str):
-        raise Refused("the token's kid is not a string")
+        raise TokenRefused("the token's kid is not a string")
 
 
 def _algorithm_of(header: dict[str, Any], trusted: Trusted) -> str:
     alg = header.get("alg")
     if not isinstance(alg, str) or alg not in trusted.algorithms:
-        raise Refused("the token's algorithm is not accepted of its issuer")
+        raise TokenRefused("the token's algorithm is not accepted of its issuer")
     return alg
 
 
-def _check_signature(token: _Token, key: _Key, alg: str) -> None:
+def _check_signature(token: _Token, key: _IssuerKey, alg: str) -> None:
     algorithm = jwt.get_algorithm_by_name(alg.replace("Ed25519", "EdDSA"))  # PyJWT knows the older name only
     if not algorithm.verify(token.signed, key.public, token.signature):
-        raise Refused("the token's signature is wrong")
+        raise TokenRefused("the token's signature is wrong")
 
 
 def _check_times(claims: dict[str, Any], now: float, leeway: float) -> None:
     for name in ("exp", "nbf", "iat"):
         if name in claims and not _is_moment(claims[name]):
-            raise Refused(f"the token's {name} is not a time")
+            raise TokenRefused(f"the token's {name} is not a time")
     if "exp" not in claims:
-        raise Refused("the token has no exp, and would be valid for ever")
+        raise TokenRefused("the token has no exp, and would be valid for ever")
     if claims["exp"] <= now - leeway:
-        raise Refused("the token has expired")
+        raise TokenRefused("the token has expired")
     if claims.get("nbf", now) > now + leeway:
-        raise Refused("the token is not valid yet")
+        raise TokenRefused("the token is not valid yet")
     if claims.get("iat", now) > now + leeway:
-        raise Refused("the token was issued in the future")
+        raise TokenRefused("the token was issued in the future")
 
 
 def _is_moment(value: object) -> bool:
@@ -222,18 +222,18 @@ def _check_audience(claims: dict[str, Any], audiences: Iterable[str]) -> None:
     named = claims.get("aud")
     listed = named if isinstance(named, list) else [named]
     if not all(isinstance(each, str) for each in listed):
-        raise Refused("the token's aud is neither a string nor a list of strings")
+        raise TokenRefused("the token's aud is neither a string nor a list of strings")
     if set(audiences).isdisjoint(listed):
-        raise Refused("the token is meant for another audience")
+        raise TokenRefused("the token is meant for another audience")
 
 
 def _check_subject(claims: dict[str, Any]) -> None:
     subject = claims.get("sub")
     if not isinstance(subject, str) or not subject:
-        raise Refused("the token has no sub")
+        raise TokenRefused("the token has no sub")
 
 
-class _Key(Struct, frozen=True):
+class _IssuerKey(Struct, frozen=True):
     kind: str
     alg: str | None
     kid: str | None
@@ -243,12 +243,12 @@ class _Key(Struct, frozen=True):
         return ALGORITHMS[alg] == self.kind and self.alg in (None, alg)
 
 
-class _UnknownKey(Refused):
+class _UnknownKey(TokenRefused):
     """Perhaps the issuer has new keys."""
 
 
 class _Keys(Protocol):
-    async def find(self, alg: str, kid: str | None) -> _Key: ...
+    async def find(self, alg: str, kid: str | None) -> _IssuerKey: ...
 
 
 class _Given:
@@ -257,7 +257,7 @@ class _Given:
     def __init__(self, jwks: dict[str, Any]) -> None:
         self._keys = _usable(jwks)
 
-    async def find(self, alg: str, kid: str | None) -> _Key:
+    async def find(self, alg: str, kid: str | None) -> _IssuerKey:
         return _the_one(self._keys, alg, kid)
 
 
@@ -266,12 +266,12 @@ class _Fetched:
 
     def __init__(self, issuer: str, fetch: Fetch, now: Now, every: float) -> None:
         self._issuer, self._fetch, self._now, self._every = issuer, fetch, now, every
-        self._keys: list[_Key] = []
+        self._keys: list[_IssuerKey] = []
         self._fetched = self._tried = -math.inf
         self._fetching: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
 
-    async def find(self, alg: str, kid: str | None) -> _Key:
+    async def find(self, alg: str, kid: str | None) -> _IssuerKey:
         if not self._within(FRESH, self._fetched):
             await self._refetch()
         try:
@@ -280,9 +280,11 @@ class _Fetched:
             await self._refetch()
             return _the_one(self._known(), alg, kid)
 
-    def _known(self) -> list[_Key]:
+    def _known(self) -> list[_IssuerKey]:
         if self._now() - self._fetched >= USABLE:
-            raise Unreachable("the issuer of the token cannot be reached, try again later") from self._failure
+            raise IssuerUnreachable(
+                "the issuer of the token cannot be reached, try again later"
+            ) from self._failure
         return self._keys
 
     async def _refetch(self) -> None:
@@ -307,34 +309,34 @@ class _Fetched:
         return 0 <= self._now() - since < span
 
 
-def _the_one(keys: Iterable[_Key], alg: str, kid: str | None) -> _Key:
+def _the_one(keys: Iterable[_IssuerKey], alg: str, kid: str | None) -> _IssuerKey:
     match [key for key in keys if kid in (None, key.kid) and key.fits(alg)]:
         case [key]:
             return key
         case []:
             raise _UnknownKey("no key of the token's issuer fits the token")
         case _:
-            raise Refused("several keys of the token's issuer fit the token, and it does not say which")
+            raise TokenRefused("several keys of the token's issuer fit the token, and it does not say which")
 
 
-async def _download(issuer: str, fetch: Fetch) -> list[_Key]:
+async def _download(issuer: str, fetch: Fetch) -> list[_IssuerKey]:
     # OpenID Connect Discovery, section 4: a slash at the end of the issuer gives way.
     found = _document(await fetch(f"{issuer.removesuffix('/')}/.well-known/openid-configuration"))
     if found.get("issuer") != issuer:
-        raise Refused("the discovery document names another issuer")
+        raise TokenRefused("the discovery document names another issuer")
     return _usable(_document(await fetch(_jwks_uri(found, issuer))))
 
 
 def _document(raw: bytes) -> dict[str, Any]:
     if len(raw) > MAX_DOCUMENT:
-        raise Refused(f"a document of the issuer is longer than {MAX_DOCUMENT} bytes")
+        raise TokenRefused(f"a document of the issuer is longer than {MAX_DOCUMENT} bytes")
     return _json(raw)
 
 
 def _jwks_uri(found: dict[str, Any], issuer: str) -> str:
     uri = found.get("jwks_uri")
     if not isinstance(uri, str) or not uri.startswith(_schemes(issuer)):
-        raise Refused("the discovery document has no jwks_uri with https")
+        raise TokenRefused("the discovery document has no jwks_uri with https")
     return uri
 
 
@@ -368,17 +370,17 @@ class _Jwk(Struct):
         return self.kind in _READ_AS and self.use == "sig" and "verify" in self.key_ops and self.d is None
 
 
-def _usable(jwks: dict[str, Any]) -> list[_Key]:
+def _usable(jwks: dict[str, Any]) -> list[_IssuerKey]:
     """A set may also hold keys for other purposes, and of kinds yet to be invented: those are passed over."""
     listed = jwks.get("keys")
     if not isinstance(listed, list):
-        raise Refused("the key set has no list of keys")
+        raise TokenRefused("the key set has no list of keys")
     if len(listed) > MAX_KEYS:
-        raise Refused(f"the key set has more than {MAX_KEYS} keys")
+        raise TokenRefused(f"the key set has more than {MAX_KEYS} keys")
     return [key for each in listed if (key := _key(each)) is not None]
 
 
-def _key(jwk: Any) -> _Key | None:
+def _key(jwk: Any) -> _IssuerKey | None:
     try:
         said = convert(jwk, _Jwk)
         if not said.verifies:
@@ -387,4 +389,4 @@ def _key(jwk: Any) -> _Key | None:
     except _UNREADABLE:
         return None
     too_weak = isinstance(public, RSAPublicKey) and public.key_size not in _RSA_BITS
-    return None if too_weak else _Key(said.kind, said.alg, said.kid, public)
+    return None if too_weak else _IssuerKey(said.kind, said.alg, said.kid, public)

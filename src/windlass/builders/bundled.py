@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from windlass import demo
 from windlass.base import subprocesses as group
-from windlass.builders.git import Commit, Git, Source
+from windlass.builders.git import Git, GitCommit, GitSource
 from windlass.builders.git.remote import Progress, silent
 
 
@@ -23,15 +23,15 @@ class WithBundled:
         self._repository = home.absolute() / "demo.git"
         self._local = Git(allow_local=True, outbound_allow=(), home=home / "git")
 
-    async def fetch(self, source: Source, into: Path, progress: Progress = silent) -> Commit:
+    async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
         git, found = await self._found(source)
         return await git.fetch(found, into, progress)
 
-    async def commits(self, source: Source, most: int = 20) -> list[Commit]:
+    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
         git, found = await self._found(source)
         return await git.commits(found, most)
 
-    async def head(self, source: Source) -> tuple[str, str]:
+    async def head(self, source: GitSource) -> tuple[str, str]:
         git, found = await self._found(source)
         return await git.head(found)
 
@@ -39,7 +39,7 @@ class WithBundled:
         await self._others.sweep()
         await self._local.sweep()
 
-    async def _found(self, source: Source) -> tuple[Git, Source]:
+    async def _found(self, source: GitSource) -> tuple[Git, GitSource]:
         if source.url != demo.URL:
             return self._others, source
         # Each time: a new version of Windlass brings a new commit.

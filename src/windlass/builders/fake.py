@@ -10,7 +10,7 @@ from typing import Literal
 
 from windlass.base.subprocesses import aside
 from windlass.builders.builder import BuildError, Order, Say
-from windlass.builders.git import Commit, GitError, Source
+from windlass.builders.git import GitCommit, GitError, GitSource
 from windlass.core.deploy.workload import Artifact
 
 
@@ -20,22 +20,22 @@ class FakeRepositories:
         """The commit at the head of every branch."""
         self.broken = ""
         """If set, no repository can be read, for this reason."""
-        self.fetched: list[Source] = []
+        self.fetched: list[GitSource] = []
 
     def push(self, what: str) -> str:
         """A new commit."""
         self.newest = hashlib.sha1(what.encode(), usedforsecurity=False).hexdigest()
         return self.newest
 
-    async def head(self, source: Source) -> tuple[str, str]:
+    async def head(self, source: GitSource) -> tuple[str, str]:
         self._answer()
         return source.branch or "main", self.newest
 
-    async def commits(self, source: Source, most: int = 20) -> list[Commit]:
+    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
         self._answer()
         return [_commit(source.commit or self.newest)]
 
-    async def fetch(self, source: Source, into: Path) -> Commit:
+    async def fetch(self, source: GitSource, into: Path) -> GitCommit:
         self._answer()
         self.fetched.append(source)
         await aside(into.mkdir, 0o700, True)
@@ -49,8 +49,8 @@ class FakeRepositories:
             raise GitError(self.broken)
 
 
-def _commit(id: str) -> Commit:
-    return Commit(id, f"Change {id[:7]}", "Ada", "ada@example.com", 1_790_000_000_000)
+def _commit(id: str) -> GitCommit:
+    return GitCommit(id, f"Change {id[:7]}", "Ada", "ada@example.com", 1_790_000_000_000)
 
 
 class FakeBuilder:

@@ -52,14 +52,14 @@ def words(text: str, escape: str) -> list[str]:
 
 def substituted(text: str, variables: Mapping[str, str], escape: str) -> str:
     """Replaces variables by their values, and takes quotes away."""
-    reading = _Reading(text, variables, escape)
+    reading = _Substitution(text, variables, escape)
     made = reading.until("")
     if reading.place < len(text):
         raise BadWord("cannot be read to its end")
     return made
 
 
-class _Reading:
+class _Substitution:
     def __init__(self, text: str, variables: Mapping[str, str], escape: str) -> None:
         self._text = text
         self._variables = variables

@@ -30,14 +30,14 @@ _PAGE = 1000
 _PIECE = 1 << 16
 
 
-class Unreachable(Stopped):
+class ServerUnreachable(Stopped):
     """Nobody answers, now; perhaps later."""
 
 
-class Refused(Stopped):
+class ApiRefused(Stopped):
     """The server said no, and why."""
 
-    def __init__(self, message: str, answer: Answer) -> None:
+    def __init__(self, message: str, answer: ApiAnswer) -> None:
         super().__init__(message)
         self.status = answer.status
         self.after = answer.headers.get("retry-after", "")
@@ -63,7 +63,7 @@ class Stream:
             self._line.shutdown(socket.SHUT_RDWR)
 
 
-class Answer(Struct, frozen=True):
+class ApiAnswer(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -92,7 +92,7 @@ class Api:
         self._token = token
         # A redirect is not followed: the token is for this server, and for no other.
         self._opener = urllib.request.build_opener(_NoRedirect, *_proxies(self._url))
-        self._insist: Callable[[Callable[[], Answer]], Answer] = lambda ask: ask()
+        self._insist: Callable[[Callable[[], ApiAnswer]], ApiAnswer] = lambda ask: ask()
 
     @property
     def url(self) -> str:
@@ -101,7 +101,7 @@ class Api:
     def get(self, path: str, /, **query: Any) -> Any:
         return self.call("GET", path, query=query).json
 
-    def be_patient(self, insist: Callable[[Callable[[], Answer]], Answer]) -> None:
+    def be_patient(self, insist: Callable[[Callable[[], ApiAnswer]], ApiAnswer]) -> None:
         """Makes all later calls through `insist`, which may repeat them."""
         self._insist = insist
 
@@ -124,13 +124,13 @@ class Api:
         *,
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> ApiAnswer:
         """The answer, if it is a good one."""
         return self._insist(lambda: self._call(method, path, body, query or {}, headers or {}))
 
     def _call(
         self, method: str, path: str, body: bytes | None, query: Mapping[str, Any], headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> ApiAnswer:
         address = self._url + path + (f"?{urlencode(query)}" if query else "")
         request = urllib.request.Request(address, body, dict(headers), method=method)  # noqa: S310 (checked)
         request.add_header("User-Agent", f"cli/{__version__} windlass")
@@ -144,36 +144,38 @@ class Api:
             raise self._refused(answer)
         return answer
 
-    def _answered(self, request: urllib.request.Request) -> Answer:
+    def _answered(self, request: urllib.request.Request) -> ApiAnswer:
         try:
             reply = self._opener.open(request, timeout=_SECONDS)
             if reply.headers.get_content_type() == EVENTS:
-                return Answer(reply.status, _headers(reply.headers), b"", Stream(reply))
+                return ApiAnswer(reply.status, _headers(reply.headers), b"", Stream(reply))
             with reply:
-                return Answer(reply.status, _headers(reply.headers), reply.read())
+                return ApiAnswer(reply.status, _headers(reply.headers), reply.read())
         except urllib.error.HTTPError as refusal:
             with refusal:
-                return Answer(refusal.code, _headers(refusal.headers), refusal.read())
+                return ApiAnswer(refusal.code, _headers(refusal.headers), refusal.read())
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
 
-    def _unreachable(self, error: Exception) -> Unreachable:
+    def _unreachable(self, error: Exception) -> ServerUnreachable:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ConnectionRefusedError):
-            return Unreachable(
+            return ServerUnreachable(
                 f"nothing listens at {self._url}: start a server with `windlass serve`, or say where it is "
                 "with --url or WINDLASS_URL"
             )
         if isinstance(reason, ssl.SSLError):
-            return Unreachable(f"{self._url} cannot be trusted, or does not speak TLS: {reason}")
+            return ServerUnreachable(f"{self._url} cannot be trusted, or does not speak TLS: {reason}")
         if isinstance(reason, TimeoutError):
-            return Unreachable(f"{self._url} does not answer: is it the right --url (WINDLASS_URL)?")
-        return Unreachable(f"{self._url} cannot be reached: {reason}. Is it the right --url (WINDLASS_URL)?")
+            return ServerUnreachable(f"{self._url} does not answer: is it the right --url (WINDLASS_URL)?")
+        return ServerUnreachable(
+            f"{self._url} cannot be reached: {reason}. Is it the right --url (WINDLASS_URL)?"
+        )
 
-    def _refused(self, answer: Answer) -> Refused:
-        return Refused(self._why(answer), answer)
+    def _refused(self, answer: ApiAnswer) -> ApiRefused:
+        return ApiRefused(self._why(answer), answer)
 
-    def _why(self, answer: Answer) -> str:
+    def _why(self, answer: ApiAnswer) -> str:
         message = _message(answer)
         match answer.status:
             case 401 if not self._token:
@@ -200,7 +202,7 @@ def _headers(sent: Message) -> dict[str, str]:
     return {name.lower(): value for name, value in sent.items()}
 
 
-def _message(answer: Answer) -> str:
+def _message(answer: ApiAnswer) -> str:
     try:
         said = str(answer.json["message"])
     except (Stopped, KeyError, TypeError):

@@ -10,15 +10,23 @@ from typing import Any
 import click
 import msgspec
 
-from windlass.cli.client import Answer, Api, path_of
-from windlass.cli.derived_commands import Deed, Way, about, ancestry, deeds, is_service, kebab
+from windlass.cli.client import Api, ApiAnswer, path_of
+from windlass.cli.derived_commands import (
+    CommandPath,
+    DerivedCommand,
+    about,
+    ancestry,
+    deeds,
+    is_service,
+    kebab,
+)
 from windlass.cli.fields import body_of
 from windlass.cli.following import LINE, Following, when_too_many
-from windlass.cli.names import Found, Names
-from windlass.cli.options import Options, api_of, base_body, free_fields, options_of, values
+from windlass.cli.names import NameResolver, ResolvedResource
+from windlass.cli.options import CommandOptions, api_of, base_body, free_fields, options_of, values
 from windlass.cli.show import show, show_event, show_list
 from windlass.cli.suggestions import Verbs, no_such_option
-from windlass.cli.waiting import Started, Together, Waiting, first_address, say, serves, summary
+from windlass.cli.waiting import DeploymentWait, Started, Together, first_address, say, serves, summary
 from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.resource import Family, Trait, Verb
 from windlass.families import registry
@@ -31,7 +39,7 @@ _NORMAL = {"token_normalize_func": kebab}
 
 
 @cache
-def everything() -> dict[str, dict[str, Deed]]:
+def everything() -> dict[str, dict[str, DerivedCommand]]:
     return deeds(registry())
 
 
@@ -47,7 +55,7 @@ def group(name: str) -> click.Group | None:
     )
 
 
-def command(deed: Deed) -> click.Command:
+def command(deed: DerivedCommand) -> click.Command:
     options = options_of(registry(), deed)
     operation = deed.operation
     said = (
@@ -69,7 +77,7 @@ def command(deed: Deed) -> click.Command:
     return made
 
 
-def _which(deed: Deed) -> str:
+def _which(deed: DerivedCommand) -> str:
     if not deed.ways[0].subject:
         return ""
     said = f"{deed.group.upper()} is an id"
@@ -82,13 +90,13 @@ def _which(deed: Deed) -> str:
     return f"{said}, or a name, or a path of names: {'/'.join([*line, deed.group])}."
 
 
-def _deeper(options: Options) -> str | None:
+def _deeper(options: CommandOptions) -> str | None:
     deep = [field.option for field in options.fields if field.deep]
     # `\b` keeps click from breaking lines, in the middle of the option for example.
     return f"\b\nDeeper fields are options too, such as\n{deep[0]}" if deep else None
 
 
-def _call(deed: Deed, options: Options, **said: Any) -> None:
+def _call(deed: DerivedCommand, options: CommandOptions, **said: Any) -> None:
     api = api_of(said)
     if said.get("wait"):
         api.be_patient(when_too_many)
@@ -143,7 +151,7 @@ def _wait_for_one(api: Api, asked: Asked, path: str, *, as_json: bool) -> None:
         say(f"{plain(found.name)}: there was nothing to do")
         return
     started = Started(home, found.name, answer["deployment_request_id"])
-    ended = Waiting(api, started, cancelled=asked.cancels).until_done()
+    ended = DeploymentWait(api, started, cancelled=asked.cancels).until_done()
     if as_json:
         print_json(ended.deployment)
     else:
@@ -178,7 +186,7 @@ def _operation(id: str) -> Operation:
     return registry().operation(id)
 
 
-def _show_as_it_comes(asked: Asked, path: str, first: Answer, *, as_json: bool) -> None:
+def _show_as_it_comes(asked: Asked, path: str, first: ApiAnswer, *, as_json: bool) -> None:
     following = Following(lambda headers: asked.answered(path, headers), first)
     with ended_by_hand():
         for event in following.events():
@@ -188,7 +196,9 @@ def _show_as_it_comes(asked: Asked, path: str, first: Answer, *, as_json: bool) 
 class Asked:
     """One call of a command: its arguments, and the API requests that they mean."""
 
-    def __init__(self, deed: Deed, options: Options, said: Mapping[str, Any], api: Api) -> None:
+    def __init__(
+        self, deed: DerivedCommand, options: CommandOptions, said: Mapping[str, Any], api: Api
+    ) -> None:
         self._deed = deed
         self._options = options
         self._said = said
@@ -196,11 +206,11 @@ class Asked:
         self._above = {
             name: text for name in options.above if (text := said.get(f"above_{name}")) is not None
         }
-        self._names = Names(api, registry(), self._above)
-        self._chosen: Way | None = None
+        self._names = NameResolver(api, registry(), self._above)
+        self._chosen: CommandPath | None = None
 
     @property
-    def way(self) -> Way:
+    def way(self) -> CommandPath:
         self._chosen = self._chosen or self._way()
         return self._chosen
 
@@ -215,11 +225,11 @@ class Asked:
         parents = registry().parents(found) if found else ()
         return parents[0] if parents else None
 
-    def subject(self) -> Found:
+    def subject(self) -> ResolvedResource:
         """The resource that the command is about."""
         return self._names.find(self.way.operation.own_family, self._said["subject_0"])
 
-    def service(self) -> tuple[str, Found]:
+    def service(self) -> tuple[str, ResolvedResource]:
         """Returns the path of the service that the command acts on, and its resource."""
         if above := self.way.operation.above:
             [family] = above.families
@@ -248,7 +258,7 @@ class Asked:
         rows = self._api.everything(path_of(listing.path, {"org_id": self._names.home}), **query)
         return [one for one in rows if one["service_type"] == family.name.upper()]
 
-    def _way(self) -> Way:
+    def _way(self) -> CommandPath:
         ways = self._deed.ways
         if len(ways) == 1:
             return ways[0]
@@ -277,7 +287,7 @@ class Asked:
             return self._names.home
         return self._names.id_of(id.families[0] if len(id.families) == 1 else None, text)
 
-    def answered(self, path: str, more: Mapping[str, str] | None = None) -> Answer:
+    def answered(self, path: str, more: Mapping[str, str] | None = None) -> ApiAnswer:
         operation = self.way.operation
         query = {
             ".".join(field.path): value for field, value in values("query", self._options.query, self._said)
@@ -300,7 +310,7 @@ class Asked:
         return self._names.id_of(registry()[refers], value) if refers else value
 
 
-def _make_sure(deed: Deed, said: Mapping[str, Any]) -> None:
+def _make_sure(deed: DerivedCommand, said: Mapping[str, Any]) -> None:
     """Only of a person: a script means what it says."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         what = f"the {deed.group.replace('-', ' ')} {said['subject_0']}" if deed.ways[0].subject else "this"

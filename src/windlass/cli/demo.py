@@ -15,7 +15,7 @@ import msgspec
 
 from windlass.cli.client import Api
 from windlass.cli.options import api_of, call_options
-from windlass.cli.waiting import Failed, Started, Waiting, say, under_way
+from windlass.cli.waiting import DeploymentFailed, DeploymentWait, Started, say, under_way
 from windlass.demo import BRANCH, URL
 from windlass.terminal.sections import Command, Option
 from windlass.terminal.stopped import Stopped
@@ -184,8 +184,8 @@ class Demo:
     def _wait(self, path: str, name: str, begun: Mapping[str, Any]) -> None:
         started = Started(path, name, begun["deployment_request_id"])
         try:
-            Waiting(self.api, started, seconds=self._patience).until_done()
-        except Failed as failed:
+            DeploymentWait(self.api, started, seconds=self._patience).until_done()
+        except DeploymentFailed as failed:
             raise Stopped(f"{name} does not run: {failed.why}") from failed
 
     def _address(self, application: str) -> str:

@@ -24,7 +24,7 @@ from windlass.core.declare.traits import Deployment
 _WORDS: Final = {Verb.READ: "get", Verb.PATCH: "edit", Verb.UPDATE: "replace"}
 
 
-class Way(Struct, frozen=True, kw_only=True):
+class CommandPath(Struct, frozen=True, kw_only=True):
     """One path that a command can take."""
 
     operation: Operation
@@ -36,12 +36,12 @@ class Way(Struct, frozen=True, kw_only=True):
     """What tells it from other ways that have the same families above: `aws`."""
 
 
-class Deed(Struct, frozen=True, kw_only=True):
+class DerivedCommand(Struct, frozen=True, kw_only=True):
     """One command."""
 
     group: str
     word: str
-    ways: tuple[Way, ...]
+    ways: tuple[CommandPath, ...]
 
     @property
     def operation(self) -> Operation:
@@ -89,9 +89,9 @@ def is_service(family: Family) -> bool:
     return not family.nested and any(action.answer is Deployment for action in family.actions)
 
 
-def deeds(registry: Registry) -> dict[str, dict[str, Deed]]:
+def deeds(registry: Registry) -> dict[str, dict[str, DerivedCommand]]:
     """Commands, by group and word."""
-    found: dict[str, dict[str, list[Way]]] = {}
+    found: dict[str, dict[str, list[CommandPath]]] = {}
     for operation in registry.operations:
         found.setdefault(_group(operation), {}).setdefault(_word(operation), []).append(_way(operation))
     return {
@@ -113,7 +113,7 @@ def ancestry(registry: Registry, family: Family) -> list[Family]:
     return list(found.values())
 
 
-def about(deed: Deed) -> str:
+def about(deed: DerivedCommand) -> str:
     """What a group is, in the words of the file that declares it."""
     declared = deed.family.spec if deed.family else deed.operation.answer
     said = sys.modules[declared.__module__].__doc__ if declared else None
@@ -125,12 +125,12 @@ def kebab(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", name).lower()
 
 
-def _deed(group: str, word: str, ways: Sequence[Way]) -> Deed:
+def _deed(group: str, word: str, ways: Sequence[CommandPath]) -> DerivedCommand:
     told = [(way.choice, tuple(name for name, _ in way.above)) for way in ways]
     if len(set(told)) < len(told):
         clashing = ", ".join(way.operation.id for way in ways)
         raise ValueError(f"`windlass {group} {word}` cannot tell these apart: {clashing}")
-    return Deed(group=group, word=word, ways=tuple(ways))
+    return DerivedCommand(group=group, word=word, ways=tuple(ways))
 
 
 def _group(operation: Operation) -> str:
@@ -144,11 +144,11 @@ def _word(operation: Operation) -> str:
     return kebab(_WORDS.get(word, word))  # type: ignore[call-overload]
 
 
-def _way(operation: Operation) -> Way:
+def _way(operation: Operation) -> CommandPath:
     first = operation.itself.place if operation.itself else len(operation.ids)
     above = tuple((id.name or id.param, id.param) for id in operation.ids[:first])
     choice = "" if "." in operation.handler else "/".join(_literals(operation)[:-1])
-    return Way(operation=operation, above=above, subject=operation.ids[first:], choice=choice)
+    return CommandPath(operation=operation, above=above, subject=operation.ids[first:], choice=choice)
 
 
 def _literals(operation: Operation) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from windlass.cli.client import Answer, Stream
+from windlass.cli.client import ApiAnswer, Stream
 from windlass.cli.commands import group
 from windlass.cli.demo import demo_command
 from windlass.cli.options import api_of, call_options
@@ -70,7 +70,7 @@ def _pass_on(stream: Stream) -> None:
         raise Stopped(f"the connection was lost: {str(error) or type(error).__name__}") from error
 
 
-def _print_head(answer: Answer) -> None:
+def _print_head(answer: ApiAnswer) -> None:
     click.echo(f"HTTP {answer.status}")
     for name, value in answer.headers.items():
         click.echo(f"{name}: {value}")
@@ -101,7 +101,7 @@ def _shortened(create: click.Command) -> click.Command:
             param.opts.insert(0, "--scope")
         if "--expires-at" in param.opts:
             param.opts.insert(0, "--expires")
-            param.type = Moment()
+            param.type = TimeOption()
             param.help = "In how long, such as 12h or 30d, or a time.  [never]"
     return create
 
@@ -112,7 +112,7 @@ def _renamed(delete: click.Command) -> click.Command:
     return delete
 
 
-class Moment(click.ParamType[str]):
+class TimeOption(click.ParamType[str]):
     """`30d` from now on. What is no duration is a time, and for the server to judge."""
 
     name = "when"

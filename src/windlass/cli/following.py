@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 import click
 from msgspec import Struct
 
-from windlass.cli.client import Answer, Refused, Stream, Unreachable
+from windlass.cli.client import ApiAnswer, ApiRefused, ServerUnreachable, Stream
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import plain
 
@@ -37,11 +37,11 @@ _LONG: Final = 5.0
 """Seconds of which a person wants to know."""
 
 T = TypeVar("T")
-Ask = Callable[[Mapping[str, str]], Answer]
+Ask = Callable[[Mapping[str, str]], ApiAnswer]
 """Makes the call once more, with these headers."""
 
 
-class Event(Struct, frozen=True):
+class StreamEvent(Struct, frozen=True):
     kind: str
     data: str
     id: str
@@ -106,20 +106,20 @@ def when_too_many(ask: Callable[[], T]) -> T:
 
 
 def _is_too_many(trouble: Exception) -> bool:
-    return isinstance(trouble, Refused) and trouble.status == HTTPStatus.TOO_MANY_REQUESTS
+    return isinstance(trouble, ApiRefused) and trouble.status == HTTPStatus.TOO_MANY_REQUESTS
 
 
 class Following:
     """`events()` may be read in one thread, and ended with `hang_up` by another."""
 
-    def __init__(self, ask: Ask, first: Answer, *, quiet: bool = False) -> None:
+    def __init__(self, ask: Ask, first: ApiAnswer, *, quiet: bool = False) -> None:
         self._ask = ask
         self._current = _stream_of(first)
         self._patience = Patience(quiet=quiet)
         self._over = threading.Event()
         self._last = ""
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[StreamEvent]:
         while not self._over.is_set():
             trouble = yield from self._one_connection()
             if trouble is None:
@@ -130,7 +130,7 @@ class Following:
         self._over.set()
         self._current.hang_up()
 
-    def _one_connection(self) -> Generator[Event, None, Exception | None]:
+    def _one_connection(self) -> Generator[StreamEvent, None, Exception | None]:
         """What ended it, if that was not the last event."""
         try:
             with contextlib.closing(self._current.pieces()) as pieces:
@@ -141,9 +141,9 @@ class Following:
                         return None
                     if event.data:  # without, it only says where to go on
                         yield event
-            return Unreachable("The server has ended the stream.")
+            return ServerUnreachable("The server has ended the stream.")
         except (OSError, http.client.HTTPException) as error:
-            return Unreachable(f"The connection was lost: {str(error) or type(error).__name__}.")
+            return ServerUnreachable(f"The connection was lost: {str(error) or type(error).__name__}.")
 
     def _wait_out(self, trouble: Exception) -> None:
         """Until there is another connection, or nobody wants one any more."""
@@ -160,13 +160,13 @@ class Following:
             return
 
 
-def _stream_of(answer: Answer) -> Stream:
+def _stream_of(answer: ApiAnswer) -> Stream:
     if answer.going_on is None:
         raise Stopped("what answered there does not go on as it began: is it still Windlass?")
     return answer.going_on
 
 
-def heard(pieces: Iterator[bytes]) -> Iterator[Event]:
+def heard(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
     """The events of a stream, as the HTML standard reads one. Comments are for whoever stands between."""
     said: dict[str, list[str]] = {}
     for line in _lines(pieces):
@@ -175,7 +175,7 @@ def heard(pieces: Iterator[bytes]) -> Iterator[Event]:
             said.setdefault(name, []).append(value.removeprefix(" "))
         elif not line and said:
             kind, id = (said.get(field, [""])[-1] for field in ("event", "id"))
-            yield Event(kind or LINE, "\n".join(said.get("data", [])), id)
+            yield StreamEvent(kind or LINE, "\n".join(said.get("data", [])), id)
             said = {}
 
 
@@ -193,7 +193,9 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
 
 
 def _passes(trouble: Exception) -> bool:
-    return isinstance(trouble, Unreachable) or (isinstance(trouble, Refused) and trouble.status in _LATER)
+    return isinstance(trouble, ServerUnreachable) or (
+        isinstance(trouble, ApiRefused) and trouble.status in _LATER
+    )
 
 
 def announced(seconds: float) -> str:
@@ -206,5 +208,5 @@ def announced(seconds: float) -> str:
 
 
 def _asked_for(trouble: Exception) -> float:
-    after = trouble.after if isinstance(trouble, Refused) else ""
+    after = trouble.after if isinstance(trouble, ApiRefused) else ""
     return min(float(after), _MOST) if after.isdecimal() else 0.0

@@ -17,7 +17,7 @@ from windlass.terminal.stopped import Misused
 _ID = re.compile(ids.PATTERN)
 
 
-class Found(Struct, frozen=True):
+class ResolvedResource(Struct, frozen=True):
     """A resource, as `GET /resource` tells it."""
 
     id: str
@@ -26,14 +26,14 @@ class Found(Struct, frozen=True):
     organization: str
 
 
-class Names:
+class NameResolver:
     """Looks names up, below what was given of the families above."""
 
     def __init__(self, api: Api, registry: Registry, given: Mapping[str, str]) -> None:
         self._api = api
         self._registry = registry
         self._given = given
-        self._known: dict[tuple[str, str, str], Found] = {}
+        self._known: dict[tuple[str, str, str], ResolvedResource] = {}
 
     @property
     def home(self) -> str:
@@ -51,7 +51,7 @@ class Names:
             raise Misused(f"{_spoken(family)} has no name: give its id, and not {text!r}")
         return self.find(family, text).id
 
-    def find(self, family: Family, text: str) -> Found:
+    def find(self, family: Family, text: str) -> ResolvedResource:
         """Finds the resource with this name, path or id."""
         line = self._line(family)
         below = line[-2].name if len(self._registry.parents(family)) > 1 else ""
@@ -60,14 +60,14 @@ class Names:
             self._known[question] = self._asked(text, *question)
         return self._known[question]
 
-    def _asked(self, text: str, family: str, path: str, below: str) -> Found:
+    def _asked(self, text: str, family: str, path: str, below: str) -> ResolvedResource:
         query = {"family": family, "path": path} | ({"below": below} if below else {})
         matches = self._api.get("/resource", **query)["results"]
         if len(matches) != 1:
             ways = ", ".join(str(one["path"]) for one in matches) or "none"
             raise Misused(f"{text!r} could be each of these: {ways}. Say which, or give an id")
         [match] = matches
-        return Found(match["id"], match["name"], match["path"], match["organization_id"])
+        return ResolvedResource(match["id"], match["name"], match["path"], match["organization_id"])
 
     def nearest(self, families: Sequence[Family]) -> Family:
         """The one of these that was given; of several in a line, the lowest."""

@@ -9,7 +9,7 @@ import click
 from msgspec import NODEFAULT, Struct
 
 from windlass.cli.client import Api
-from windlass.cli.derived_commands import Deed, ancestry, kebab
+from windlass.cli.derived_commands import DerivedCommand, ancestry, kebab
 from windlass.cli.fields import Field, fields_of, json_of
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Verb
@@ -23,7 +23,7 @@ _WHERE, _FIELDS, _BODY, _WHICH, _CALL = "Where", "Fields", "Fields in other form
 _LONGEST_CHOICE = 120
 
 
-class Options(Struct, frozen=True):
+class CommandOptions(Struct, frozen=True):
     """What can be said to a command. Each part knows how to find itself in what was said."""
 
     above: tuple[str, ...]
@@ -33,7 +33,7 @@ class Options(Struct, frozen=True):
     params: tuple[click.Parameter, ...]
 
 
-def options_of(registry: Registry, deed: Deed) -> Options:
+def options_of(registry: Registry, deed: DerivedCommand) -> CommandOptions:
     operation = deed.operation
     above = _above(registry, deed)
     fixed = operation.family.fixed if operation.family and _is_edit(deed) else frozenset[str]()
@@ -55,7 +55,7 @@ def options_of(registry: Registry, deed: Deed) -> Options:
     calling = [option for option in call_options() if not set(option.opts) & taken]
     where = [option for option in own if getattr(option, "section", _WHERE) == _WHERE]
     others = [option for option in own if option not in where]
-    return Options(tuple(above), tuple(fields), tuple(query), (*where, *told, *others, *calling))
+    return CommandOptions(tuple(above), tuple(fields), tuple(query), (*where, *told, *others, *calling))
 
 
 def call_options() -> list[click.Option]:
@@ -113,18 +113,18 @@ def _json(text: str, where: str) -> Any:
         raise Misused(str(error)) from error
 
 
-def _is_edit(deed: Deed) -> bool:
+def _is_edit(deed: DerivedCommand) -> bool:
     return deed.operation.handler.endswith((f".{Verb.UPDATE}", f".{Verb.PATCH}"))
 
 
-def _above(registry: Registry, deed: Deed) -> list[str]:
+def _above(registry: Registry, deed: DerivedCommand) -> list[str]:
     """Everything that can be named to say where: what paths need, and what narrows a search by name."""
     families = [family.name for family in ancestry(registry, deed.family)] if deed.family else []
     needed = [name for way in deed.ways for name, _ in way.above if name not in families]
     return list(dict.fromkeys(needed + families))
 
 
-def _arguments(deed: Deed) -> Iterator[click.Parameter]:
+def _arguments(deed: DerivedCommand) -> Iterator[click.Parameter]:
     if deed.choices:
         yield click.Argument(["choice"], type=click.Choice(deed.choices), metavar="|".join(deed.choices))
     for place, id in enumerate(deed.ways[0].subject):
@@ -164,7 +164,7 @@ def _body_options() -> Iterator[Option]:
     )
 
 
-def _conditions(deed: Deed) -> Iterator[Option]:
+def _conditions(deed: DerivedCommand) -> Iterator[Option]:
     if deed.starts:
         yield Option(
             ["wait", "--wait"],

@@ -17,7 +17,7 @@ from typing import Any, Final
 import click
 from msgspec import Struct
 
-from windlass.cli.client import Answer, Api
+from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.following import LINE, Following, Patience, insist
 from windlass.core.deploy.states import OPEN, Do, Progress
 from windlass.terminal.stopped import Stopped
@@ -47,14 +47,14 @@ class Started(Struct, frozen=True):
         return f"{self.path}/deployment/{self.deployment}"
 
 
-class Ended(Struct, frozen=True):
+class EndedDeployment(Struct, frozen=True):
     """A deployment that is over."""
 
     started: Started
     deployment: Mapping[str, Any]
 
 
-class Failed(Stopped):
+class DeploymentFailed(Stopped):
     """It ended, and not as it should."""
 
     def __init__(self, name: str, deployment: Mapping[str, Any]) -> None:
@@ -88,7 +88,7 @@ _VERBS: Final[Mapping[Do, str]] = {
 # One service
 
 
-class Waiting:
+class DeploymentWait:
     """Waits for one deployment."""
 
     def __init__(
@@ -105,10 +105,10 @@ class Waiting:
         self._build = None if cancelled else BuildLog(api, started, self._news)
         self._shown = ""
 
-    def until_done(self) -> Ended:
-        """Returns the deployment once it has ended; raises `Failed` if it ended otherwise than expected."""
+    def until_done(self) -> EndedDeployment:
+        """Returns the deployment once it has ended; raises `DeploymentFailed` unless it ended as expected."""
         following = Following(self._ask, insist(lambda: self._ask({}), self._patience))
-        reader = _Reader(following, self._news, "deployment")
+        reader = _StreamReader(following, self._news, "deployment")
         with contextlib.closing(reader), contextlib.closing(self._build or reader):
             deployment = self._last()
             if self._build is not None:
@@ -116,10 +116,10 @@ class Waiting:
         if deployment["status"] != self._wanted:
             if deployment["status"] == Progress.FAILED:
                 self._show_last_lines(deployment)
-            raise Failed(self._started.name, deployment)
-        return Ended(self._started, deployment)
+            raise DeploymentFailed(self._started.name, deployment)
+        return EndedDeployment(self._started, deployment)
 
-    def _ask(self, headers: Mapping[str, str]) -> Answer:
+    def _ask(self, headers: Mapping[str, str]) -> ApiAnswer:
         return self._api.call("GET", f"{self._started.itself}/stream", headers=headers)
 
     def _last(self) -> Mapping[str, Any]:
@@ -178,7 +178,7 @@ class _Heard(Struct, frozen=True):
     data: Any
 
 
-class _Reader:
+class _StreamReader:
     """Reads one stream in a thread, into a queue that it shares with others."""
 
     def __init__(self, following: Following, news: queue.SimpleQueue[_Heard], source: str) -> None:
@@ -210,13 +210,13 @@ class BuildLog:
         self._api = api
         self._path = f"{started.itself}/log"
         self._news = news
-        self._reader: _Reader | None = None
+        self._reader: _StreamReader | None = None
 
     def follow(self) -> None:
         """Starts to read the log, unless it is being read already."""
         if self._reader is None:
             following = Following(self._ask, insist(lambda: self._ask({}), Patience()), quiet=True)
-            self._reader = _Reader(following, self._news, "build")
+            self._reader = _StreamReader(following, self._news, "build")
 
     def show_rest(self, show: Any) -> None:
         """Prints the remaining lines of a build whose deployment has ended."""
@@ -235,7 +235,7 @@ class BuildLog:
         if self._reader is not None:
             self._reader.close()
 
-    def _ask(self, headers: Mapping[str, str]) -> Answer:
+    def _ask(self, headers: Mapping[str, str]) -> ApiAnswer:
         query = {"follow": "true", "tail": _MOST_LINES}
         return self._api.call("GET", self._path, query=query, headers=headers)
 
@@ -253,9 +253,9 @@ class Together:
         self._before = _by_service(self._api.get(f"{self._path}/statuses"))
         self._shown: dict[str, str] = {}
 
-    def until_done(self, services: Mapping[str, Started]) -> list[Ended]:
-        """`services`: all of the environment, by id, without a deployment. `Failed` if one of them fails."""
-        ended: list[Ended] = []
+    def until_done(self, services: Mapping[str, Started]) -> list[EndedDeployment]:
+        """Waits for the services of an environment, by id; raises `DeploymentFailed` if one of them fails."""
+        ended: list[EndedDeployment] = []
         waited: dict[str, Started] = {}
         first = True
         for statuses in self._changes():
@@ -271,7 +271,7 @@ class Together:
     def _changes(self) -> Iterator[dict[str, Any]]:
         """Statuses by service: all, then those that are new."""
 
-        def ask(headers: Mapping[str, str]) -> Answer:
+        def ask(headers: Mapping[str, str]) -> ApiAnswer:
             return self._api.call("GET", f"{self._path}/status/stream", headers=headers)
 
         for event in Following(ask, insist(lambda: ask({}), Patience())).events():
@@ -291,7 +291,7 @@ class Together:
                 one = services[id]
                 yield id, Started(one.path, one.name, deployment)
 
-    def _over(self, statuses: Mapping[str, Any], waited: dict[str, Started]) -> Iterator[Ended]:
+    def _over(self, statuses: Mapping[str, Any], waited: dict[str, Started]) -> Iterator[EndedDeployment]:
         for id, status in statuses.items():
             one = waited.get(id)
             if one is None:
@@ -303,26 +303,26 @@ class Together:
             self._say(one, _word(deployment))
             if deployment["status"] not in OPEN:
                 del waited[id]
-                yield Ended(one, deployment)
+                yield EndedDeployment(one, deployment)
 
     def _say(self, one: Started, state: str) -> None:
         if self._shown.get(one.path) != state:
             self._shown[one.path] = state
             say_state(one.name, state)
 
-    def _judge(self, ended: Sequence[Ended]) -> None:
+    def _judge(self, ended: Sequence[EndedDeployment]) -> None:
         failed = [one for one in ended if one.deployment["status"] != self._wanted]
         for one in failed:
             if one.deployment["status"] == Progress.FAILED:
                 self._show_last_lines(one)
         if len(failed) == 1:
-            raise Failed(failed[0].started.name, failed[0].deployment)
+            raise DeploymentFailed(failed[0].started.name, failed[0].deployment)
         for one in failed:
-            say(plain(Failed(one.started.name, one.deployment).message))
+            say(plain(DeploymentFailed(one.started.name, one.deployment).message))
         if failed:
             raise Stopped(f"{len(failed)} of {len(ended)} failed: see above what to do about each")
 
-    def _show_last_lines(self, one: Ended) -> None:
+    def _show_last_lines(self, one: EndedDeployment) -> None:
         lines = _lines(self._api, one.started.path, since=one.deployment["created_at"])
         _show_log(one.started.name, lines or _lines(self._api, one.started.itself))
 
@@ -340,7 +340,7 @@ def under_way(status: Mapping[str, Any]) -> bool:
 # What is said
 
 
-def summary(ended: Ended, url: str) -> str:
+def summary(ended: EndedDeployment, url: str) -> str:
     """Summarizes in one line how the deployment ended."""
     name, deployment = ended.started.name, ended.deployment
     action = Do(deployment["action"])
@@ -357,7 +357,7 @@ def summary(ended: Ended, url: str) -> str:
     return f"{name} is {place} ({facts})"
 
 
-def serves(ended: Ended) -> bool:
+def serves(ended: EndedDeployment) -> bool:
     """True if the service runs now and may have an address."""
     action, status = ended.deployment["action"], ended.deployment["status"]
     return status == Progress.SUCCEEDED and action in {Do.DEPLOY, Do.RESTART}

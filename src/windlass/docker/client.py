@@ -46,7 +46,7 @@ class Away(Exception):
     """The engine does not answer; the message says where it was looked for, and what to do."""
 
 
-class Refused(Exception):
+class EngineRefused(Exception):
     """The engine answered, and said no."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -55,7 +55,7 @@ class Refused(Exception):
         self.message = message
 
 
-class Answer:
+class EngineAnswer:
     """What is coming back, as it comes."""
 
     def __init__(self, response: aiohttp.ClientResponse, docker: Docker) -> None:
@@ -104,7 +104,7 @@ class Docker:
                 parts.append(chunk)
                 size += len(chunk)
                 if size > MOST:
-                    raise Refused(500, f"The Docker engine answered {path} with more than {MOST} bytes")
+                    raise EngineRefused(500, f"The Docker engine answered {path} with more than {MOST} bytes")
             return b"".join(parts)
 
     @asynccontextmanager
@@ -117,7 +117,7 @@ class Docker:
         body: object = None,
         data: bytes | AsyncIterator[bytes] | None = None,
         patience: float | None = PATIENCE,
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[EngineAnswer]:
         """`patience` is how long the engine may be silent; None is for ever."""
         session = self._opened()
         if not self._version:
@@ -133,7 +133,7 @@ class Docker:
         ) as response:
             if response.status >= 400:
                 raise await self._no(response)
-            yield Answer(response, self)
+            yield EngineAnswer(response, self)
 
     async def ping(self) -> Mapping[str, str]:
         """The headers of an engine that is well; nothing is negotiated or kept."""
@@ -156,7 +156,7 @@ class Docker:
         try:
             return HERE if ip_address(parts.hostname).is_loopback else parts.hostname
         except ValueError as error:
-            raise Refused(
+            raise EngineRefused(
                 400,
                 f"docker_host names {parts.hostname}: give the address of a remote Docker engine in numbers, "
                 "because its containers publish their ports at exactly that address",
@@ -230,13 +230,13 @@ class Docker:
         theirs = _numbers(str(said.get("ApiVersion", "")))
         least = _numbers(str(said.get("MinAPIVersion", "")))
         if theirs < OLDEST:
-            raise Refused(
+            raise EngineRefused(
                 400, "The Docker engine is too old: Windlass needs Docker 20.10 (API 1.41) or newer"
             )
         chosen = max(min(theirs, NEWEST), least)
         return ".".join(map(str, chosen))
 
-    async def _no(self, response: aiohttp.ClientResponse) -> Away | Refused:
+    async def _no(self, response: aiohttp.ClientResponse) -> Away | EngineRefused:
         with self.translated():
             text = (await response.read()).decode(errors="replace").strip()
         try:
@@ -245,7 +245,7 @@ class Docker:
             message = text or f"status {response.status}"
         if response.status >= 500 and any(word in message for word in ENDING):
             return Away(f"The Docker engine at {self.host} is ending: {message}")
-        return Refused(response.status, message)
+        return EngineRefused(response.status, message)
 
     @contextmanager
     def translated(self) -> Iterator[None]:

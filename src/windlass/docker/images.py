@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from windlass.docker.client import Docker, Refused
+from windlass.docker.client import Docker, EngineRefused
 
 PULLING: Final = 600.0
 """Seconds that a registry may be silent."""
@@ -15,7 +15,7 @@ async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
     """What the engine says of it; None where it is not on the engine."""
     try:
         return dict(await docker.json("GET", f"/images/{ref}/json"))
-    except Refused as refused:
+    except EngineRefused as refused:
         if refused.status == 404:
             return None
         raise
@@ -28,7 +28,7 @@ async def pull(docker: Docker, ref: str) -> None:
     async with docker.stream("POST", "/images/create", params=params, patience=PULLING) as answer:
         async for said in answer.objects():
             if "error" in said:
-                raise Refused(404, str(said["error"]))
+                raise EngineRefused(404, str(said["error"]))
 
 
 # What the engine says when an image cannot be pulled, and what can be done about it. The first that fits.

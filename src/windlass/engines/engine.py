@@ -11,7 +11,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from windlass.core.deploy.workload import Artifact, Ended, Instance, Kept, Said, Usage, Volume, Wanted
+from windlass.core.deploy.workload import (
+    Artifact,
+    Instance,
+    Outcome,
+    OutputLine,
+    StoredData,
+    Usage,
+    Volume,
+    Workload,
+)
 
 
 class EngineError(Exception):
@@ -25,7 +34,7 @@ class EngineAway(EngineError):
 class VolumeLost(EngineError):
     """A volume that held data is not there any more."""
 
-    def __init__(self, wanted: Wanted, volume: Volume) -> None:
+    def __init__(self, wanted: Workload, volume: Volume) -> None:
         super().__init__(
             f"Bring back the volume of {wanted.name} at {volume.mount} ({volume.name}), or uninstall "
             f"{wanted.name} and deploy it again, to begin empty: the volume held data, and it is not there "
@@ -36,7 +45,7 @@ class VolumeLost(EngineError):
 Notice = Callable[[str], None]
 """Called with the id of a service of which an instance ended, was started anew, or was begun by another
 Windlass. Who asks an engine to begin one knows that it began."""
-Sink = Callable[[str, Sequence[Said]], None]
+Sink = Callable[[str, Sequence[OutputLine]], None]
 """Called with the id of a service and what its instances wrote."""
 
 
@@ -58,13 +67,13 @@ class Engine(Protocol):
         takes a line of the build log. May be left out: `run` does it then."""
         ...
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         """There is this instance afterwards, running; one that is there already is left as it is. Raises
         VolumeLost instead of making a volume that `is_known`.
         It is started anew, with growing pauses, whenever it ends, until it is removed."""
         ...
 
-    async def once(self, wanted: Wanted, index: int = 0) -> Ended:
+    async def once(self, wanted: Workload, index: int = 0) -> Outcome:
         """Runs a workload to its end, exactly once for each (service, generation, index), and returns how it
         ended, after all that it wrote was handed on. A further call, also by another Windlass or after one
         was killed, waits for the same run or answers with its result. Nothing starts it again because it
@@ -98,7 +107,7 @@ class Engine(Protocol):
         """Runs a command where the instance runs, with its variables: exit code and output."""
         ...
 
-    async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
+    async def neighbour_address(self, service: str, name: str, internal: int) -> tuple[str, int]:
         """Host and port at which other services of its environment find this port, from now on and over all
         generations, whether it runs or not. An instance that is `alone` answers there itself; of others, the
         router does where the host is this machine."""
@@ -108,7 +117,7 @@ class Engine(Protocol):
         """Of every instance that runs, by its id."""
         ...
 
-    async def services(self) -> Mapping[str, Kept]:
+    async def services(self) -> Mapping[str, StoredData]:
         """Returns all services of which the engine stores anything, even only a record."""
         ...
 

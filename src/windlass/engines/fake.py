@@ -9,7 +9,16 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from windlass.core.deploy.workload import Artifact, Ended, Instance, Kept, Phase, Said, Usage, Wanted
+from windlass.core.deploy.workload import (
+    Artifact,
+    Instance,
+    Outcome,
+    OutputLine,
+    Phase,
+    StoredData,
+    Usage,
+    Workload,
+)
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink, VolumeLost
 
 Key = tuple[str, int, int]
@@ -21,9 +30,9 @@ class FakeEngine:
     def __init__(self, takes: Literal["native", "image"] = "native") -> None:
         self.takes = takes
         self.instances: dict[Key, Instance] = {}
-        self.running: dict[str, Wanted] = {}
+        self.running: dict[str, Workload] = {}
         """By service: what was started last and not removed since."""
-        self.applied: list[Wanted] = []
+        self.applied: list[Workload] = []
         """Every generation that was asked for, in order."""
         self.prepared: list[str] = []
         """Every artifact that was to be made ready, in order."""
@@ -32,9 +41,9 @@ class FakeEngine:
         self.begun = 0
         """How often something was to be started that did not run yet."""
         self.discarded: list[str] = []
-        self.ended: dict[Key, asyncio.Future[Ended]] = {}
+        self.ended: dict[Key, asyncio.Future[Outcome]] = {}
         """Workloads that run once: under way, or with their result."""
-        self.work: Callable[[Wanted], Awaitable[int]] | None = None
+        self.work: Callable[[Workload], Awaitable[int]] | None = None
         """The work of a workload that runs once; returns its exit code. If None, it ends well at once."""
         self.removed: dict[str, set[int]] = {}
         """Generations that were removed as a whole, by service."""
@@ -70,11 +79,11 @@ class FakeEngine:
             raise EngineError(self.missing)
         self.prepared.append(artifact.ref)
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         self._answer()
         return await self._begun(wanted, index)
 
-    async def once(self, wanted: Wanted, index: int = 0) -> Ended:
+    async def once(self, wanted: Workload, index: int = 0) -> Outcome:
         self._answer()
         key = (wanted.service, wanted.generation, index)
         if wanted.generation in self.removed.get(wanted.service, ()):
@@ -88,7 +97,7 @@ class FakeEngine:
             raise EngineError(f"{wanted.name} was removed while it ran")
         return run.result()
 
-    async def _begun(self, wanted: Wanted, index: int) -> Instance:
+    async def _begun(self, wanted: Workload, index: int) -> Instance:
         key = (wanted.service, wanted.generation, index)
         if known := self.instances.get(key):
             return known
@@ -117,13 +126,13 @@ class FakeEngine:
         self.running[wanted.service] = wanted
         return instance
 
-    async def _run_to_its_end(self, wanted: Wanted, key: Key) -> Ended:
+    async def _run_to_its_end(self, wanted: Workload, key: Key) -> Outcome:
         instance = self.instances[key]
         exit_code = 0 if self.work is None else await self.work(wanted)
         reason = self.exits or f"exited with code {exit_code}"
         self.instances[key] = replace(instance, phase=Phase.EXITED, exit_code=exit_code, reason=reason)
         self._notice(wanted.service)
-        return Ended(exit_code=exit_code, reason=reason, started_at=1, ended_at=2)
+        return Outcome(exit_code=exit_code, reason=reason, started_at=1, ended_at=2)
 
     async def observe(self, service: str) -> list[Instance]:
         self._answer()
@@ -163,17 +172,17 @@ class FakeEngine:
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
         return 0, ""
 
-    async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
+    async def neighbour_address(self, service: str, name: str, internal: int) -> tuple[str, int]:
         return "127.0.0.1", 20_000 + (int(service.replace("-", "")[:6], 16) + internal) % 10_000
 
     async def usage(self) -> Mapping[str, Usage]:
         self._answer()
         return self.load
 
-    async def services(self) -> Mapping[str, Kept]:
+    async def services(self) -> Mapping[str, StoredData]:
         self._answer()
         found = [one.service for one in self.instances.values()]
-        return {service: Kept(instances=found.count(service)) for service in found}
+        return {service: StoredData(instances=found.count(service)) for service in found}
 
     async def sweep(self, erase: Collection[str]) -> None:
         for service in (await self.services()).keys() & set(erase):
@@ -200,7 +209,7 @@ class FakeEngine:
     def recovers(self, service: str) -> None:
         self._alter(service, phase=Phase.RUNNING)
 
-    def says(self, service: str, *lines: Said) -> None:
+    def says(self, service: str, *lines: OutputLine) -> None:
         self._sink(service, lines)
 
     def _alter(self, service: str, **changes: object) -> None:

@@ -7,8 +7,8 @@ import pkgutil
 from collections.abc import Iterator
 from functools import cache
 
-from windlass.core.declare.registry import Actions, AnyOf, Declared, Endpoint, Registry
-from windlass.core.declare.resource import Family, PerService
+from windlass.core.declare.registry import Actions, AnyOf, Declared, Registry, StandaloneOperation
+from windlass.core.declare.resource import Family, ServiceActions
 
 
 @cache
@@ -21,10 +21,10 @@ def registry_of(*things: Declared) -> Registry:
     once = list({id(thing): thing for thing in things}.values())
     return Registry(
         [thing for thing in once if isinstance(thing, Family)],
-        [thing for thing in once if isinstance(thing, Endpoint)],
+        [thing for thing in once if isinstance(thing, StandaloneOperation)],
         [thing for thing in once if isinstance(thing, AnyOf)],
         [thing for thing in once if isinstance(thing, Actions)],
-        [thing for thing in once if isinstance(thing, PerService)],
+        [thing for thing in once if isinstance(thing, ServiceActions)],
     )
 
 

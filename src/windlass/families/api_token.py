@@ -79,7 +79,7 @@ class ApiTokenShown(Shown):
     token: Annotated[str, Meta(description="Shown this once"), shown_once()]
 
 
-def settle(spec: ApiToken) -> None:
+def normalise(spec: ApiToken) -> None:
     """Roles, scopes and the old `scope` say the same thing: scopes are kept. Nothing said is Read."""
     spec.description = spec.description or ""
     said = scopes_of(spec.scopes or ())
@@ -101,6 +101,6 @@ api_token = Family(
     nested=True,
     audit=AuditWords(sub_target="API_TOKEN", is_part=True),
     write_need=Scope.ADMIN,
-    settle=settle,
+    normalise=normalise,
     about="`token` is in this answer and in no other. Scopes, expiry and limits are for good.",
 )

@@ -107,7 +107,7 @@ class ApplicationShown(Shown):
     maximun_gpu: int = 0
 
 
-def settle(spec: Application) -> None:
+def normalise(spec: Application) -> None:
     settle_instances(spec)
     settle_ports(spec.ports)
     check_ids("storage", spec.storage, VOLUME_DIGITS)
@@ -124,7 +124,7 @@ application = Family(
     parent=environment,
     shown=ApplicationShown,
     param="app_id",
-    settle=settle,
+    normalise=normalise,
     traits=(
         deployable(DeployRequest, ChosenApplication),
         has_deployments,

@@ -138,7 +138,7 @@ class ContainerShown(Shown):
     maximum_gpu: int = 0
 
 
-def settle(spec: Container) -> None:
+def normalise(spec: Container) -> None:
     if is_ours(spec.image_name):
         raise clash("image_name", "images that Windlass built are for their own service alone")
     if names_an_id(spec.image_name):
@@ -157,7 +157,7 @@ container = Family(
     Container,
     parent=environment,
     shown=ContainerShown,
-    settle=settle,
+    normalise=normalise,
     traits=(
         deployable(ContainerDeployRequest, ChosenContainer),
         has_deployments,

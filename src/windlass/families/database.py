@@ -72,7 +72,7 @@ class DatabaseShown(Shown):
     service_type: str = "DATABASE"
 
 
-def settle(spec: Database) -> None:
+def normalise(spec: Database) -> None:
     if spec.mode == "CONTAINER" and spec.instance_type:
         raise clash("instance_type", "belongs to mode MANAGED; a CONTAINER takes cpu and memory")
     if spec.mode == "CONTAINER" and spec.disk_type:
@@ -89,7 +89,7 @@ database = Family(
     parent=environment,
     shown=DatabaseShown,
     param="db_id",
-    settle=settle,
+    normalise=normalise,
     traits=(deployable(), has_deployments, has_links, has_logs),
     actions=about_databases,
     about="cpu is in millicores, memory in MB, storage in GB. Both modes run on the environment's cluster.",

@@ -9,7 +9,7 @@ from windlass.core.declare.traits import CancelRequest, LogLine, Onward, Tail, h
 from windlass.core.declare.traits import Deployment as Shown
 
 
-class Deployment(Spec):
+class DeploymentSpec(Spec):
     """Nothing of it is sent: see the actions of services."""
 
 
@@ -22,7 +22,7 @@ _FOLLOW: Final = (
 
 deployment = Family(
     "deployment",
-    Deployment,
+    DeploymentSpec,
     parent=has_deployments,
     nested=True,
     shown=Shown,

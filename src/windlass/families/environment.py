@@ -9,7 +9,7 @@ from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.fields import Id, Maybe, Name, Timestamp, absent, example, fixed, refers
 from windlass.core.declare.removal import Removal
-from windlass.core.declare.resource import Family, Owner, PerService, Shown, Spec, clash
+from windlass.core.declare.resource import Family, Owner, ServiceActions, Shown, Spec, clash
 from windlass.core.declare.traits import (
     CancelRequest,
     Link,
@@ -107,10 +107,10 @@ def _chosen_ids(family: Family) -> tuple[str, Any]:
     return f"{family.name}_ids", Annotated[list[Id], example(["de91e45f-0247-51fc-b13b-c226b8a6d12c"])]
 
 
-statuses = PerService(EnvironmentStatuses, _list_of_statuses)
-changes = PerService(EnvironmentChanges, _list_of_statuses)
-to_deploy = PerService(ChosenToDeploy, _chosen_to_deploy)
-chosen = PerService(ChosenServices, _chosen_ids)
+statuses = ServiceActions(EnvironmentStatuses, _list_of_statuses)
+changes = ServiceActions(EnvironmentChanges, _list_of_statuses)
+to_deploy = ServiceActions(ChosenToDeploy, _chosen_to_deploy)
+chosen = ServiceActions(ChosenServices, _chosen_ids)
 
 _FOLLOW: Final = (
     "A stream of server-sent events: first all statuses as they are now, then on each change the "
@@ -194,7 +194,7 @@ ACTIONS = (
 )
 
 
-def settle(spec: Environment) -> None:
+def normalise(spec: Environment) -> None:
     """`cluster` is the full interface's word for `cluster_id`: either will do, both must agree."""
     if spec.cluster_id and spec.cluster and spec.cluster_id != spec.cluster:
         raise clash("cluster", "differs from cluster_id: send one of them")
@@ -208,7 +208,7 @@ environment = Family(
     parent=project,
     shown=EnvironmentShown,
     param="env_id",
-    settle=settle,
+    normalise=normalise,
     traits=(has_variables, holds_services),
     actions=ACTIONS,
     about="Without `cluster_id` it runs on the organization's first cluster.",

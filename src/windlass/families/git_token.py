@@ -57,7 +57,7 @@ class GitTokenShown(Shown):
     associated_services_count: int = 0
 
 
-def settle(spec: GitToken) -> None:
+def normalise(spec: GitToken) -> None:
     if spec.type == "BITBUCKET" and not spec.workspace:
         raise clash("workspace", "a BITBUCKET token needs the workspace that it is for")
     spec.git_api_url = spec.git_api_url or ADDRESSES[spec.type]
@@ -72,6 +72,6 @@ git_token = Family(
     nested=True,
     audit=AuditWords(sub_target="GIT_TOKEN", is_part=True),
     write_need=Scope.ADMIN,
-    settle=settle,
+    normalise=normalise,
     about="The value is never in an answer. Applications name it as `git_repository.git_token_id`.",
 )

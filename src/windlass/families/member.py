@@ -70,7 +70,7 @@ class InvitationShown(Shown):
     organization_name: str
 
 
-def settle(spec: Invitation) -> None:
+def normalise(spec: Invitation) -> None:
     """`role` is the older way of saying `role_id`; without either, the guest may read."""
     if not spec.role_id:
         spec.role_id = ROLE_IDS[_OLD_ROLES[spec.role] if spec.role else Scope.READ]
@@ -121,6 +121,6 @@ invitation = Family(
     names="email",
     write_need=Scope.ADMIN,
     verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.READ, Verb.DELETE}),
-    settle=settle,
+    normalise=normalise,
     about="Whoever signs in with this address, verified by the issuer, becomes a member with this role.",
 )

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from windlass.core.declare.actions import get
 from windlass.core.declare.fields import example
-from windlass.core.declare.registry import Endpoint
+from windlass.core.declare.registry import StandaloneOperation
 from windlass.core.declare.resource import Shown
 
 
@@ -21,9 +21,9 @@ class Region(Shown):
     zones: Annotated[list[str], Meta(description="Availability zones of the region")] = []
 
 
-def _regions(provider: str, title: str) -> Endpoint:
+def _regions(provider: str, title: str) -> StandaloneOperation:
     action = get(f"list{title}Regions", list[Region], f"List {title} regions", paged=False)
-    return Endpoint(path=f"/{provider}/region", group="Cloud Provider", action=action)
+    return StandaloneOperation(path=f"/{provider}/region", group="Cloud Provider", action=action)
 
 
 aws = _regions("aws", "AWS")

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from windlass.core.declare.actions import get
 from windlass.core.declare.fields import Id
-from windlass.core.declare.registry import Endpoint, Paging
+from windlass.core.declare.registry import Paging, StandaloneOperation
 from windlass.core.declare.resource import Shown
 
 
@@ -47,7 +47,7 @@ _FIND: Final = (
     "something is created. A token that is limited finds what it may see, by names it may see."
 )
 
-find = Endpoint(
+find = StandaloneOperation(
     path="/resource",
     group="Names",
     action=get("findResources", list[ResourceName], "Find resources by name", _FIND, query=Naming),

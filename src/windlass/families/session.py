@@ -5,7 +5,7 @@ from typing import Annotated
 from windlass.core.access import Scope
 from windlass.core.declare.actions import post
 from windlass.core.declare.fields import Timestamp, example, shown_once
-from windlass.core.declare.registry import Endpoint
+from windlass.core.declare.registry import StandaloneOperation
 from windlass.core.declare.resource import Shown
 
 
@@ -15,7 +15,7 @@ class Session(Shown):
     expires_at: Annotated[Timestamp, example("2026-01-31T10:05:00.007Z")]
 
 
-session = Endpoint(
+session = StandaloneOperation(
     path="/account/session",
     group="Account",
     action=post(

@@ -116,7 +116,7 @@ class SecretShown(Levelled):
     aliased_secret: Maybe[OriginalVariable] = absent
 
 
-def settle(spec: Variable | Secret) -> None:
+def normalise(spec: Variable | Secret) -> None:
     spec.description = spec.description or ""
 
 
@@ -155,7 +155,7 @@ variable = Family(
     nested=True,
     names="key",
     audit=AuditWords(sub_target="VARIABLE", is_part=True),
-    settle=settle,
+    normalise=normalise,
     in_full=in_full,
     actions=(*derived, import_all),
 )
@@ -168,7 +168,7 @@ secret = Family(
     nested=True,
     names="key",
     audit=AuditWords(sub_target="SECRET", is_part=True),
-    settle=settle,
+    normalise=normalise,
     actions=derived,
     about="The value can be replaced, never read.",
 )

@@ -124,7 +124,7 @@ class Rotated(Shown):
     previous_valid_until: Timestamp | None = None
 
 
-def settle(spec: Webhook) -> None:
+def normalise(spec: Webhook) -> None:
     """Both vocabularies are accepted, one is kept, each reader sees its own."""
     spec.vocabulary = spec.vocabulary or ("FULL" if any(map(is_full, spec.events)) else "PLAIN")
     spec.events = list(dict.fromkeys(plain(word) for word in spec.events))
@@ -156,7 +156,7 @@ webhook = Family(
     group="Webhooks",
     nested=True,
     names=None,
-    settle=settle,
+    normalise=normalise,
     in_full=lambda document: {**document, "events": [full(word) for word in document["events"]]},
     about=(
         "With a `target_secret`, deliveries are signed as https://www.standardwebhooks.com says. "

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from windlass.config import DATABASE, Settings
-from windlass.store.archive import Line
-from windlass.terminal.refused import Refused
+from windlass.store.archive import ArchiveConnection
+from windlass.terminal.refused import CommandRefused
 
 
 @contextlib.asynccontextmanager
-async def looking(settings: Settings) -> AsyncIterator[Line]:
+async def looking(settings: Settings) -> AsyncIterator[ArchiveConnection]:
     """One moment of it; the server may run and go on writing."""
     if settings.database_url:
         from windlass.store import postgres_line  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
@@ -23,13 +23,15 @@ async def looking(settings: Settings) -> AsyncIterator[Line]:
         from windlass.store import sqlite_line  # noqa: PLC0415 (one database or the other)
 
         if not file_of(settings).exists():
-            raise Refused(f"there is no database in {settings.data_dir} yet: `windlass serve` makes it")
+            raise CommandRefused(
+                f"there is no database in {settings.data_dir} yet: `windlass serve` makes it"
+            )
         with sqlite_line.looking(file_of(settings)) as line:
             yield line
 
 
 @contextlib.asynccontextmanager
-async def replacing(settings: Settings) -> AsyncIterator[Line]:
+async def replacing(settings: Settings) -> AsyncIterator[ArchiveConnection]:
     """All of it, in one transaction; no server may run."""
     if settings.database_url:
         from windlass.store import postgres_line  # noqa: PLC0415 (asyncpg is heavy, and often not needed)

@@ -18,7 +18,7 @@ from windlass.api.limits import Budgets
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages
 from windlass.base.clock import SECOND, Clock, SystemClock
-from windlass.base.encryption import Seal
+from windlass.base.encryption import Encryption
 from windlass.base.errors import Unavailable
 from windlass.base.http_out import Outgoing
 from windlass.base.ids import new_id
@@ -33,14 +33,14 @@ from windlass.control.background.worker import LEASE, Worker
 from windlass.control.deploying.routes import catch_up
 from windlass.control.deploying.watch import Watcher
 from windlass.control.kinds import check_kinds, declared, kinds_of
-from windlass.control.people.authenticate import Gate, signer_of
-from windlass.control.people.organizations import NOBODY, found
-from windlass.control.request.context import Context, Routing, WayOut
+from windlass.control.people.authenticate import Authenticator, signer_of
+from windlass.control.people.organizations import NOBODY, found_organization
+from windlass.control.request.context import Context, OutgoingHttp, Routing
 from windlass.control.request.deployments import RECONCILE
 from windlass.control.request.log_store import LOGS, Logs, recover
 from windlass.control.request.neighbours import Neighbours
-from windlass.control.request.nudges import Calls
-from windlass.control.request.shared_readers import Readers
+from windlass.control.request.nudges import Nudges
+from windlass.control.request.shared_readers import SharedReaders
 from windlass.control.telling.webhooks import veil_stored
 from windlass.control.workloads.commit_lists import Listings
 from windlass.control.workloads.kind import ServiceKind
@@ -89,7 +89,7 @@ class Installation:
     ) -> None:
         self.ctx = ctx
         self._watcher = watcher
-        self.gate = Gate(ctx, fetcher)
+        self.gate = Authenticator(ctx, fetcher)
         self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
         self.worker = Worker(ctx, lease)
         self.metrics = Metrics(self._gauges)
@@ -276,7 +276,7 @@ async def install(
     fetcher: Callable[[str], Awaitable[bytes]] | None = None,
     families: Registry | None = None,
     kinds: Mapping[str, ServiceKind] | None = None,
-    out: WayOut | None = None,
+    out: OutgoingHttp | None = None,
     point: Callable[[str], Awaitable[None]] | None = None,
     lease: int = LEASE,
     adopt: bool = False,
@@ -343,9 +343,9 @@ def _context(
     own: Parts,
     store: Store,
     clock: Clock,
-    seal: Seal,
+    seal: Encryption,
     watcher: Watcher,
-    out: WayOut,
+    out: OutgoingHttp,
     families: Registry,
     kinds: Mapping[str, ServiceKind],
     point: Callable[[str], Awaitable[None]] | None,
@@ -367,8 +367,8 @@ def _context(
         servers=own.servers,
         probe=own.probe,
         logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
-        calls=Calls(store),
-        readers=Readers(),
+        calls=Nudges(store),
+        readers=SharedReaders(),
         neighbours=Neighbours(),
         watch=watcher,
         out=out,
@@ -405,7 +405,7 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
     return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
 
 
-async def _opened_seal(settings: Settings, store: Store) -> tuple[Seal, str]:
+async def _opened_seal(settings: Settings, store: Store) -> tuple[Encryption, str]:
     """Returns the key of this installation (given, found, or made if nothing is encrypted yet) and its id."""
     known = await store.reads.fact(FACT)
     seal = found_seal(settings, may_make=known is None)
@@ -445,7 +445,7 @@ async def _seed(ctx: Context, tx: Tx) -> str | None:
     if await tx.first(NOBODY, "organization"):
         return None
     with_token = not ctx.settings.admin_token
-    _, token = await found(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)
+    _, token = await found_organization(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)
     return token
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base.encryption import KEY_BYTES, Seal, new_key
+from windlass.base.encryption import KEY_BYTES, Encryption, new_key
 from windlass.config import BadSetting, Settings
 
 FACT: Final = "key_fingerprint"
@@ -18,11 +18,11 @@ class WrongKey(Exception):
     """The secrets of this installation were sealed with another key."""
 
 
-def found_seal(settings: Settings, *, may_make: bool = False) -> Seal:
-    return Seal(_key(settings, may_make))
+def found_seal(settings: Settings, *, may_make: bool = False) -> Encryption:
+    return Encryption(_key(settings, may_make))
 
 
-def check_key(seal: Seal, fingerprint: str, whose: str = "this database") -> None:
+def check_key(seal: Encryption, fingerprint: str, whose: str = "this database") -> None:
     if seal.fingerprint != fingerprint:
         raise WrongKey(
             f"the secrets of {whose} were sealed with the key {fingerprint}, and this is the key "

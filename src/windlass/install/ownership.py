@@ -19,14 +19,14 @@ from windlass.builders.builder import BuilderAway
 from windlass.config import BadSetting, Settings, to_type
 from windlass.control.background.holdings import INSTALLATION, Holdings, records
 from windlass.control.request.log_store import LOGS, Logs
-from windlass.core.deploy.workload import Kept
+from windlass.core.deploy.workload import StoredData
 from windlass.engines.engine import EngineAway
 from windlass.install import mark
 from windlass.install.database import file_of, looking
 from windlass.install.key import FACT, WrongKey, found_seal
 from windlass.install.mark import Mark
 from windlass.install.parts import Parts, real_parts
-from windlass.store.archive import Moment
+from windlass.store.archive import Snapshot
 
 PATIENCE: Final = 5.0
 """Seconds that a container engine may take to answer."""
@@ -51,7 +51,7 @@ class OwnershipReport(Struct, kw_only=True):
     """The newest in the database."""
     reason: str = ""
     """Why they do not belong together; empty if they do."""
-    unknown: dict[str, dict[str, Kept]] = field(default_factory=dict)
+    unknown: dict[str, dict[str, StoredData]] = field(default_factory=dict)
     """Services that the database neither has nor has deleted, by the installation whose label they bear on a
     container engine."""
     is_lost: bool = False
@@ -64,7 +64,7 @@ class OwnershipReport(Struct, kw_only=True):
     """Why the engine could not be looked at."""
 
     @property
-    def found(self) -> dict[str, Kept]:
+    def found(self) -> dict[str, StoredData]:
         return {service: kept for found in self.unknown.values() for service, kept in found.items()}
 
 
@@ -120,7 +120,7 @@ def _real_parts_for(settings: Settings) -> PartsFor:
     return partial(real_parts, settings, SystemClock())
 
 
-async def without_record(settings: Settings, known: Container[str]) -> dict[str, Kept]:
+async def without_record(settings: Settings, known: Container[str]) -> dict[str, StoredData]:
     """Returns services found here that are not in `known`. An unreachable engine counts as empty."""
     seen = mark.read(settings)
     report = OwnershipReport(mark=seen)
@@ -138,7 +138,7 @@ async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
     if not settings.database_url and (not file_of(settings).exists() or not file_of(settings).stat().st_size):
         return DatabaseState()
     async with looking(settings) as line:
-        moment = Moment(line)
+        moment = Snapshot(line)
         fingerprint = await moment.fact(FACT) if await moment.applied() else None
         if fingerprint is None:
             return DatabaseState()
@@ -190,11 +190,11 @@ def _without_volumes(settings: Settings, report: OwnershipReport, database: Data
     return sorted(
         service
         for service, names in database.volumes.items()
-        if service not in aside and len(names) > here.get(service, Kept()).volumes
+        if service not in aside and len(names) > here.get(service, StoredData()).volumes
     )
 
 
-def _without(found: Mapping[str, Kept], others: Container[str]) -> dict[str, Kept]:
+def _without(found: Mapping[str, StoredData], others: Container[str]) -> dict[str, StoredData]:
     return {service: kept for service, kept in found.items() if service not in others}
 
 
@@ -285,7 +285,7 @@ def _hint(settings: Settings, report: OwnershipReport) -> str:
     return f"bring back {file_of(settings)}, or restore a backup"
 
 
-def inventory(found: Mapping[str, Kept]) -> str:
+def inventory(found: Mapping[str, StoredData]) -> str:
     if not found:
         return "no service"
     names = sorted(kept.name or service for service, kept in found.items())

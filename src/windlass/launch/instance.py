@@ -35,7 +35,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 Variables = Mapping[str, str]
 
 
-class Refused(Exception):
+class LaunchRefused(Exception):
     """The server cannot be started; the message is for the person who deployed."""
 
 
@@ -44,7 +44,7 @@ def launch(start: Callable[[Variables], NoReturn]) -> NoReturn:
     os.umask(0o077)
     try:
         start(dict(os.environ))  # noqa: TID251 (the variables of an instance, which are no settings of Windlass)
-    except Refused as refusal:
+    except LaunchRefused as refusal:
         say(str(refusal))
     except OSError as error:
         say(f"cannot start: {error}")
@@ -59,7 +59,7 @@ def say(message: str) -> None:
 def port_of(variables: Variables) -> int:
     text = variables.get("PORT", "")
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65_536:
-        raise Refused(f"PORT must be the port to listen on, from 1 to 65535, and is {text!r}")
+        raise LaunchRefused(f"PORT must be the port to listen on, from 1 to 65535, and is {text!r}")
     return int(text)
 
 
@@ -67,7 +67,7 @@ def memory_of(variables: Variables, otherwise: int) -> int:
     """How many megabytes it may use: as it was told, or as the kernel holds it to."""
     text = variables.get(MEMORY) or _limit() or str(otherwise)
     if not text.isascii() or not text.isdigit() or not int(text):
-        raise Refused(f"{MEMORY} must be a number of megabytes, and is {text!r}")
+        raise LaunchRefused(f"{MEMORY} must be a number of megabytes, and is {text!r}")
     return int(text)
 
 
@@ -89,13 +89,13 @@ def data_of(variables: Variables, name: str, own: str = "") -> Path:
         return Path(volume).absolute() / name
     if own and (said := variables.get(own)):
         return Path(said).absolute()
-    raise Refused(f"nobody said where the data is to lie: set {VOLUME}{f' or {own}' if own else ''}")
+    raise LaunchRefused(f"nobody said where the data is to lie: set {VOLUME}{f' or {own}' if own else ''}")
 
 
 def server_of(variables: Variables) -> Path:
     program = Path(variables.get(SERVER, ""))
     if not program.is_file() or not os.access(program, os.X_OK):
-        raise Refused(
+        raise LaunchRefused(
             f"the database server is not at {program} any more: install it again, or deploy this database "
             "anew to use what the machine has now"
         )
@@ -105,7 +105,7 @@ def server_of(variables: Variables) -> Path:
 def name_of(variables: Variables, variable: str, otherwise: str) -> str:
     name = variables.get(variable) or otherwise
     if not _NAME.fullmatch(name):
-        raise Refused(
+        raise LaunchRefused(
             f"{variable} must begin with a letter and go on with up to 62 letters, digits, `_` or `-`, "
             f"and is {name!r}"
         )
@@ -116,7 +116,7 @@ def password_of(variables: Variables, *names: str) -> str:
     for name in names:
         if password := variables.get(name):
             return password
-    raise Refused(
+    raise LaunchRefused(
         f"{names[0]} must be set: a database without a password is open to everybody on this machine"
     )
 
@@ -140,7 +140,9 @@ def hold(data: Path) -> int:
     until, told = time.monotonic() + PATIENCE, False
     while not filelock.try_lock(held):
         if time.monotonic() > until:
-            raise Refused("another server still uses this data and does not end: look for it, and stop it")
+            raise LaunchRefused(
+                "another server still uses this data and does not end: look for it, and stop it"
+            )
         if not told:
             say("an earlier server of this data is still ending; waiting for it")
             told = True
@@ -192,7 +194,7 @@ def finish(
     )
     if done.returncode:
         said = "\n".join(part.strip() for part in (done.stdout, done.stderr) if part.strip())
-        raise Refused(f"{doing} failed ({Path(argv[0]).name} ended with {done.returncode}):\n{said}")
+        raise LaunchRefused(f"{doing} failed ({Path(argv[0]).name} ended with {done.returncode}):\n{said}")
     return done.stdout
 
 

@@ -30,7 +30,7 @@ INSTALLER: Final = "WINDLASS_INSTALLER"
 """The program that makes a data folder for MariaDB; MySQL's server does so itself."""
 
 
-class Account(NamedTuple):
+class MysqlAccount(NamedTuple):
     root: str
     user: str
     password: str
@@ -53,12 +53,12 @@ def start(variables: Variables) -> NoReturn:
     become([server, "--no-defaults", *where, f"--init-file={_as_file(statements(account))}"], given)
 
 
-def account_of(variables: Variables) -> Account:
+def account_of(variables: Variables) -> MysqlAccount:
     root = password_of(variables, "MYSQL_ROOT_PASSWORD", "MYSQL_PASSWORD")
     user = name_of(variables, "MYSQL_USER", "root")
     password = root if user == "root" else password_of(variables, "MYSQL_PASSWORD")
     database = name_of(variables, "MYSQL_DATABASE", "mysql" if user == "root" else user)
-    return Account(root, user, password, database)
+    return MysqlAccount(root, user, password, database)
 
 
 def settings_of(variables: Variables) -> dict[str, str]:
@@ -81,7 +81,7 @@ def settings_of(variables: Variables) -> dict[str, str]:
     }
 
 
-def statements(account: Account) -> list[str]:
+def statements(account: MysqlAccount) -> list[str]:
     """User, password and database are as they were asked for; done at each start, before anybody gets in."""
     everywhere = [
         *_login("root", "localhost", account.root),

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, NoReturn
 from windlass.launch.instance import (
     HOST,
     VERSION,
-    Refused,
+    LaunchRefused,
     Variables,
     accompany,
     data_of,
@@ -45,7 +45,7 @@ _ABSENT: Final = "windlass-database-is-absent"
 _QUIETLY: Final = ("exit_on_error=on", "log_min_error_statement=panic", "log_min_messages=error")
 
 
-class Account(NamedTuple):
+class PostgresAccount(NamedTuple):
     user: str
     password: str
     database: str
@@ -56,7 +56,7 @@ def start(variables: Variables) -> NoReturn:
     account, settings = account_of(variables), settings_of(variables)
     held = hold(data)  # before anything is given to anybody: an earlier server may still be at it
     leave_root(data, server)
-    cluster = Cluster(server, data, held, passed_on(variables))
+    cluster = PostgresServer(server, data, held, passed_on(variables))
     cluster.check_major(variables.get(VERSION, ""))
     if made_whole(data, lambda folder: cluster.at(folder).make(account)):
         say("the data folder was empty: made a new cluster")
@@ -68,12 +68,14 @@ def start(variables: Variables) -> NoReturn:
     accompany([server, "-D", data, *_options(settings)], cluster.variables, SIGNALS)
 
 
-def account_of(variables: Variables) -> Account:
+def account_of(variables: Variables) -> PostgresAccount:
     user = name_of(variables, "POSTGRES_USER", "postgres")
     if user.startswith("pg_"):
-        raise Refused(f"POSTGRES_USER: PostgreSQL keeps names that begin with pg_ to itself; {user!r} is one")
+        raise LaunchRefused(
+            f"POSTGRES_USER: PostgreSQL keeps names that begin with pg_ to itself; {user!r} is one"
+        )
     password = password_of(variables, "POSTGRES_PASSWORD")
-    return Account(user, password, name_of(variables, "POSTGRES_DB", user))
+    return PostgresAccount(user, password, name_of(variables, "POSTGRES_DB", user))
 
 
 def settings_of(variables: Variables) -> dict[str, str]:
@@ -92,7 +94,7 @@ def settings_of(variables: Variables) -> dict[str, str]:
     }
 
 
-class Cluster(NamedTuple):
+class PostgresServer(NamedTuple):
     """A data folder, and the programs for it."""
 
     server: Path
@@ -100,7 +102,7 @@ class Cluster(NamedTuple):
     held: int
     variables: dict[str, str]
 
-    def at(self, folder: Path) -> Cluster:
+    def at(self, folder: Path) -> PostgresServer:
         return self._replace(data=folder)
 
     def check_major(self, version: str) -> None:
@@ -110,13 +112,13 @@ class Cluster(NamedTuple):
             return
         found = written.read_text().strip()
         if found != major:
-            raise Refused(
+            raise LaunchRefused(
                 f"the data is of PostgreSQL {found}, and this is PostgreSQL {major}, which cannot read it. "
                 f"Nothing was changed. Set the version back to {found} and deploy, dump the data with "
                 f"pg_dump, make a new database of version {major}, and restore the dump there"
             )
 
-    def make(self, account: Account) -> None:
+    def make(self, account: PostgresAccount) -> None:
         where = ("-D", self.data, "--encoding=UTF8", f"--locale={_locale()}")
         # One that nobody knows, until `settle` sets the real one.
         words = (f"--username={account.user}", "--auth=scram-sha-256", "--pwfile=/dev/stdin")
@@ -125,7 +127,7 @@ class Cluster(NamedTuple):
         finish([program, *where, *words], self.held, self.variables, secret, doing="making the data folder")
         self.settle(account)
 
-    def settle(self, account: Account) -> None:
+    def settle(self, account: PostgresAccount) -> None:
         """User, password and database are as they were asked for. No server listens meanwhile."""
         name, user, database = quoted(account.user), text(account.user), text(account.database)
         made = f"IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {user}) THEN CREATE ROLE {name}; END IF;"

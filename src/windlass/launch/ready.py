@@ -18,7 +18,7 @@ SERVER: Final = "WINDLASS_SERVER"
 SECONDS: Final = 4.0
 
 
-class Question(NamedTuple):
+class ReadinessCheck(NamedTuple):
     words: tuple[str, ...]
     secrets: dict[str, str]
     """Variables of the client."""
@@ -26,29 +26,29 @@ class Question(NamedTuple):
     """The end of what the client prints if the database is ready; its exit code does not always tell."""
 
 
-def _postgresql(variables: Mapping[str, str]) -> Question:
+def _postgresql(variables: Mapping[str, str]) -> ReadinessCheck:
     user = variables.get("POSTGRES_USER") or "postgres"
     place = ("-h", HOST, "-p", variables["PORT"], "-U", user, "-d", variables.get("POSTGRES_DB") or user)
     plain = {"PGSSLMODE": "disable", "PGGSSENCMODE": "disable"}
     login = {"PGPASSWORD": variables.get("POSTGRES_PASSWORD", "")}
-    return Question(("-X", "-A", "-t", *place, "-c", "SELECT 1"), plain | login, "1")
+    return ReadinessCheck(("-X", "-A", "-t", *place, "-c", "SELECT 1"), plain | login, "1")
 
 
-def _mysql(variables: Mapping[str, str]) -> Question:
+def _mysql(variables: Mapping[str, str]) -> ReadinessCheck:
     user = variables.get("MYSQL_USER") or "root"
     names = ("MYSQL_ROOT_PASSWORD", "MYSQL_PASSWORD")
     known = [variables.get(name, "") for name in (names if user == "root" else names[::-1])]
     login = {"MYSQL_PWD": known[0] or known[1]}
     place = ("--protocol=tcp", "-h", HOST, "-P", variables["PORT"], "-u", user)
-    return Question(("--no-defaults", *place, "ping"), login, "alive")
+    return ReadinessCheck(("--no-defaults", *place, "ping"), login, "alive")
 
 
-def _redis(variables: Mapping[str, str]) -> Question:
+def _redis(variables: Mapping[str, str]) -> ReadinessCheck:
     login = {"REDISCLI_AUTH": variables.get("REDIS_PASSWORD", "")}
-    return Question(("-h", HOST, "-p", variables["PORT"], "ping"), login, "PONG")
+    return ReadinessCheck(("-h", HOST, "-p", variables["PORT"], "ping"), login, "PONG")
 
 
-QUESTIONS: Final[Mapping[str, Callable[[Mapping[str, str]], Question]]] = {
+QUESTIONS: Final[Mapping[str, Callable[[Mapping[str, str]], ReadinessCheck]]] = {
     "postgresql": _postgresql,
     "mysql": _mysql,
     "redis": _redis,
@@ -79,7 +79,7 @@ def main(words: list[str], variables: Mapping[str, str]) -> int:
     return _asked(client, QUESTIONS[words[0]](variables))
 
 
-def _asked(client: Path, question: Question) -> int:
+def _asked(client: Path, question: ReadinessCheck) -> int:
     try:
         done = subprocess.run(
             [client, *question.words],

@@ -15,7 +15,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from windlass.launch.instance import Refused
+from windlass.launch.instance import LaunchRefused
 
 CLONE_NEWUSER: Final = 0x10000000
 USUAL: Final = ("postgres", "nobody")
@@ -42,7 +42,7 @@ def leave_root(data: Path, needed: Path) -> None:
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
     if os.geteuid() == 0:
-        raise Refused("the server must not run as root, and there is no way to be somebody else here")
+        raise LaunchRefused("the server must not run as root, and there is no way to be somebody else here")
 
 
 def _ordinary() -> pwd.struct_passwd:
@@ -53,7 +53,7 @@ def _ordinary() -> pwd.struct_passwd:
             if user.pw_name == name:
                 return user
     if not known:
-        raise Refused("this machine has no user but root: add one, such as `nobody`, to run PostgreSQL")
+        raise LaunchRefused("this machine has no user but root: add one, such as `nobody`, to run PostgreSQL")
     return known[0]
 
 
@@ -99,7 +99,7 @@ def _check_way(volume: Path, needed: Path, user: pwd.struct_passwd) -> None:
     way = dict.fromkeys(folder for target in (volume, needed) for folder in target.resolve().parents)
     closed = " ".join(shlex.quote(str(folder)) for folder in way if not _passable(folder.stat(), user))
     if closed:
-        raise Refused(
+        raise LaunchRefused(
             "PostgreSQL refuses to run as root, this machine allows no user namespaces, and the user "
             f"{user.pw_name} cannot get through some folders. Allow user namespaces (sysctl "
             "user.max_user_namespaces; in a container, a seccomp profile that allows unshare), or run "

@@ -21,9 +21,9 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.clock import stamp
-from windlass.base.encryption import Seal
-from windlass.store.archive import Table, level, tables
-from windlass.terminal.refused import Refused
+from windlass.base.encryption import Encryption
+from windlass.store.archive import ArchiveTable, level, tables
+from windlass.terminal.refused import CommandRefused
 
 FORMAT: Final = "windlass backup 1"
 MANIFEST, SEAL = "manifest.json", "manifest.seal"
@@ -43,11 +43,11 @@ _DAMAGE = (
 )
 
 
-class BadArchive(Refused):
+class BadArchive(CommandRefused):
     """This file cannot be restored."""
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class ArchiveFile(Struct, frozen=True, kw_only=True):
     """A file of the archive."""
 
     file: str
@@ -65,35 +65,35 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """By number, with their checksums: the form in which the tables are."""
     counts: dict[str, int]
     """Rows of each table."""
-    tables: list[Part]
-    logs: list[Part]
-    users: Part | None = None
+    tables: list[ArchiveFile]
+    logs: list[ArchiveFile]
+    users: ArchiveFile | None = None
     """Which user of the machine each service is."""
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ArchiveFile]:
         return [*self.tables, *self.logs, *([self.users] if self.users else [])]
 
 
 # Writing
 
 
-class Writer:
+class ArchiveWriter:
     """Streams parts into a zip, and remembers what they were."""
 
     def __init__(self, file: IO[bytes], at: int) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
         self._at = stamp(at)
 
-    async def table(self, table: Table, rows: AsyncIterator[Sequence[Any]]) -> Part:
+    async def table(self, table: ArchiveTable, rows: AsyncIterator[Sequence[Any]]) -> ArchiveFile:
         name, count = f"tables/{table.name}.jsonl", 0
         with self._opened(name) as file:
             async for row in rows:
                 file.write(_line(table, row))
                 count += 1
-        return Part(file=name, sha256=file.digest, rows=count)
+        return ArchiveFile(file=name, sha256=file.digest, rows=count)
 
-    def log(self, name: str, lines: IO[bytes]) -> Part:
+    def log(self, name: str, lines: IO[bytes]) -> ArchiveFile:
         """As much of it as is there now: it may be growing."""
         left = lines.seek(0, os.SEEK_END)
         lines.seek(0)
@@ -101,14 +101,14 @@ class Writer:
             while left > 0 and (block := lines.read(min(left, _BLOCK))):
                 file.write(block)
                 left -= len(block)
-        return Part(file=LOGS + name, sha256=file.digest)
+        return ArchiveFile(file=LOGS + name, sha256=file.digest)
 
-    def users(self, given: Mapping[str, int]) -> Part:
+    def users(self, given: Mapping[str, int]) -> ArchiveFile:
         with self._opened(USERS) as file:
             file.write(msgspec.json.encode(given))
-        return Part(file=USERS, sha256=file.digest)
+        return ArchiveFile(file=USERS, sha256=file.digest)
 
-    def close(self, manifest: Manifest, seal: Seal) -> None:
+    def close(self, manifest: Manifest, seal: Encryption) -> None:
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
         for name, content in ((MANIFEST, text), (SEAL, _seal_of(text, seal))):
             with self._opened(name) as file:
@@ -138,7 +138,7 @@ class _Digesting:
         return self._sha256.hexdigest()
 
 
-def _line(table: Table, row: Sequence[Any]) -> bytes:
+def _line(table: ArchiveTable, row: Sequence[Any]) -> bytes:
     values = list(row)
     for place in table.binary:
         values[place] = _said(values[place])
@@ -165,7 +165,7 @@ def _zip_time(at: str) -> tuple[int, int, int, int, int, int]:
     return int(at[:4]), int(at[5:7]), int(at[8:10]), int(at[11:13]), int(at[14:16]), int(at[17:19])
 
 
-def _seal_of(manifest: bytes, seal: Seal) -> bytes:
+def _seal_of(manifest: bytes, seal: Encryption) -> bytes:
     return seal.mark(b"backup", manifest).encode()
 
 
@@ -190,7 +190,7 @@ class Archive:
                     raise BadArchive(f"{path} is a {found.manifest.format!r}, and this reads a {FORMAT!r}")
             yield found
 
-    def verify(self, seal: Seal) -> None:
+    def verify(self, seal: Encryption) -> None:
         """All of it, before any of it is used."""
         with _understood(Path(str(self._zip.filename))):
             if not hmac.compare_digest(self._zip.read(SEAL), _seal_of(self._text, seal)):
@@ -198,7 +198,7 @@ class Archive:
             for part in self.manifest.parts:
                 self._verify(part)
 
-    def _verify(self, part: Part) -> None:
+    def _verify(self, part: ArchiveFile) -> None:
         sha256 = hashlib.sha256()
         with self._zip.open(part.file) as file:
             while block := file.read(_BLOCK):
@@ -206,7 +206,7 @@ class Archive:
         if sha256.hexdigest() != part.sha256:
             raise BadArchive(f"{part.file} in the backup is damaged: take another one")
 
-    def rows(self, table: Table) -> Iterator[Sequence[Any]]:
+    def rows(self, table: ArchiveTable) -> Iterator[Sequence[Any]]:
         file = f"tables/{table.name}.jsonl"
         if any(part.file == file for part in self.manifest.tables):
             with self._zip.open(file) as lines:
@@ -253,7 +253,7 @@ def in_batches(rows: Iterable[Sequence[Any]], most: int = 256, weight: int = 4 <
         yield batch
 
 
-def _row(table: Table, line: bytes) -> Sequence[Any]:
+def _row(table: ArchiveTable, line: bytes) -> Sequence[Any]:
     values = msgspec.json.decode(line)
     for place in table.binary:
         values[place] = _meant(values[place])

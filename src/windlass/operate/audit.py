@@ -16,10 +16,10 @@ from windlass.base.clock import stamp
 from windlass.config import Settings
 from windlass.install.database import looking
 from windlass.install.ownership import check
-from windlass.store.archive import Moment, level
+from windlass.store.archive import Snapshot, level
 from windlass.store.chain import BEGINNING, Head, hashed
 from windlass.store.store import EventRow, Reads
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 
 _SINCE = 4
 """The migration that made the chain."""
@@ -56,9 +56,9 @@ async def verified(settings: Settings, noted: str = "") -> Verdict:
     head = _head(noted)
     await check(settings)
     async with looking(settings) as line:
-        moment = Moment(line)
+        moment = Snapshot(line)
         if level(await moment.applied()) < _SINCE:
-            raise Refused("these events are not chained yet: start this version of Windlass once")
+            raise CommandRefused("these events are not chained yet: start this version of Windlass once")
         verdict = Verdict()
         await _Walk(moment, Reads(line), verdict, head).whole()
     return verdict
@@ -69,14 +69,14 @@ def _head(noted: str) -> Head | None:
         return None
     found = _HEAD.fullmatch(noted)
     if found is None:
-        raise Refused("--head: must be NUMBER:HASH, as `windlass audit verify` prints it")
+        raise CommandRefused("--head: must be NUMBER:HASH, as `windlass audit verify` prints it")
     return Head(int(found[1]), bytes.fromhex(found[2]))
 
 
 class _Walk:
     """From the oldest event to the newest."""
 
-    def __init__(self, moment: Moment, source: Reads, verdict: Verdict, noted: Head | None) -> None:
+    def __init__(self, moment: Snapshot, source: Reads, verdict: Verdict, noted: Head | None) -> None:
         self._moment = moment
         self._reads = source
         self._told = verdict

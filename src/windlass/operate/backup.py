@@ -16,20 +16,20 @@ from typing import IO
 from windlass import __version__
 from windlass.base.atomic_files import move, sync
 from windlass.base.clock import Clock, SystemClock, stamp
-from windlass.base.encryption import Seal
+from windlass.base.encryption import Encryption
 from windlass.base.isolation.users import Users, range_of
 from windlass.base.subprocesses import aside
 from windlass.config import Settings
 from windlass.control.request.log_store import LOGS, recover, replaced, restored
-from windlass.core.deploy.workload import Kept
+from windlass.core.deploy.workload import StoredData
 from windlass.install import mark
 from windlass.install.database import looking, replacing
 from windlass.install.key import FACT, WrongKey, check_key, found_seal, key_file
 from windlass.install.ownership import check, inventory, look, without_record
-from windlass.operate.archive import FORMAT, Archive, Manifest, Part, Writer, in_batches
-from windlass.store.archive import Moment, Refill
+from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest, in_batches
+from windlass.store.archive import Refill, Snapshot
 from windlass.store.migrate import migrations
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 
 _OPEN_OURS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
@@ -39,14 +39,14 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
     seal = found_seal(settings)
     await check(settings)
     async with looking(settings) as line:
-        moment = Moment(line)
+        moment = Snapshot(line)
         fingerprint = await moment.fact(FACT) if await moment.applied() else None
         if fingerprint is None:
-            raise Refused("there is nothing to back up: this installation was never started")
+            raise CommandRefused("there is nothing to back up: this installation was never started")
         check_key(seal, fingerprint.decode())
         with _appearing(file) as written:
             now = (clock or SystemClock()).now()
-            writer = Writer(written, now)
+            writer = ArchiveWriter(written, now)
             tables = {
                 table.name: await writer.table(table, moment.rows(table)) for table in await moment.tables()
             }
@@ -83,7 +83,7 @@ async def restore(
             archive.verify(seal)
             orphans = await without_record(settings, archive.services())
             if await refill.occupied() and not force:
-                raise Refused(
+                raise CommandRefused(
                     f"this installation is not empty: --force replaces all that is in it{_losing(orphans)}"
                 )
             if orphans:
@@ -107,11 +107,11 @@ async def _mark(settings: Settings) -> None:
     seen = mark.read(settings)
     if seen and (await look(settings, seen)).installation == seen.installation:
         async with looking(settings) as line:
-            reads = Moment(line).reads
+            reads = Snapshot(line).reads
             mark.write(settings, await mark.present(settings, seen.installation, reads, seen.engine))
 
 
-def _losing(orphans: Mapping[str, Kept]) -> str:
+def _losing(orphans: Mapping[str, StoredData]) -> str:
     return f"; without a record then: {inventory(orphans)}" if orphans else ""
 
 
@@ -123,7 +123,7 @@ def log_folder(settings: Settings) -> Path:
     return Path(settings.data_dir) / LOGS
 
 
-def _fitting_seal(settings: Settings, manifest: Manifest) -> Seal:
+def _fitting_seal(settings: Settings, manifest: Manifest) -> Encryption:
     """The key is not in the backup, so it has to be here already."""
     if not settings.key and not key_file(settings).exists():
         raise WrongKey(
@@ -138,13 +138,13 @@ def _fitting_seal(settings: Settings, manifest: Manifest) -> Seal:
 def _check_age(manifest: Manifest) -> None:
     later = manifest.migrations.keys() - {migration.number for migration in migrations()}
     if later:
-        raise Refused(
+        raise CommandRefused(
             f"this backup was made by Windlass {manifest.windlass}, and this is {__version__}, which is "
             "older: install that version or a later one"
         )
 
 
-def _logs(writer: Writer, folder: Path) -> Iterator[Part]:
+def _logs(writer: ArchiveWriter, folder: Path) -> Iterator[ArchiveFile]:
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue

@@ -30,10 +30,10 @@ from windlass.operate.backup import log_folder
 from windlass.operate.explain import explain
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.machine import ports, runs
-from windlass.store.archive import Moment
+from windlass.store.archive import Snapshot
 from windlass.store.migrate import migrations, missing
 from windlass.store.sqlite import TooOld, check_version
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 
 GIB: Final = 1 << 30
 _ENOUGH, _SCANT = 2 * GIB, GIB // 4
@@ -153,13 +153,13 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
     """What only a database can say: whether it answers, and fits this version, this key and this clock."""
     try:
         async with asyncio.timeout(SECONDS * 2), looking(settings) as line:
-            moment = Moment(line)
+            moment = Snapshot(line)
             yield await _form(moment)
             if await moment.applied():
                 yield await _fitting_key(settings, moment)
                 yield _clock(await moment.last_change())
                 return
-    except Refused as error:
+    except CommandRefused as error:
         yield ok("Database", str(error))
     except TimeoutError:
         yield fail("Database", "does not answer", "is it running, and reachable from here?")
@@ -213,11 +213,11 @@ def _logs(settings: Settings) -> Iterator[Finding]:
 
 async def _names(settings: Settings, services: Iterable[str]) -> list[str]:
     async with looking(settings) as line:
-        rows = [await Moment(line).reads.get(service) for service in services]
+        rows = [await Snapshot(line).reads.get(service) for service in services]
     return [str(msgspec.json.decode(row.body)["name"]) for row in rows if row]
 
 
-async def _form(moment: Moment) -> Finding:
+async def _form(moment: Snapshot) -> Finding:
     applied = await moment.applied()
     waiting = missing(migrations(), applied)
     if not applied:
@@ -227,7 +227,7 @@ async def _form(moment: Moment) -> Finding:
     return ok("Database", f"{moment.database} answers, and is up to date")
 
 
-async def _fitting_key(settings: Settings, moment: Moment) -> Finding:
+async def _fitting_key(settings: Settings, moment: Snapshot) -> Finding:
     fingerprint = await moment.fact(FACT)
     try:
         check_key(found_seal(settings), (fingerprint or b"").decode())

@@ -13,10 +13,10 @@ from windlass.install.ownership import NotOurs
 from windlass.routers.router import RouteError
 from windlass.store.migrate import Changed
 from windlass.store.sqlite import InUse, TooOld
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 
 # These say it all themselves.
-_PLAIN = (Refused, NotOurs, WrongKey, Changed, TooOld, InUse, Unavailable)
+_PLAIN = (CommandRefused, NotOurs, WrongKey, Changed, TooOld, InUse, Unavailable)
 
 
 def explain(error: Exception) -> str | None:
@@ -67,6 +67,6 @@ _LISTENING: Mapping[int, str] = {
 }
 
 
-def cannot_listen(host: str, port: int, error: OSError) -> Refused:
+def cannot_listen(host: str, port: int, error: OSError) -> CommandRefused:
     reason = _LISTENING.get(error.errno or 0, f"{error.strerror or error}: see --host and --port")
-    return Refused(f"cannot listen on {host}, port {port}: {reason}")
+    return CommandRefused(f"cannot listen on {host}, port {port}: {reason}")

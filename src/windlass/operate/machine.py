@@ -9,10 +9,10 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from windlass.builders.databases.machine import Places, Server, servers
-from windlass.builders.databases.native import KINDS, Kind
+from windlass.builders.databases.machine import InstalledServer, Places, servers
+from windlass.builders.databases.native import KINDS, ServerKind
 from windlass.config import BadSetting, Settings
-from windlass.docker.client import Away, Docker, Refused
+from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.records import unknown_records
 from windlass.install.parts import chosen_engine, docker_at, isolation_of, kept_engine, process_folder
@@ -66,7 +66,7 @@ def _docker(settings: Settings, chosen: str, docker: str | Exception) -> Finding
         return ok("Docker", f"{docker} at {docker_at(settings)}")
     if chosen == "docker":
         return fail("Docker", str(docker), "or choose another engine with --engine")
-    if isinstance(docker, Refused):
+    if isinstance(docker, EngineRefused):
         return warn("Docker", str(docker), _CONTAINERS)
     return ok("Docker", f"nothing answers at {docker_at(settings)}; only the engine docker needs it")
 
@@ -76,7 +76,7 @@ async def _docker_version(host: str) -> str | Exception:
     try:
         async with asyncio.timeout(SECONDS):
             said = await docker.json("GET", "/version")
-    except (Away, Refused) as error:
+    except (Away, EngineRefused) as error:
         return error
     except TimeoutError:
         return Away(f"The Docker engine at {host} does not answer in time: look at it, or start it anew")
@@ -149,13 +149,13 @@ async def _native_databases() -> AsyncIterator[Finding]:
     yield ok("MongoDB", "runs only on the engine docker")
 
 
-def _native(kind: Kind, found: list[Server]) -> Finding:
+def _native(kind: ServerKind, found: list[InstalledServer]) -> Finding:
     if not found:
         return warn(kind.name, "not found: databases of this type cannot run here", f"install {kind.advice}")
     return ok(kind.name, ", ".join(f"{_called(kind, one)} ({_short(one.program)})" for one in found))
 
 
-def _called(kind: Kind, server: Server) -> str:
+def _called(kind: ServerKind, server: InstalledServer) -> str:
     return server.version if server.product == kind.name else f"{server.product} {server.version}"
 
 

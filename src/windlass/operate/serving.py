@@ -23,9 +23,9 @@ from windlass.install.parts import concerns, isolation_in_use, kept_engine
 from windlass.operate.commands import USUAL
 from windlass.operate.explain import cannot_listen
 from windlass.serve.server import listen, serve
-from windlass.store.archive import Moment
+from windlass.store.archive import Snapshot
 from windlass.store.store import Reads
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 
 _log = log("main")
 
@@ -94,11 +94,11 @@ def check_folder(settings: Settings) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise Refused(
+        raise CommandRefused(
             f"the data directory {folder} cannot be made: {error.strerror}: choose another with --data-dir"
         ) from error
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise Refused(
+        raise CommandRefused(
             f"the data directory {folder} cannot be read and written by this user: change its permissions, "
             "or choose another with --data-dir"
         )
@@ -110,11 +110,11 @@ async def check_engine(settings: Settings) -> None:
     if settings.engine in {"auto", ran_on} or not ran_on:
         return
     count = 0
-    with suppress(Refused):  # no database: said by what comes next
+    with suppress(CommandRefused):  # no database: said by what comes next
         async with looking(settings) as line:
-            count = len(await Reads(line).serving()) if await Moment(line).applied() else 0
+            count = len(await Reads(line).serving()) if await Snapshot(line).applied() else 0
     if count:
-        raise Refused(
+        raise CommandRefused(
             f"start with the engine {ran_on} (WINDLASS_ENGINE={ran_on}), on which services {count} of this "
             f"installation run, or stop them first: `{to_type(settings, 'stop --all')}`. Volumes stay with "
             "the engine that they were made on"

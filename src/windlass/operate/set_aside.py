@@ -19,7 +19,7 @@ from windlass.control.background.holdings import (
 )
 from windlass.install.ownership import check, holdings, look
 from windlass.install.parts import real_parts
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 
 
 def listed(settings: Settings) -> list[SetAside]:
@@ -30,7 +30,7 @@ async def put_back(settings: Settings, service: str) -> SetAside:
     await check(settings)
     record = _record(settings, service)
     if service not in (await look(settings, None)).present:
-        raise Refused(
+        raise CommandRefused(
             f"the service {_called(record)} cannot be put back: this database has no record of it. "
             f"Start with the database of installation {record.installation}, or restore a backup with it"
         )
@@ -38,12 +38,12 @@ async def put_back(settings: Settings, service: str) -> SetAside:
         try:
             await held.put_back(service)
         except Occupied as error:
-            raise Refused(
+            raise CommandRefused(
                 f"the service {_called(record)} was deployed again meanwhile, and nothing is replaced: "
                 f"uninstall it first ({error})"
             ) from error
         except (OtherEngine, OtherVersion) as error:
-            raise Refused(str(error)) from error
+            raise CommandRefused(str(error)) from error
     return record
 
 
@@ -57,14 +57,14 @@ async def purge(settings: Settings, services: Sequence[str]) -> None:
             try:
                 await held.purge(service, everywhere=service not in present)
             except (OtherEngine, OtherVersion) as error:
-                raise Refused(str(error)) from error
+                raise CommandRefused(str(error)) from error
 
 
 def _record(settings: Settings, service: str) -> SetAside:
     found = records(Path(settings.data_dir)).get(service)
     if found is None:
         shown = to_type(settings, "set-aside list")
-        raise Refused(f"no service {service} is set aside: `{shown}` shows those that are")
+        raise CommandRefused(f"no service {service} is set aside: `{shown}` shows those that are")
     return found
 
 

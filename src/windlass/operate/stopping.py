@@ -15,7 +15,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from windlass.cli.client import Api, Unreachable, path_of
+from windlass.cli.client import Api, ServerUnreachable, path_of
 from windlass.cli.derived_commands import is_service
 from windlass.cli.following import Patience, insist, pauses, when_too_many
 from windlass.cli.waiting import say, say_state, under_way
@@ -30,7 +30,7 @@ from windlass.install.installation import Installation, install
 from windlass.install.parts import DOCKER, ENGINES, Parts, docker_answers, docker_at, real_parts
 from windlass.store.sqlite import InUse
 from windlass.store.store import Reads
-from windlass.terminal.refused import Refused
+from windlass.terminal.refused import CommandRefused
 from windlass.terminal.stopped import Stopped
 
 Sure = Callable[[int], None]
@@ -57,7 +57,7 @@ def answers(api: Api) -> bool:
     """True if a server answers, be it with a refusal."""
     try:
         api.call("GET", "/healthz")
-    except Unreachable:
+    except ServerUnreachable:
         return False
     return True
 
@@ -128,7 +128,7 @@ async def _installed(settings: Settings, parts: Parts | None) -> Installation:
         # While a service stops, nobody needs to reach it: ports that others have taken are no hindrance.
         return await install(replace(settings, gateway_port=0), parts=parts, keeps_engine=True)
     except InUse as error:
-        raise Refused(
+        raise CommandRefused(
             "leave out --data-dir and name the server instead, with --url (WINDLASS_URL) and WINDLASS_TOKEN: "
             "it runs on this data directory"
         ) from error

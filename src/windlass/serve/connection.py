@@ -87,7 +87,7 @@ class Corked:
         return getattr(self._transport, name)
 
 
-class Whole:
+class WholeAnswer:
     """The application, for one request: what it answers in one piece is put together here, in one step.
 
     uvicorn looks at each header by itself, which takes longer than the rest of sending it. What is not the
@@ -502,7 +502,7 @@ class Connection(asyncio.Protocol):
         self._busy = self._served = True
         self._body_began = self._table.now
         self._pass_on(cycle, body)
-        task = self._loop.create_task(cycle.run_asgi(cast(Any, Whole(self._app, cycle))))
+        task = self._loop.create_task(cycle.run_asgi(cast(Any, WholeAnswer(self._app, cycle))))
         task.add_done_callback(self._state.tasks.discard)
         self._state.tasks.add(task)
 

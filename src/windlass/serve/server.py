@@ -50,7 +50,7 @@ async def serve(
         timeout_graceful_shutdown=STOP_SECONDS,
         backlog=2048,
     )
-    server = Server(config, lambda: announce(listening.getsockname()[1]), installation.app.stop_streams)
+    server = ApiServer(config, lambda: announce(listening.getsockname()[1]), installation.app.stop_streams)
     loop = asyncio.get_running_loop()
     try:
         await installation.start()
@@ -95,7 +95,7 @@ def _stop(installation: Installation, server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
-class Server(uvicorn.Server):
+class ApiServer(uvicorn.Server):
     """uvicorn without its own signal handling; says when it is listening."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Server(uvicorn.Server):
         self._stopping = stopping
 
     def capture_signals(self) -> Any:
-        return _Nothing()
+        return _NoSignals()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -125,7 +125,7 @@ def look_less_for_garbage() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-class _Nothing:
+class _NoSignals:
     def __enter__(self) -> None:
         return None
 

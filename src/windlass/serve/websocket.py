@@ -11,7 +11,7 @@ from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 from wsproto.connection import ConnectionState
 from wsproto.events import CloseConnection
 
-from windlass.base.http_in.connections import ClientConnection, ConnectionTable
+from windlass.base.http_in.connections import ConnectionTable, OpenConnection
 
 _SAID: Final = 16 * 1024
 """Bytes that a client may send at once: it answers pings and closes, and nobody listens to more."""
@@ -22,7 +22,7 @@ _POLICY: Final = 1008
 class WebSocket(WSProtocol):
     """One that keeps nothing for a client that does not read, and lets go of one that does not answer."""
 
-    def join(self, table: ConnectionTable, before: ClientConnection) -> None:
+    def join(self, table: ConnectionTable, before: OpenConnection) -> None:
         """Takes the place of the connection that asked for it. Called before anything else."""
         self._table = table
         self.network = before.network

@@ -15,19 +15,19 @@ from msgspec import Struct
 
 from windlass.store import statements as sql
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, migrations, missing
-from windlass.store.store import Reads, Session
+from windlass.store.store import DatabaseSession, Reads
 
 Rows = Sequence[Sequence[Any]]
 
 
-class Table(Struct, frozen=True):
+class ArchiveTable(Struct, frozen=True):
     name: str
     columns: tuple[str, ...]
     binary: tuple[int, ...] = ()
     """Places of the columns that hold bytes."""
 
 
-class Line(Session, Protocol):
+class ArchiveConnection(DatabaseSession, Protocol):
     """A connection of its own, inside one transaction."""
 
     database: str
@@ -39,7 +39,7 @@ class Line(Session, Protocol):
 
     async def run(self, statement: str) -> None: ...
 
-    async def fill(self, table: Table, rows: Rows) -> None: ...
+    async def fill(self, table: ArchiveTable, rows: Rows) -> None: ...
 
     async def has(self, table: str) -> bool: ...
 
@@ -49,7 +49,7 @@ class Line(Session, Protocol):
 
 
 @cache
-def tables(level: int) -> tuple[Table, ...]:
+def tables(level: int) -> tuple[ArchiveTable, ...]:
     """The tables after that many migrations."""
     made = apsw.Connection(":memory:")
     made.execute(RECORDS)
@@ -62,16 +62,16 @@ def tables(level: int) -> tuple[Table, ...]:
     return tuple(_table(made, str(name)) for (name,) in names)
 
 
-def _table(made: apsw.Connection, name: str) -> Table:
+def _table(made: apsw.Connection, name: str) -> ArchiveTable:
     columns = made.execute("SELECT name, type FROM pragma_table_info($1) ORDER BY cid", (name,)).fetchall()
     binary = tuple(place for place, (_, kind) in enumerate(columns) if kind == "BYTEA")
-    return Table(name, tuple(str(column) for column, _ in columns), binary)
+    return ArchiveTable(name, tuple(str(column) for column, _ in columns), binary)
 
 
-class Moment:
+class Snapshot:
     """All of a database as it was when the look began."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: ArchiveConnection) -> None:
         self._line = line
         self.database = line.database
 
@@ -81,7 +81,7 @@ class Moment:
             return {}
         return {row[0]: row[1] for row in await self._line.all(APPLIED)}
 
-    async def tables(self) -> tuple[Table, ...]:
+    async def tables(self) -> tuple[ArchiveTable, ...]:
         return tables(level(await self.applied()))
 
     async def fact(self, name: str) -> bytes | None:
@@ -114,23 +114,23 @@ class Moment:
         """All of them, in order; each an `EventRow`."""
         return self._line.stream(sql.EVENTS_ALL)
 
-    def rows(self, table: Table) -> AsyncIterator[Sequence[Any]]:
+    def rows(self, table: ArchiveTable) -> AsyncIterator[Sequence[Any]]:
         return self._line.stream(f"SELECT {', '.join(table.columns)} FROM {table.name}")
 
 
 class Refill:
     """Puts other contents in the place of all there is."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: ArchiveConnection) -> None:
         self._line = line
 
     async def occupied(self) -> bool:
         """Whether somebody would miss something."""
         return await self._line.has("resource") and await self._line.one("SELECT 1 FROM resource") is not None
 
-    async def clear(self, applied: Mapping[int, str]) -> tuple[Table, ...]:
+    async def clear(self, applied: Mapping[int, str]) -> tuple[ArchiveTable, ...]:
         """Empty tables, as they were after these migrations."""
-        for table in await Moment(self._line).tables() if await self._line.has("migration") else ():
+        for table in await Snapshot(self._line).tables() if await self._line.has("migration") else ():
             await self._line.run(f"DROP TABLE {table.name}")
         await self._line.run(RECORDS)
         for migration in migrations()[: level(applied)]:
@@ -141,7 +141,7 @@ class Refill:
             await self._line.run(f"DELETE FROM {table.name}")  # migrations may put rows there
         return made
 
-    async def fill(self, table: Table, rows: Rows) -> None:
+    async def fill(self, table: ArchiveTable, rows: Rows) -> None:
         await self._line.fill(table, rows)
 
     async def finish(self, applied: Mapping[int, str]) -> None:

@@ -63,7 +63,7 @@ def anchor_of(fact: bytes | None) -> Anchor | None:
     return msgspec.json.decode(fact, type=Anchor) if fact is not None else None
 
 
-class End:
+class ChainEnd:
     """The end of the chain as this process left it. Another process may have gone on meanwhile, and a group
     that failed takes its events back: so it counts only where the numbers fit, and not after a failure."""
 

@@ -16,8 +16,8 @@ from windlass.base.clock import Clock
 from windlass.base.commit_thread import settle
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
-from windlass.store.chain import End
-from windlass.store.store import Row, Session, Tx, Write
+from windlass.store.chain import ChainEnd
+from windlass.store.store import DatabaseSession, Row, Tx, Write
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ Outcome = tuple[Any, Exception | None]
 """What a change answered, or why it failed."""
 
 
-class ChangingSession(Session, Protocol):
+class ChangingSession(DatabaseSession, Protocol):
     """The connection on which a group of changes runs."""
 
     @property
@@ -49,7 +49,7 @@ class _Spoiled(Exception):
     """A change failed after it had written."""
 
 
-class Waiting(Struct, eq=False, gc=False):
+class QueuedChange(Struct, eq=False, gc=False):
     change: Write[Any]
     answer: asyncio.Future[Any]
 
@@ -59,9 +59,9 @@ class GroupCommit:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._end = End()
+        self._end = ChainEnd()
         self.writes = self.groups = 0
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[QueuedChange] = deque()
         self._committing: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[str], None]] = []
         self._closed = False
@@ -74,7 +74,7 @@ class GroupCommit:
         if self._closed:
             raise Unavailable("This server is stopping; nothing was changed")
         answer: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append(Waiting(change, answer))
+        self._waiting.append(QueuedChange(change, answer))
         if self._committing is None or self._committing.done():
             self._committing = self._loop.create_task(self._drain())
         return await answer
@@ -133,7 +133,7 @@ class GroupCommit:
             if group:
                 await self._serve(group)
 
-    async def _serve(self, group: Sequence[Waiting]) -> None:
+    async def _serve(self, group: Sequence[QueuedChange]) -> None:
         try:
             outcomes, nudges = await self._commit([one.change for one in group])
         except Unavailable as refusal:
@@ -166,11 +166,11 @@ async def _apart(session: ChangingSession, change: Write[Any], tx: Tx) -> Outcom
     return outcome
 
 
-def _trouble(error: Exception, group: Sequence[Waiting]) -> dict[str, Any]:
+def _trouble(error: Exception, group: Sequence[QueuedChange]) -> dict[str, Any]:
     return {"error": str(error.__cause__ or error), "writes": len(group)}
 
 
-def _refuse(group: Sequence[Waiting], error: Exception) -> None:
+def _refuse(group: Sequence[QueuedChange], error: Exception) -> None:
     """Each gets an exception of its own: one that is raised in many places collects all their traces."""
     message = error.message if isinstance(error, Unavailable) else "The change could not be stored"
     for one in group:

@@ -22,7 +22,7 @@ from windlass.config import BadSetting
 from windlass.store import statements as sql
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
-from windlass.store.store import DEAF, Reads, Taken, Tx, Write
+from windlass.store.store import DEAF, NameTaken, Reads, Tx, Write
 
 T = TypeVar("T")
 
@@ -67,21 +67,21 @@ class PostgresSession:
         try:
             found: Sequence[Any] | None = await self._connection.fetchrow(statement, *values)
         except asyncpg.UniqueViolationError as error:
-            raise Taken(str(error)) from error
+            raise NameTaken(str(error)) from error
         return found
 
     async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
         try:
             found: Sequence[Sequence[Any]] = await self._connection.fetch(statement, *values)
         except asyncpg.UniqueViolationError as error:
-            raise Taken(str(error)) from error
+            raise NameTaken(str(error)) from error
         return found
 
     async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         await self._connection.executemany(statement, rows)
 
 
-class WritingSession(PostgresSession):
+class PostgresWriter(PostgresSession):
     """Keeps in mind whether there is something to undo of the change that runs."""
 
     def __init__(self, connection: asyncpg.Connection[Any]) -> None:
@@ -172,7 +172,7 @@ class PostgresStore(GroupCommit):
         said = "The database cannot be reached; nothing was changed. Try again shortly."
         try:
             connection = await self._writing()
-            outcomes, nudges = await self._run_all(WritingSession(connection), changes)
+            outcomes, nudges = await self._run_all(PostgresWriter(connection), changes)
             said = (
                 "The database went away while the change was being stored, and perhaps it was: look, or "
                 "repeat the request under its Idempotency-Key."

@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from windlass.store.archive import Rows, Table
+from windlass.store.archive import ArchiveTable, Rows
 from windlass.store.postgres import CHANNEL, MIGRATION_LOCK, WRITER_LOCK, PostgresSession, first_connection
 from windlass.store.sqlite import InUse
 
@@ -31,7 +31,7 @@ class PostgresLine(PostgresSession):
     async def run(self, statement: str) -> None:
         await self._connection.execute(statement)
 
-    async def fill(self, table: Table, rows: Rows) -> None:
+    async def fill(self, table: ArchiveTable, rows: Rows) -> None:
         await self._connection.copy_records_to_table(table.name, records=rows, columns=table.columns)
 
     async def has(self, table: str) -> bool:

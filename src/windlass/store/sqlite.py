@@ -17,13 +17,13 @@ import apsw
 
 from windlass.base import filelock
 from windlass.base.clock import Clock
-from windlass.base.commit_thread import Lane
+from windlass.base.commit_thread import CommitThread
 from windlass.base.errors import Unavailable
 from windlass.base.private import private_file
 from windlass.store import statements as sql
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
-from windlass.store.store import Reads, Taken, Tx, Write
+from windlass.store.store import NameTaken, Reads, Tx, Write
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class SqliteSession:
         self._execute_many(statement, rows)
 
 
-class WritingSession(SqliteSession):
+class SqliteWriter(SqliteSession):
     """Runs a group of changes."""
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -184,10 +184,10 @@ class SqliteStore(GroupCommit):
         self._lock = lock
         self._writer = connect(path)
         self._reader = connect(path)
-        self._session = WritingSession(self._writer)
+        self._session = SqliteWriter(self._writer)
         self._reading = ReadingSession(self._reader)
         self.reads = Reads(self._reading)
-        self._thread = Lane("windlass-commit")
+        self._thread = CommitThread("windlass-commit")
 
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> SqliteStore:
@@ -286,7 +286,7 @@ def own(path: Path) -> IO[bytes]:
 
 def _translated(error: apsw.ConstraintError) -> Exception:
     twin = error.extendedresult in _TWINS  # type: ignore[attr-defined]  # missing in its stub
-    return Taken(str(error)) if twin else error
+    return NameTaken(str(error)) if twin else error
 
 
 def _unreadable() -> Unavailable:

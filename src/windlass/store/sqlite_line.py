@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 
-from windlass.store.archive import Rows, Table
+from windlass.store.archive import ArchiveTable, Rows
 from windlass.store.sqlite import SqliteSession, check_version, connect, own
 
 
@@ -26,7 +26,7 @@ class SqliteLine(SqliteSession):
     async def run(self, statement: str) -> None:
         self._connection.execute(statement)
 
-    async def fill(self, table: Table, rows: Rows) -> None:
+    async def fill(self, table: ArchiveTable, rows: Rows) -> None:
         places = ", ".join("?" for _ in table.columns)
         statement = f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({places})"
         self._connection.executemany(statement, rows)

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from windlass.base import ids
 from windlass.store import statements as sql
-from windlass.store.chain import ANCHOR, BEGINNING, Anchor, End, Head, anchor_of, chained
+from windlass.store.chain import ANCHOR, BEGINNING, Anchor, ChainEnd, Head, anchor_of, chained
 from windlass.store.turns import Due, Turns
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ class EventRow(Struct, frozen=True, gc=False):
     """None, if it is from before the chain."""
 
 
-class Sieve(Struct, frozen=True, kw_only=True):
+class EventFilter(Struct, frozen=True, kw_only=True):
     """Which events are wanted. What is empty wants nothing in particular."""
 
     org: str
@@ -230,11 +230,11 @@ class Claim(Struct, frozen=True, gc=False):
     attempts: int
 
 
-class Taken(Exception):
+class NameTaken(Exception):
     """A value that must be unique is there already. The change ends with it: PostgreSQL goes on no more."""
 
 
-class Session(Protocol):
+class DatabaseSession(Protocol):
     """One connection, or something that acts as one."""
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None: ...
@@ -247,7 +247,7 @@ class Session(Protocol):
 class Reads:
     """Questions that need no transaction, and those that a transaction may ask too."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: DatabaseSession) -> None:
         self._one = session.one
         self._all = session.all
 
@@ -402,13 +402,13 @@ class Reads:
     async def events(self, org: str, after: int = 0, most: int = 1000) -> list[EventRow]:
         return [EventRow(*row) for row in await self._all(sql.EVENTS_AFTER, org, after, most)]
 
-    async def events_older(self, sieve: Sieve, below: int, down_to: int, most: int) -> list[EventRow]:
+    async def events_older(self, sieve: EventFilter, below: int, down_to: int, most: int) -> list[EventRow]:
         """Those below this number, the newest first."""
         name, value = sieve.base
         rows = await self._all(_OLDER[name], value, below, down_to, *sieve.values, most)
         return [EventRow(*row) for row in rows]
 
-    async def events_newer(self, sieve: Sieve, above: int, up_to: int, most: int) -> list[EventRow]:
+    async def events_newer(self, sieve: EventFilter, above: int, up_to: int, most: int) -> list[EventRow]:
         """Those above this number, the oldest first."""
         name, value = sieve.base
         rows = await self._all(_NEWER[name], value, above, up_to, *sieve.values, most)
@@ -499,7 +499,7 @@ class Reads:
 class Tx(Reads):
     """A change in progress. What is emitted and nudged takes effect with the commit, or never."""
 
-    def __init__(self, session: Session, now: int, known: dict[str, Row] | None = None) -> None:
+    def __init__(self, session: DatabaseSession, now: int, known: dict[str, Row] | None = None) -> None:
         super().__init__(session)
         self._many = session.many
         self._known: dict[str, Row] = {} if known is None else known
@@ -639,7 +639,7 @@ class Tx(Reads):
             )
         )  # fmt: skip
 
-    async def number_events(self, events: Sequence[tuple[Any, ...]], end: End) -> None:
+    async def number_events(self, events: Sequence[tuple[Any, ...]], end: ChainEnd) -> None:
         """Called by the store, once for a whole group; it forgets `end` if the group comes to nothing."""
         if not events:
             return

@@ -28,7 +28,7 @@ _OWN_PAGE = (
 )
 
 
-class Page(Struct, frozen=True):
+class ServedPage(Struct, frozen=True):
     name: str
     render: Callable[[], Awaitable[Rendered]]
 
@@ -56,13 +56,13 @@ class Pages:
             "/.well-known/openid-configuration": self._discovery,
             "/.well-known/jwks.json": self._jwks,
         }
-        self._pages = {path: Page(path.strip("/."), render) for path, render in renders.items()}
-        self._home = Page("home", self._homepage)
+        self._pages = {path: ServedPage(path.strip("/."), render) for path, render in renders.items()}
+        self._home = ServedPage("home", self._homepage)
 
-    def find(self, path: str) -> Page | None:
+    def find(self, path: str) -> ServedPage | None:
         return self._pages.get(path)
 
-    def home(self, path: str, method: str, accept: bytes) -> Page | None:
+    def home(self, path: str, method: str, accept: bytes) -> ServedPage | None:
         """Returns the page that browsers get at `/`, and None for every other client."""
         is_asked = path == "/" and method in {"GET", "HEAD"} and _accepts_html(accept)
         return self._home if is_asked else None

@@ -29,7 +29,7 @@ _TOLD: Final = 16
 _ANYWHERE: Final = ""
 
 
-class ClientConnection(Protocol):
+class OpenConnection(Protocol):
     """A connection of a client."""
 
     network: str
@@ -62,16 +62,16 @@ class ConnectionTable:
         self.bounds = bounds
         self.limit = bounds.connections
         self.now = 0.0
-        self.members: set[ClientConnection] = set()
+        self.members: set[OpenConnection] = set()
         self._port = port
         self._trusts = trusts
         self._also = also
         self._by_network: Counter[str] = Counter()
-        self._waiting: dict[str, deque[tuple[float, ClientConnection]]] = {}
+        self._waiting: dict[str, deque[tuple[float, OpenConnection]]] = {}
         """Those that could be closed when they were last looked for, by network, the oldest first."""
         self._look_after: dict[str, float] = {}
         """When those of a network are looked for again, where there was none to close."""
-        self._unsent: dict[ClientConnection, int] = {}
+        self._unsent: dict[OpenConnection, int] = {}
         """Bytes that wait for a client to read them; those that have waited longest are first."""
         self._unsent_bytes = 0
         self._refused: Counter[str] = Counter()
@@ -81,7 +81,7 @@ class ConnectionTable:
 
     # Who is there
 
-    def admit(self, member: ClientConnection) -> Room:
+    def admit(self, member: OpenConnection) -> Room:
         if self._ticking is None:
             self.start()
         network = member.network
@@ -96,7 +96,7 @@ class ConnectionTable:
         self._add(member)
         return Room.FREE if free else Room.FULL
 
-    def remove(self, member: ClientConnection) -> None:
+    def remove(self, member: OpenConnection) -> None:
         """Removes a connection; may be called twice."""
         if member in self.members:
             self.members.discard(member)
@@ -106,12 +106,12 @@ class ConnectionTable:
             if not self._by_network[network]:
                 del self._by_network[network]
 
-    def replace(self, member: ClientConnection, successor: ClientConnection) -> None:
+    def replace(self, member: OpenConnection, successor: OpenConnection) -> None:
         """Replaces a connection by its successor, for example a websocket."""
         self.remove(member)
         self._add(successor)
 
-    def _add(self, member: ClientConnection) -> None:
+    def _add(self, member: OpenConnection) -> None:
         self.members.add(member)
         self._by_network[member.network] += 1
 
@@ -128,7 +128,7 @@ class ConnectionTable:
         self.refuse("closed for a new one")
         return True
 
-    def _next_waiting(self, network: str) -> ClientConnection | None:
+    def _next_waiting(self, network: str) -> OpenConnection | None:
         waiting = self._waiting.get(network, ())
         while waiting:
             since, member = waiting.popleft()
@@ -136,7 +136,7 @@ class ConnectionTable:
                 return member
         return None
 
-    def _look_again(self, network: str) -> ClientConnection | None:
+    def _look_again(self, network: str) -> OpenConnection | None:
         now = asyncio.get_running_loop().time()
         if now < self._look_after.get(network, 0.0):
             return None
@@ -152,7 +152,7 @@ class ConnectionTable:
 
     # What they do not read
 
-    def unsent(self, member: ClientConnection, size: int) -> None:
+    def unsent(self, member: OpenConnection, size: int) -> None:
         """Notes the bytes that wait for this client, and closes those that wait longest if it is too much."""
         self._unsent_bytes += size - self._unsent.get(member, 0)
         self._unsent[member] = size
@@ -162,7 +162,7 @@ class ConnectionTable:
             asyncio.get_running_loop().call_soon(longest.abort)  # its transport is perhaps writing just now
             self.refuse("unread")
 
-    def sent(self, member: ClientConnection) -> None:
+    def sent(self, member: OpenConnection) -> None:
         self._unsent_bytes -= self._unsent.pop(member, 0)
 
     # What is refused

@@ -34,7 +34,7 @@ Values = Mapping[bytes, bytes]
 """The values of fields by their names in lower case; those of one name are joined by commas."""
 
 
-class Line(NamedTuple):
+class StartLine(NamedTuple):
     method: bytes
     target: bytes
     """As it is passed on: never with a scheme and host."""
@@ -44,7 +44,7 @@ class Line(NamedTuple):
     """The host of an absolute target, which the Host field has to agree with."""
 
 
-def judged_line(line: bytes, bounds: Bounds) -> Line:
+def judged_line(line: bytes, bounds: Bounds) -> StartLine:
     found = LINE.fullmatch(line)
     if not found:
         if _OTHER_VERSION.fullmatch(line):
@@ -54,14 +54,14 @@ def judged_line(line: bytes, bounds: Bounds) -> Line:
     check_target(target, bounds)
     old = minor == b"0"
     if target[0] == 0x2F or (target == b"*" and method == b"OPTIONS"):
-        return Line(method, target, old, None)
+        return StartLine(method, target, old, None)
     if method == b"CONNECT":
         raise Bad(405, "This is no proxy: CONNECT is not offered.")
     absolute = _ABSOLUTE.fullmatch(target)
     if not absolute:
         raise Bad(400, "The target of the request is not valid.")
     rest = absolute[2] or b"/"
-    return Line(method, rest if rest[0] == 0x2F else b"/" + rest, old, absolute[1].lower())
+    return StartLine(method, rest if rest[0] == 0x2F else b"/" + rest, old, absolute[1].lower())
 
 
 def check_target(target: bytes, bounds: Bounds) -> None:

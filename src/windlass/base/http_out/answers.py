@@ -10,7 +10,7 @@ from msgspec import Struct
 MOST_READ: Final = 64 * 1024
 
 
-class Answered(Struct, frozen=True):
+class HttpResult(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     """By names in lower case; what came several times is joined by commas."""
@@ -21,9 +21,9 @@ class Answered(Struct, frozen=True):
     milliseconds: int
 
 
-class Refused(OSError):
+class AddressRefused(OSError):
     """It is not allowed to go there. Nobody was called."""
 
 
-class Unreachable(OSError):
+class NoAnswer(OSError):
     """There was no answer, or no whole one. It may have been heard all the same."""

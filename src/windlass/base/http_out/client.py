@@ -23,8 +23,8 @@ from yarl import URL
 
 from windlass import __version__
 from windlass.base.addresses import Reach, Resolve
-from windlass.base.http_out.answers import MOST_READ, Answered, Refused, Unreachable
-from windlass.base.http_out.url import Place, no_public_address
+from windlass.base.http_out.answers import MOST_READ, AddressRefused, HttpResult, NoAnswer
+from windlass.base.http_out.url import Url, no_public_address
 
 IDLE: Final = 30.0
 AT_ONCE: Final = 100
@@ -42,7 +42,7 @@ STUCK: Final = 60_000
 _HEADERS: Final = {"User-Agent": f"Windlass/{__version__}", "Accept-Encoding": "identity"}
 
 
-class Client:
+class HttpClient:
     """A session with its pool of connections, in the loop that makes it."""
 
     def __init__(self, reach: Reach, resolve: Resolve, proxy: str, trust: ssl.SSLContext | None) -> None:
@@ -73,22 +73,22 @@ class Client:
         )
 
     async def send(
-        self, method: str, where: Place, body: bytes, headers: Mapping[str, str], seconds: float
-    ) -> Answered:
+        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], seconds: float
+    ) -> HttpResult:
         began = time.monotonic()
         with self._translated(where, seconds):
             async with asyncio.timeout(seconds):
                 try:
                     return await self._sent(method, where, body, headers, began)
-                except _Stale:
+                except _ConnectionLost:
                     return await self._sent(method, where, body, headers, began)
 
     async def close(self) -> None:
         await self._session.close()
 
     async def _sent(
-        self, method: str, where: Place, body: bytes, headers: Mapping[str, str], began: float
-    ) -> Answered:
+        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], began: float
+    ) -> HttpResult:
         used = _Used()
         try:
             async with self._session.request(
@@ -103,19 +103,19 @@ class Client:
                 return await _read(answer, began)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             if used.before and not used.answered:
-                raise _Stale from error
+                raise _ConnectionLost from error
             raise
 
     @contextmanager
-    def _translated(self, where: Place, seconds: float) -> Iterator[None]:
+    def _translated(self, where: Url, seconds: float) -> Iterator[None]:
         try:
             yield
         except TimeoutError as error:
-            raise Unreachable(f"{where.shown} did not answer in full within {seconds:g} seconds.") from error
+            raise NoAnswer(f"{where.shown} did not answer in full within {seconds:g} seconds.") from error
         except (aiohttp.ClientError, OSError) as error:
-            if isinstance(cause := getattr(error, "os_error", error), Refused | Unreachable):
+            if isinstance(cause := getattr(error, "os_error", error), AddressRefused | NoAnswer):
                 raise cause from None
-            raise Unreachable(_words(error, where, proxied=self._proxied)) from error
+            raise NoAnswer(_words(error, where, proxied=self._proxied)) from error
 
 
 class Guard(AbstractResolver):
@@ -165,7 +165,7 @@ class _Used:
     answered = False
 
 
-class _Stale(Exception):
+class _ConnectionLost(Exception):
     """An idle connection was ended while we began to use it again. Who ended it is asked anew."""
 
 
@@ -178,11 +178,11 @@ def _noting_reuse() -> aiohttp.TraceConfig:
     return tracing
 
 
-async def _read(answer: aiohttp.ClientResponse, began: float) -> Answered:
+async def _read(answer: aiohttp.ClientResponse, began: float) -> HttpResult:
     body = await _beginning(answer.content, MOST_READ + 1)
     if cut := len(body) > MOST_READ:
         _hang_up(answer)
-    return Answered(
+    return HttpResult(
         answer.status, _plain(answer), body[:MOST_READ], cut, round((time.monotonic() - began) * 1000)
     )
 
@@ -209,7 +209,7 @@ def _plain(answer: aiohttp.ClientResponse) -> dict[str, str]:
     return found
 
 
-def _words(error: Exception, where: Place, *, proxied: bool) -> str:
+def _words(error: Exception, where: Url, *, proxied: bool) -> str:
     match error:
         case aiohttp.ClientProxyConnectionError():
             return _PROXY
@@ -260,12 +260,12 @@ async def document(url: str) -> bytes:
             session.get(url, allow_redirects=False) as answer,
         ):
             if answer.status != 200:
-                raise Unreachable(f"{url} answered {answer.status}")
+                raise NoAnswer(f"{url} answered {answer.status}")
             body = await _beginning(answer.content, DOCUMENT + 1)
     except TimeoutError as error:
-        raise Unreachable(f"{url} did not answer within {DOCUMENT_SECONDS:g} seconds") from error
+        raise NoAnswer(f"{url} did not answer within {DOCUMENT_SECONDS:g} seconds") from error
     except aiohttp.ClientError as error:
-        raise Unreachable(f"{url} cannot be fetched: {error}") from error
+        raise NoAnswer(f"{url} cannot be fetched: {error}") from error
     if len(body) > DOCUMENT:
-        raise Unreachable(f"{url} answered more than {DOCUMENT} bytes")
+        raise NoAnswer(f"{url} answered more than {DOCUMENT} bytes")
     return body

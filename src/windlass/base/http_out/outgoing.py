@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 from windlass.base import addresses
 from windlass.base.addresses import Reach, Resolve
-from windlass.base.http_out.answers import Answered, Unreachable
+from windlass.base.http_out.answers import HttpResult, NoAnswer
 from windlass.base.http_out.url import judged, place
 
 if TYPE_CHECKING:
-    from windlass.base.http_out.client import Client
+    from windlass.base.http_out.client import HttpClient
 
 
 class Outgoing:
@@ -30,7 +30,7 @@ class Outgoing:
         self._proxy = _checked_proxy(proxy)
         self._resolve = resolve
         self._trust = trust
-        self._client: Client | None = None
+        self._client: HttpClient | None = None
         self._closed = False
 
     async def send(
@@ -41,10 +41,10 @@ class Outgoing:
         headers: Mapping[str, str] = {},
         *,
         seconds: float = 15.0,
-    ) -> Answered:
+    ) -> HttpResult:
         """One request and its answer, whatever that is. It may arrive twice: give it an id to be told by.
 
-        Raises `Refused`, or `Unreachable`, which also says when it all took longer than `seconds`.
+        Raises `Refused`, or `NoAnswer`, which also says when it all took longer than `seconds`.
         """
         where = place(url)
         judged(where, self._reach, named_elsewhere=bool(self._proxy))
@@ -66,12 +66,12 @@ class Outgoing:
         if client:
             await client.close()
 
-    def _opened(self) -> Client:
-        from windlass.base.http_out.client import Client  # noqa: PLC0415 (300 ms, 15 MB, and many never call out)
+    def _opened(self) -> HttpClient:
+        from windlass.base.http_out.client import HttpClient  # noqa: PLC0415 (300 ms, 15 MB, and many never call out)
 
         if self._closed:
-            raise Unreachable("Windlass is stopping and sends nothing any more.")
-        self._client = self._client or Client(self._reach, self._resolve, self._proxy, self._trust)
+            raise NoAnswer("Windlass is stopping and sends nothing any more.")
+        self._client = self._client or HttpClient(self._reach, self._resolve, self._proxy, self._trust)
         return self._client
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from windlass.base.addresses import Address, BadHost, Reach, host
-from windlass.base.http_out.answers import Refused
+from windlass.base.http_out.answers import AddressRefused
 
 LONGEST: Final = 4096
 
@@ -31,7 +31,7 @@ _LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
 _WAY_OUT = "Whoever runs Windlass can allow its network with the setting outbound_allow."
 
 
-class Place(Struct, frozen=True):
+class Url(Struct, frozen=True):
     url: str
     """In the form that the client is given."""
     host: str | Address
@@ -40,49 +40,49 @@ class Place(Struct, frozen=True):
 
 
 @lru_cache(maxsize=1024)  # the same receivers are called again and again
-def place(url: str) -> Place:
+def place(url: str) -> Url:
     if len(url) > LONGEST:
-        raise Refused(f"The URL is longer than {LONGEST} characters.")
+        raise AddressRefused(f"The URL is longer than {LONGEST} characters.")
     if not url.isprintable() or " " in url or "\\" in url:
-        raise Refused("The URL holds a blank, a backslash or something that is no character.")
+        raise AddressRefused("The URL holds a blank, a backslash or something that is no character.")
     if _USER.match(url):
-        raise Refused(
+        raise AddressRefused(
             "The URL holds a user name or a password: they would be seen wherever the URL is shown."
         )
     if not (found := _URL.fullmatch(url)):
-        raise Refused("The URL must be like https://host/path or http://host:8080/path.")
+        raise AddressRefused("The URL must be like https://host/path or http://host:8080/path.")
     return _written(found["scheme"].lower(), _host(found["host"]), found["port"], found["rest"] or "/")
 
 
-def judged(where: Place, reach: Reach, *, named_elsewhere: bool) -> None:
+def judged(where: Url, reach: Reach, *, named_elsewhere: bool) -> None:
     """What can be known before anybody is asked; `named_elsewhere`: a proxy looks names up, not we."""
     if not isinstance(where.host, str):
         if not reach.admits(where.host):
-            raise Refused(f"{where.host} is not a public address. {_WAY_OUT}")
+            raise AddressRefused(f"{where.host} is not a public address. {_WAY_OUT}")
     elif named_elsewhere and _is_loopback(where.host) and not any(map(reach.admits, _LOOPBACK)):
         raise no_public_address(where.host)
 
 
-def no_public_address(name: str) -> Refused:
-    return Refused(f"{name} has no public address. {_WAY_OUT}")
+def no_public_address(name: str) -> AddressRefused:
+    return AddressRefused(f"{name} has no public address. {_WAY_OUT}")
 
 
-def _written(scheme: str, name: str | Address, port: str | None, rest: str) -> Place:
+def _written(scheme: str, name: str | Address, port: str | None, rest: str) -> Url:
     number = int(port) if port else _PORTS[scheme]
     if not 0 < number < 65_536:
-        raise Refused("The URL names a port that does not exist.")
+        raise AddressRefused("The URL names a port that does not exist.")
     shown = name if isinstance(name, str) else f"[{name}]" if name.version == 6 else str(name)
     if number != _PORTS[scheme]:
         shown = f"{shown}:{number}"
     path = quote(rest if rest.startswith("/") else f"/{rest}", safe=_SENT_AS_IT_IS)
-    return Place(f"{scheme}://{shown}{path}", name, shown)
+    return Url(f"{scheme}://{shown}{path}", name, shown)
 
 
 def _host(text: str) -> str | Address:
     try:
         return host(text)
     except BadHost as error:
-        raise Refused(f"The host in the URL {error}.") from error
+        raise AddressRefused(f"The host in the URL {error}.") from error
 
 
 def _is_loopback(name: str) -> bool:

@@ -24,7 +24,7 @@ _ATTRIBUTES: Final = calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_NODEV
 _RESOLVER: Final = "/etc/resolv.conf"
 
 
-class _Place(NamedTuple):
+class _MountPoint(NamedTuple):
     path: str
     kind: Literal["cover", "scratch", "read", "write"]
     """`scratch`: covered by an empty folder that can be written to."""
@@ -53,15 +53,15 @@ def readable(cell: Cell) -> list[str]:
     return [*cell["readable"], os.path.realpath(_RESOLVER)]
 
 
-def _places(cell: Cell) -> list[_Place]:
+def _places(cell: Cell) -> list[_MountPoint]:
     """Returns mounts in their order: parents before children, covers before shown folders."""
     shown = [*((path, "read") for path in readable(cell)), *((path, "write") for path in cell["writable"])]
     covers = [path for path in hidden(cell) if _is_folder(path)]
     if cell["identity"] == "user":
         covers += _closed([path for path, _ in shown], (*covers, *PRIVATE, SHARED_MEMORY))
-    places = {_Place(path, "cover", "") for path in covers}
-    places |= {_Place(path, "write", cell["temporary"]) for path in PRIVATE if _is_folder(path)}
-    places |= {_Place(path, "scratch", "") for path in (SHARED_MEMORY, QUEUES) if _is_folder(path)}
+    places = {_MountPoint(path, "cover", "") for path in covers}
+    places |= {_MountPoint(path, "write", cell["temporary"]) for path in PRIVATE if _is_folder(path)}
+    places |= {_MountPoint(path, "scratch", "") for path in (SHARED_MEMORY, QUEUES) if _is_folder(path)}
     aside = (*covers, *PRIVATE, SHARED_MEMORY)
     for path, kind in shown:
         if kind == "read" and _below(path, cell["writable"]):
@@ -69,7 +69,7 @@ def _places(cell: Cell) -> list[_Place]:
         if _leads_elsewhere(path, cell["hidden"]):
             continue
         if os.path.lexists(path) and (kind == "write" or _below(path, aside)):
-            places.add(_Place(path, "read" if kind == "read" else "write", path))
+            places.add(_MountPoint(path, "read" if kind == "read" else "write", path))
     return sorted(places, key=lambda place: (place.path.count("/"), bool(place.source), place.path))
 
 
@@ -93,7 +93,7 @@ def _closed(paths: Iterable[str], known: tuple[str, ...]) -> Iterator[str]:
                 break
 
 
-def _put(place: _Place, copies: dict[_Place, int]) -> bool:
+def _put(place: _MountPoint, copies: dict[_MountPoint, int]) -> bool:
     """Mounts one place; returns True for a cover, which is made read-only at the end."""
     if not place.source:
         if not _is_folder(place.path):

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base.segments.lines import BEGIN, Sieve, instant, place_of, split, time_of
+from windlass.base.segments.lines import BEGIN, LineFilter, instant, place_of, split, time_of
 
 BLOCK: Final = 64 * 1024
 _ONWARD: Final = 256 * 1024
@@ -63,7 +63,7 @@ def _segment(path: str, match: re.Match[str]) -> Segment:
     return Segment(int(base, 16), path, (int(least), int(greatest)) if least else None)
 
 
-class Open:
+class OpenFile:
     """A file for as long as a `with`; None where it is gone."""
 
     __slots__ = ("_fd", "_path")
@@ -137,13 +137,13 @@ def times_of(fd: int, end: int) -> Times | None:
 def end_of(folder: str) -> int:
     """Where the stream ends now."""
     while found := segments_of(folder):
-        with Open(found[-1].path) as fd:
+        with OpenFile(found[-1].path) as fd:
             if fd is not None:
                 return found[-1].base + whole(fd, os.fstat(fd).st_size)
     return 0
 
 
-def last(folder: str, most: int, wanted: Sieve, before: int | None = None) -> list[bytes]:
+def last(folder: str, most: int, wanted: LineFilter, before: int | None = None) -> list[bytes]:
     """The last wanted lines, oldest first; only those before a place, if one is given."""
     pieces: list[list[bytes]] = []
     if most <= 0:
@@ -151,7 +151,7 @@ def last(folder: str, most: int, wanted: Sieve, before: int | None = None) -> li
     for segment, spans in _newest_first(folder, before):
         if spans is not None and not wanted.may_take(*spans):
             continue
-        with Open(segment.path) as fd:
+        with OpenFile(segment.path) as fd:
             if fd is None:
                 break  # It was too much or too old, and so is everything before it.
             size = os.fstat(fd).st_size
@@ -178,7 +178,7 @@ def _newest_first(folder: str, before: int | None) -> Iterator[tuple[Segment, Ti
         newer = segment
 
 
-class Step(Struct, frozen=True):
+class FollowStep(Struct, frozen=True):
     """What a follower finds at its place, and where it goes on."""
 
     chunk: bytes
@@ -186,22 +186,22 @@ class Step(Struct, frozen=True):
     gone: bool = False
 
 
-def onward(folder: str, place: int) -> Step:
+def onward(folder: str, place: int) -> FollowStep:
     """What comes at this place, if something does; never a line twice, and none left out without a word."""
     gone = False
     for segment in _from(folder, place):
         if segment.base > place:
             # Only at the first is something missing: later ones follow without a gap.
             place, gone = segment.base, True
-        with Open(segment.path) as fd:
+        with OpenFile(segment.path) as fd:
             if fd is None:
                 return onward(folder, place)
             if not _is_between_lines(fd, place - segment.base):
                 return _anew(folder)
             chunk = forwards(fd, place - segment.base)
         if chunk:
-            return Step(chunk, place + len(chunk), gone)
-    return Step(b"", place, gone)
+            return FollowStep(chunk, place + len(chunk), gone)
+    return FollowStep(b"", place, gone)
 
 
 def _from(folder: str, place: int) -> list[Segment]:
@@ -214,10 +214,10 @@ def _is_between_lines(fd: int, offset: int) -> bool:
     return offset == 0 or os.pread(fd, 1, offset - 1) == b"\n"
 
 
-def _anew(folder: str) -> Step:
+def _anew(folder: str) -> FollowStep:
     """The stream is another one than that which was followed."""
     found = segments_of(folder)
-    return Step(b"", found[0].base if found else 0, gone=True)
+    return FollowStep(b"", found[0].base if found else 0, gone=True)
 
 
 def after(folder: str, id: str) -> int | None:
@@ -226,7 +226,7 @@ def after(folder: str, id: str) -> int | None:
     found = [] if place is None else _from(folder, place)
     if place is None or not found or found[0].base > place:
         return None
-    with Open(found[0].path) as fd:
+    with OpenFile(found[0].path) as fd:
         if fd is None:
             return None
         line = forwards(fd, place - found[0].base).partition(b"\n")[0]

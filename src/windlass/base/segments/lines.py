@@ -38,7 +38,7 @@ class Saying(Protocol):
     def version(self) -> str: ...
 
 
-class Line(Struct, frozen=True, gc=False):
+class StoredLine(Struct, frozen=True, gc=False):
     id: str
     created_at: str
     message: str
@@ -52,7 +52,7 @@ class _Message(Struct, gc=False):
 
 _PLACE = 36 - 12  # of its digits, the last twelve: enough for 256 TiB in one stream
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_SAMPLE = msgspec.json.encode(Line("i" * 36, stamp(0), ""))
+_SAMPLE = msgspec.json.encode(StoredLine("i" * 36, stamp(0), ""))
 BEGIN: Final = _SAMPLE[: _SAMPLE.index(b"i" * 36)]
 """How every line begins."""
 _ID = slice(len(BEGIN), len(BEGIN) + 36)
@@ -104,7 +104,7 @@ def split(chunk: bytes) -> list[bytes]:
     return [line for line in lines if b"\0" not in line] if b"\0" in chunk else lines
 
 
-class Sieve(Struct, frozen=True):
+class LineFilter(Struct, frozen=True):
     """Which lines are wanted."""
 
     since: int | None
@@ -145,9 +145,9 @@ class Sieve(Struct, frozen=True):
         return not self._needle or (self._needle in line and self.contains in _message_of(line).message)
 
 
-def sieve(since: int | None = None, until: int | None = None, contains: str = "") -> Sieve:
+def sieve(since: int | None = None, until: int | None = None, contains: str = "") -> LineFilter:
     """Lines from `since` on, before `until`, whose message has `contains` in it."""
-    return Sieve(
+    return LineFilter(
         since,
         until,
         contains,

@@ -26,8 +26,8 @@ from windlass.base.atomic_files import move
 from windlass.base.log import log
 from windlass.base.segments import files
 from windlass.base.segments.files import Gone
-from windlass.base.segments.lines import EVERYTHING, Saying, Sieve, instant, time_of
-from windlass.base.segments.writer import Broken, Held, Writer
+from windlass.base.segments.lines import EVERYTHING, LineFilter, Saying, instant, time_of
+from windlass.base.segments.writer import SegmentLocked, SegmentWriter, WriteIncomplete
 
 _PARTS: Final = 16
 """A stream is at most so many segments: what is let go at once is a small part of it."""
@@ -58,7 +58,7 @@ class Loss(Struct):
     rests_until: float = 0.0
 
 
-class Follower:
+class LineFollower:
     """Somebody who waits for lines."""
 
     def __init__(self) -> None:
@@ -75,9 +75,9 @@ class Segments:
         self._size = size or max(_LEAST, most // _PARTS)
         self._voice = voice
         self._most_open = most_open
-        self._writers: OrderedDict[str, Writer] = OrderedDict()
+        self._writers: OrderedDict[str, SegmentWriter] = OrderedDict()
         self._losses: dict[str, Loss] = {}
-        self._followers: dict[str, set[Follower]] = {}
+        self._followers: dict[str, set[LineFollower]] = {}
 
     # Writing
 
@@ -104,7 +104,7 @@ class Segments:
             writer = self._writer(stream)
             while done < len(lines):
                 done = writer.append(lines, done)
-        except Broken as broken:
+        except WriteIncomplete as broken:
             done = broken.written
             self._lost(stream, len(lines) - done, broken.error)
         except OSError as error:
@@ -132,14 +132,14 @@ class Segments:
         loss = self._losses.setdefault(stream, Loss())
         loss.lines += lines
         loss.reason = reason
-        loss.rests_until = time.monotonic() + _REST if isinstance(error, Held) else 0.0
+        loss.rests_until = time.monotonic() + _REST if isinstance(error, SegmentLocked) else 0.0
 
-    def _writer(self, stream: str) -> Writer:
+    def _writer(self, stream: str) -> SegmentWriter:
         writer = self._writers.get(stream)
         if writer is None:
             while len(self._writers) >= self._most_open:
                 self._writers.popitem(last=False)[1].close()
-            writer = self._writers[stream] = Writer(self._folder(stream), self._size, self._most)
+            writer = self._writers[stream] = SegmentWriter(self._folder(stream), self._size, self._most)
         self._writers.move_to_end(stream)
         return writer
 
@@ -154,12 +154,12 @@ class Segments:
 
     # Reading
 
-    def tail(self, stream: str, most: int, wanted: Sieve = EVERYTHING) -> list[bytes]:
+    def tail(self, stream: str, most: int, wanted: LineFilter = EVERYTHING) -> list[bytes]:
         """The last wanted lines, oldest first, as JSON."""
         return files.last(self._folder(stream), most, wanted)
 
     async def follow(
-        self, stream: str, most: int = 0, wanted: Sieve = EVERYTHING, *, after: str | None = None
+        self, stream: str, most: int = 0, wanted: LineFilter = EVERYTHING, *, after: str | None = None
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
         """The last wanted lines, or all after a line; then what comes, as long as there is the stream.
 
@@ -186,20 +186,20 @@ class Segments:
                 else:
                     await self._news(stream, follower)
 
-    async def _beginning(self, folder: str, most: int, wanted: Sieve, end: int) -> list[bytes]:
+    async def _beginning(self, folder: str, most: int, wanted: LineFilter, end: int) -> list[bytes]:
         if wanted.takes_all:
             return files.last(folder, most, wanted, end)
         return await asyncio.to_thread(files.last, folder, most, wanted, end)
 
-    async def _news(self, stream: str, follower: Follower) -> None:
+    async def _news(self, stream: str, follower: LineFollower) -> None:
         """Until something was written here. Of what others write, nobody tells us: that is looked after."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TWIN if stream in self._writers else _STRANGER):
                 await follower.woken.wait()
 
     @contextlib.contextmanager
-    def _following(self, stream: str) -> Iterator[Follower]:
-        follower = Follower()
+    def _following(self, stream: str) -> Iterator[LineFollower]:
+        follower = LineFollower()
         self._followers.setdefault(stream, set()).add(follower)
         try:
             yield follower
@@ -295,6 +295,6 @@ def _is_in(name: str, stream: str) -> bool:
 
 def _began(path: str) -> int | None:
     """The time of the first line."""
-    with files.Open(path) as fd:
+    with files.OpenFile(path) as fd:
         line = b"" if fd is None else files.forwards(fd, 0).partition(b"\n")[0]
     return instant(time_of(line).decode()) if line else None

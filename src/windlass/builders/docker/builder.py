@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from windlass.base import subprocesses as group
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway, BuildError, Order, Say
-from windlass.builders.docker.context import Context, context, packing
+from windlass.builders.docker.context import BuildContext, context, packing
 from windlass.builders.docker.guard import Around, Rewritten, check_image, rewritten
-from windlass.builders.docker.progress import Progress
+from windlass.builders.docker.progress import BuildProgress
 from windlass.core.deploy.workload import Artifact
-from windlass.docker import NO_ANSWER, Away, Docker, Refused
+from windlass.docker import NO_ANSWER, Away, Docker, EngineRefused
 from windlass.docker.images import image, pull
 
 INSTALLATION: Final = "windlass.installation"
@@ -51,7 +51,7 @@ class DockerBuilder:
         self._installation = installation
         self._buildkit = buildkit
         self._building: list[tuple[str, str]] = []
-        self._left: list[Progress] = []
+        self._left: list[BuildProgress] = []
         """Of builds that failed because the engine went away."""
 
     async def stop(self) -> None:
@@ -114,7 +114,7 @@ class DockerBuilder:
         files = replace(files, text=guarded.text)
         for ref in guarded.images:
             check_image(ref, await self._base(ref, say), order.service, SERVICE)
-        progress = Progress(say)
+        progress = BuildProgress(say)
         try:
             await self._send(order, files, kit, progress)
         except BaseException:
@@ -128,7 +128,7 @@ class DockerBuilder:
             raise BuildError("The Docker engine ended the build without an image, and did not say why")
         return artifact
 
-    async def _send(self, order: Order, files: Context, kit: bool, progress: Progress) -> None:
+    async def _send(self, order: Order, files: BuildContext, kit: bool, progress: BuildProgress) -> None:
         params = self._asked(order, files, kit)
         async with packing(files) as parcel:
             try:
@@ -141,7 +141,7 @@ class DockerBuilder:
                 raise parcel.failure() or away from away
         progress.close()
 
-    def _asked(self, order: Order, files: Context, kit: bool) -> dict[str, Any]:
+    def _asked(self, order: Order, files: BuildContext, kit: bool) -> dict[str, Any]:
         return {
             "t": _ref(order.service, order.key),
             "dockerfile": files.dockerfile,
@@ -163,7 +163,7 @@ class DockerBuilder:
         headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
-    async def _guarded(self, order: Order, files: Context, kit: bool) -> Rewritten:
+    async def _guarded(self, order: Order, files: BuildContext, kit: bool) -> Rewritten:
         version = await self._docker.json("GET", "/version")
         scope = hashlib.sha256(f"{self._installation}/{order.org}".encode()).hexdigest()[:32]
         text = files.text.decode(errors="surrogateescape")
@@ -185,7 +185,7 @@ class DockerBuilder:
         say(f"Pulling {ref}")
         try:
             await pull(self._docker, ref)
-        except Refused as refused:
+        except EngineRefused as refused:
             raise BuildError(f"The image {ref} cannot be pulled: {refused.message}") from refused
         return await image(self._docker, ref) or {}
 
@@ -206,7 +206,7 @@ class DockerBuilder:
         for name in _names(said) or [said["Id"]]:
             await self._delete(f"/images/{name}", force)
 
-    async def _clean(self, progress: Progress) -> None:
+    async def _clean(self, progress: BuildProgress) -> None:
         """What the classic builder leaves of a failed build: the last first, they stand on each other."""
         try:
             for container in progress.containers:
@@ -219,7 +219,7 @@ class DockerBuilder:
     async def _delete(self, path: str, force: bool = False) -> None:
         try:
             await self._docker.raw("DELETE", path, params={"force": force})
-        except Refused as refused:
+        except EngineRefused as refused:
             # 404: it is gone already. 409: something runs from it or stands on it; another sweep will look.
             if refused.status not in (404, 409):
                 raise
@@ -257,5 +257,5 @@ def _translated() -> Iterator[None]:
         yield
     except Away as away:
         raise BuilderAway(NO_ANSWER) from away
-    except Refused as refused:
+    except EngineRefused as refused:
         raise BuildError(f"The Docker engine refuses: {refused.message}") from refused

@@ -26,7 +26,7 @@ OUTSIDE: Final = ".windlass.dockerfile"
 LARGEST_DOCKERFILE: Final = 4 * 1024 * 1024
 
 
-class Context(Struct, frozen=True):
+class BuildContext(Struct, frozen=True):
     folder: Path
     dockerfile: str
     """Its name in the context."""
@@ -44,7 +44,7 @@ class Context(Struct, frozen=True):
         return not left_out or not self.ignore.prunes or self.dockerfile.startswith(f"{folder}/")
 
 
-def context(order: Order) -> Context:
+def context(order: Order) -> BuildContext:
     """Looks at the files; nothing is read that is not among those of the commit, wherever links point."""
     source = Path(os.path.realpath(order.source))
     folder = _within(source, source / order.root, f"root_path: there is no folder {order.root}")
@@ -61,11 +61,11 @@ def context(order: Order) -> Context:
     inside = Path(place).is_relative_to(folder)
     name = Path(place).relative_to(folder).as_posix() if inside else OUTSIDE
     ignore = beside(folder, PurePosixPath(name) if inside else None)
-    return Context(folder, name, file.read_bytes(), ignore, outside=not inside)
+    return BuildContext(folder, name, file.read_bytes(), ignore, outside=not inside)
 
 
 @asynccontextmanager
-async def packing(context: Context) -> AsyncIterator[Parcel]:
+async def packing(context: BuildContext) -> AsyncIterator[Parcel]:
     """The packing ends with the block."""
     parcel = Parcel()
     doing = asyncio.ensure_future(asyncio.to_thread(_packed, context, parcel))
@@ -121,7 +121,7 @@ class _Left(Exception):
     """Nobody wants the rest."""
 
 
-def _packed(context: Context, parcel: Parcel) -> None:
+def _packed(context: BuildContext, parcel: Parcel) -> None:
     try:
         _pack(context, parcel)
     except _Left:
@@ -132,7 +132,7 @@ def _packed(context: Context, parcel: Parcel) -> None:
         parcel.end(None)
 
 
-def _pack(context: Context, parcel: Parcel) -> None:
+def _pack(context: BuildContext, parcel: Parcel) -> None:
     with tarfile.open(
         fileobj=cast("IO[bytes]", parcel), mode="w|", bufsize=PIECE, format=tarfile.PAX_FORMAT
     ) as tar:
@@ -144,7 +144,7 @@ def _pack(context: Context, parcel: Parcel) -> None:
         _add_text(tar, context)
 
 
-def _files(context: Context, below: str) -> Iterator[str]:
+def _files(context: BuildContext, below: str) -> Iterator[str]:
     """Folders before what is in them; links stay links."""
     with os.scandir(context.folder / below) as found:
         entries = sorted(found, key=lambda entry: entry.name)
@@ -171,7 +171,7 @@ def _add(tar: tarfile.TarFile, file: Path, name: str) -> None:
         tar.addfile(entry)
 
 
-def _add_text(tar: tarfile.TarFile, context: Context) -> None:
+def _add_text(tar: tarfile.TarFile, context: BuildContext) -> None:
     entry = tarfile.TarInfo(context.dockerfile)
     entry.size = len(context.text)
     tar.addfile(entry, io.BytesIO(context.text))

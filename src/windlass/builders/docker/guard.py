@@ -69,7 +69,7 @@ class Rewritten(Struct, frozen=True):
     """Build arguments, without those that tell the engine how to build."""
 
 
-class Refusal(BuildError):
+class BuildRefused(BuildError):
     """The Dockerfile would reach something that is not its own; the message names the line."""
 
     def __init__(self, line: int, why: str) -> None:
@@ -198,7 +198,7 @@ class _Writing:
     def _check_source(self, instruction: Instruction, source: str, known: Mapping[str, str]) -> None:
         meant = self._value(source, known)
         if _REMOTE.match(meant):
-            raise Refusal(
+            raise BuildRefused(
                 instruction.line,
                 f"ADD takes nothing from other machines, such as {_short(_without_login(meant))}: "
                 "download it in a RUN step, or commit it to the repository",
@@ -219,16 +219,18 @@ class _Writing:
 
     def _taken_from(self, stage: Stage, line: int, ref: str) -> None:
         if "$" in ref:
-            raise Refusal(line, f"from={_short(ref)}: name a stage or an image without variables")
+            raise BuildRefused(line, f"from={_short(ref)}: name a stage or an image without variables")
         is_number = ref.isascii() and ref.isdecimal() and int(ref[:6]) < stage.index
         if not is_number and self._read.earlier(ref, stage) is None and ref.lower() != "scratch":
             self._image(line, ref)
 
     def _image(self, line: int, ref: str) -> None:
         if not _IMAGE.fullmatch(ref):
-            raise Refusal(line, f"{_short(ref) or 'nothing'} is no name of an image")
+            raise BuildRefused(line, f"{_short(ref) or 'nothing'} is no name of an image")
         if is_ours(ref):
-            raise Refusal(line, f"{_short(ref)}: images that Windlass built are for their own service alone")
+            raise BuildRefused(
+                line, f"{_short(ref)}: images that Windlass built are for their own service alone"
+            )
         self.images.append(ref)
 
     # RUN
@@ -240,17 +242,17 @@ class _Writing:
             return name, value.lower()
         if name == "security" and value.lower() == "sandbox":
             return name, value.lower()
-        raise Refusal(line, f"RUN --{name}={_short(value)} is not allowed here: leave it out")
+        raise BuildRefused(line, f"RUN --{name}={_short(value)} is not allowed here: leave it out")
 
     def _mount(self, stage: Stage, line: int, value: str) -> str:
         options = [part.partition("=") for part in value.split(",")]
         given = {name.lower(): text for name, _, text in options}
         if len(given) != len(options):
-            raise Refusal(line, f"RUN --mount={_short(value)}: each option may come once")
+            raise BuildRefused(line, f"RUN --mount={_short(value)}: each option may come once")
         kind = given.get("type", "bind").lower()
         if kind not in _MOUNTS:
             hint = " (builds get no secrets: use a build argument, or fetch it when the service runs)"
-            raise Refusal(
+            raise BuildRefused(
                 line, f"RUN --mount=type={_short(kind)} is not known here{hint if kind == 'secret' else ''}"
             )
         if "from" in given:
@@ -268,39 +270,39 @@ class _Writing:
         if known is None:
             return
         if instruction.text.startswith("--"):
-            raise Refusal(
+            raise BuildRefused(
                 instruction.line,
                 f"{instruction.name} {_short(instruction.text.split()[0])}: write the flag as --name=value",
             )
         for name, value in instruction.flags:
             if name not in known:
-                raise Refusal(instruction.line, f"{instruction.name} --{name} is not known here")
+                raise BuildRefused(instruction.line, f"{instruction.name} --{name} is not known here")
             self._check_plain(instruction, value)
 
     def _check_plain(self, instruction: Instruction, value: str) -> None:
         if not _PLAIN.fullmatch(value):
-            raise Refusal(
+            raise BuildRefused(
                 instruction.line,
                 f"{instruction.name}: write the flag {_short(value)} without quotes and backslashes",
             )
 
     def _line(self, number: int, line: str) -> str:
         if "\n" in line or line.rstrip().endswith(self._read.escape):
-            raise Refusal(number, f"it must not end with {self._read.escape}")
+            raise BuildRefused(number, f"it must not end with {self._read.escape}")
         return line
 
     def _heredoc(self, line: int, heredoc: dockerfile.Heredoc) -> Iterator[str]:
         if not self._around.heredocs:
-            raise Refusal(
+            raise BuildRefused(
                 line,
                 f"<<{_short(heredoc.name)}: this Docker engine knows no heredocs: write a script into the "
                 "repository and COPY it, or use BuildKit of Docker 23 or later",
             )
         if not _HEREDOC.fullmatch(heredoc.name):
-            raise Refusal(line, f"<<{_short(heredoc.name)}: end it with a word of letters and digits")
+            raise BuildRefused(line, f"<<{_short(heredoc.name)}: end it with a word of letters and digits")
         content = heredoc.content.split("\n")[:-1]
         if found := next((each for each in content if _LIKE_AN_INSTRUCTION.match(each)), None):
-            raise Refusal(
+            raise BuildRefused(
                 line, f"{_short(found.strip())} cannot stand in a heredoc here: COPY it from a file"
             )
         yield from content

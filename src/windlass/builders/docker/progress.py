@@ -22,7 +22,7 @@ _CODE = re.compile(r"(?:non-zero code|exit code): (\d+)")
 Say = Callable[[str], None]
 
 
-class Lines:
+class LineSplitter:
     """Cuts what is written at its line ends."""
 
     def __init__(self, say: Say) -> None:
@@ -49,11 +49,11 @@ class Lines:
             self._say(shown[cut : cut + LONGEST].decode(errors="replace"))
 
 
-class Progress:
+class BuildProgress:
     def __init__(self, say: Say) -> None:
         self._say = say
-        self._classic = Lines(self._classic_line)
-        self._lines: dict[str, Lines] = {}
+        self._classic = LineSplitter(self._classic_line)
+        self._lines: dict[str, LineSplitter] = {}
         self._names: dict[str, str] = {}
         self._told: set[str] = set()
         self._step = ""
@@ -122,7 +122,7 @@ class Progress:
         self._told.add(step.digest)
         self._say(f"{step.name} (from the cache)" if step.cached else step.name)
 
-    def _of(self, digest: str) -> Lines:
+    def _of(self, digest: str) -> LineSplitter:
         if digest not in self._lines:
-            self._lines[digest] = Lines(self._say)
+            self._lines[digest] = LineSplitter(self._say)
         return self._lines[digest]

@@ -17,7 +17,7 @@ MESSAGE: Final = 10_000
 LAST_MOMENT: Final = 253_402_300_799  # the end of the year 9999
 
 
-class Commit(Struct, frozen=True):
+class GitCommit(Struct, frozen=True):
     id: str
     message: str
     author_name: str
@@ -26,7 +26,7 @@ class Commit(Struct, frozen=True):
     tag: str = ""
 
 
-def commits(answer: str, tags: Mapping[str, str]) -> list[Commit]:
+def commits(answer: str, tags: Mapping[str, str]) -> list[GitCommit]:
     fields = iter(answer.split("\0"))
     # One iterator, taken from as often as a commit has facts.
     return [_commit(facts, tags) for facts in zip(*[fields] * len(FACTS), strict=False)]
@@ -41,9 +41,9 @@ def tag_names(answer: str) -> dict[str, str]:
     return tags
 
 
-def _commit(facts: tuple[str, ...], tags: Mapping[str, str]) -> Commit:
+def _commit(facts: tuple[str, ...], tags: Mapping[str, str]) -> GitCommit:
     name, moment, author, email, message = facts
-    return Commit(
+    return GitCommit(
         id=name,
         message="".join(sign for sign in message[:MESSAGE] if sign.isprintable() or sign in "\n\t").strip(),
         author_name=printable(author),

@@ -10,12 +10,12 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base import subprocesses as group
-from windlass.builders.git.commit import FORMAT, Commit, commits, tag_names
+from windlass.builders.git.commit import FORMAT, GitCommit, commits, tag_names
 from windlass.builders.git.limits import measured
 from windlass.builders.git.listing import Listing, leaving
 from windlass.builders.git.messages import NotByName
 from windlass.builders.git.remote import Progress, Remote, silent
-from windlass.builders.git.source import GitError, Source, wanted_commit, wanted_ref
+from windlass.builders.git.source import GitError, GitSource, wanted_commit, wanted_ref
 
 WANTED: Final = "refs/windlass/wanted"
 CONFIG: Final = {
@@ -26,13 +26,13 @@ CONFIG: Final = {
 
 class Copy(Struct, frozen=True):
     remote: Remote
-    source: Source
+    source: GitSource
     folder: Path
     progress: Progress = silent
     options: tuple[str, ...] = ()
     """Of `git fetch`."""
 
-    async def commits(self, most: int = 1) -> list[Commit]:
+    async def commits(self, most: int = 1) -> list[GitCommit]:
         """Brings what is wanted, and as many of the commits before it, into the store."""
         _, tags = await group.together(self._receive(most), self._tags())
         words = ("log", "-z", "--encoding=UTF-8", f"--max-count={most}", f"--format={FORMAT}", WANTED, "--")

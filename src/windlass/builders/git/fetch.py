@@ -21,13 +21,21 @@ from typing import Final, TypeVar
 from windlass.base import addresses
 from windlass.base import subprocesses as group
 from windlass.base.addresses import Address, Reach, Resolve
-from windlass.builders.git.commit import Commit
+from windlass.builders.git.commit import GitCommit
 from windlass.builders.git.copy import Copy
 from windlass.builders.git.limits import Limits
 from windlass.builders.git.messages import Redirected, printable
 from windlass.builders.git.remote import Progress, Remote, silent
 from windlass.builders.git.settings import authorization, environment
-from windlass.builders.git.source import GitError, Place, Source, folder, place, wanted_commit, wanted_ref
+from windlass.builders.git.source import (
+    GitError,
+    GitSource,
+    RemoteAddress,
+    folder,
+    place,
+    wanted_commit,
+    wanted_ref,
+)
 
 T = TypeVar("T")
 
@@ -54,11 +62,11 @@ class Git:
         self._resolve = resolve
         self._usable = False
 
-    async def fetch(self, source: Source, into: Path, progress: Progress = silent) -> Commit:
+    async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
         """The files of one commit, in a folder that is made anew; it is gone again unless this succeeds."""
         below, into = folder(source.root_path), into.absolute()  # noqa: ASYNC240 (looks at nothing)
 
-        async def deed(remote: Remote) -> Commit:
+        async def deed(remote: Remote) -> GitCommit:
             async with _fresh(into):
                 copy = Copy(remote, source, into, progress)
                 commit = (await copy.commits())[0]
@@ -69,17 +77,17 @@ class Git:
 
         return await self._at(source, deed)
 
-    async def commits(self, source: Source, most: int = 20) -> list[Commit]:
+    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
         """The newest commits of a branch, or before the commit named, newest first."""
 
-        async def deed(remote: Remote) -> list[Commit]:
+        async def deed(remote: Remote) -> list[GitCommit]:
             async with self._scratch() as made:
                 # Commits alone, without what is in them, from every server that can do so.
                 return await Copy(remote, source, made, options=("--filter=tree:0",)).commits(most)
 
         return await self._at(source, deed)
 
-    async def head(self, source: Source) -> tuple[str, str]:
+    async def head(self, source: GitSource) -> tuple[str, str]:
         """Name and newest commit of the branch, or of the repository's default branch."""
         ref = wanted_ref(source)
 
@@ -95,7 +103,7 @@ class Git:
         for left in self._home.glob(f"{SCRATCH}*"):
             await group.aside(_gone, left)
 
-    async def _at(self, source: Source, deed: Callable[[Remote], Awaitable[T]]) -> T:
+    async def _at(self, source: GitSource, deed: Callable[[Remote], Awaitable[T]]) -> T:
         """Does it with the repository, in time, and fails in our own words."""
         where = place(source.url)
         wanted_ref(source)
@@ -125,14 +133,14 @@ class Git:
             raise GitError("The git of the machine that runs Windlass is too old: it must be 2.37 or newer.")
         self._usable = True
 
-    async def _remote(self, where: Place, token: str | None) -> Remote:
+    async def _remote(self, where: RemoteAddress, token: str | None) -> Remote:
         pinned = await self._judged(where)
         header = authorization(token, str(where.host)) if token and where.scheme in ("http", "https") else ""
         given = environment(where, pinned, self._home, header)
         hidden = (token, token.partition(":")[2], header.rpartition(" ")[2]) if token else ()
         return Remote(where.url, given, self._home, self._limits, hidden, bool(header))
 
-    async def _judged(self, where: Place) -> Sequence[Address]:
+    async def _judged(self, where: RemoteAddress) -> Sequence[Address]:
         """The addresses of the host, after every one was found fit to be called."""
         if where.scheme == "file":
             if not self._allow_local:
@@ -148,7 +156,7 @@ class Git:
             raise GitError("http:// shows the code and any token to everyone on the way: use https://.")
         return found
 
-    async def _addresses(self, where: Place) -> Sequence[Address]:
+    async def _addresses(self, where: RemoteAddress) -> Sequence[Address]:
         if not isinstance(where.host, str):
             return [where.host]
         with suppress(OSError):
@@ -176,7 +184,7 @@ def _head_in(answer: str, ref: str) -> tuple[str, str] | None:
     return None
 
 
-def _no_head(url: str, source: Source) -> tuple[str, str]:
+def _no_head(url: str, source: GitSource) -> tuple[str, str]:
     if source.branch:
         raise GitError(f"There is no branch {source.branch} in {url}.")
     raise GitError(f"{url} has no commits yet, or no default branch.")

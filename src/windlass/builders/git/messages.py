@@ -26,7 +26,7 @@ class NotByName(GitError):
     """The server does not give a commit to somebody who only knows its name."""
 
 
-class Said:
+class GitOutput:
     """Lines of git, with what is hidden taken out; a server's own words are among them."""
 
     def __init__(self, tell: Callable[[str], None], hidden: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from windlass.base import subprocesses as group
 from windlass.builders.git.limits import Limits, measured
-from windlass.builders.git.messages import Said, explained
+from windlass.builders.git.messages import GitOutput, explained
 from windlass.builders.git.source import GitError
 
 ANSWER: Final = 8 * 1024**2  # of a git that answers instead of writing files
@@ -55,7 +55,7 @@ class Remote(Struct, frozen=True):
         progress: Progress = silent,
         watched: Path | None = None,
     ) -> None:
-        said = Said(progress, (*self.hidden, str(copy or self.home)))
+        said = GitOutput(progress, (*self.hidden, str(copy or self.home)))
         async with group.running(["git", *words], cwd=copy or self.home, env=self._given(copy)) as process:
             self.limits.confine(process)
             await group.together(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from windlass.base.addresses import Address
-from windlass.builders.git.source import Place
+from windlass.builders.git.source import RemoteAddress
 
 # Much of it is how git is anyway, while it reads no other settings: no protection rests on one thing alone.
 HARDENED: Final = {
@@ -69,7 +69,7 @@ SSH: Final = (
 
 
 def environment(
-    where: Place | None, pinned: Sequence[Address], home: Path, header: str = ""
+    where: RemoteAddress | None, pinned: Sequence[Address], home: Path, header: str = ""
 ) -> dict[str, str]:
     given = {
         "PATH": os.pathsep.join(os.get_exec_path()),
@@ -99,7 +99,7 @@ def authorization(token: str, host: str) -> str:
     return f"Authorization: Basic {base64.b64encode(pair.encode(errors='replace')).decode()}"
 
 
-def ssh(where: Place, pinned: Address, home: Path) -> str:
+def ssh(where: RemoteAddress, pinned: Address, home: Path) -> str:
     """ssh calls the judged address, and knows the machine's key by its name."""
     known = str(home / "known_hosts").replace("%", "%%")
     options = (
@@ -111,7 +111,7 @@ def ssh(where: Place, pinned: Address, home: Path) -> str:
     return shlex.join(["ssh", "-F", "/dev/null", *(word for option in options for word in ("-o", option))])
 
 
-def _over_http(where: Place, pinned: Sequence[Address], header: str) -> list[tuple[str, str]]:
+def _over_http(where: RemoteAddress, pinned: Sequence[Address], header: str) -> list[tuple[str, str]]:
     settings = []
     if isinstance(where.host, str):
         found = ",".join(f"[{each}]" if each.version == 6 else str(each) for each in pinned)

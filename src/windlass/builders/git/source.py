@@ -39,7 +39,7 @@ class GitError(Exception):
     """Why, in words for the person who deployed: never a path of this machine, never a token."""
 
 
-class Source(Struct, frozen=True):
+class GitSource(Struct, frozen=True):
     """A repository, and the commit wanted of it: the one named, else the newest of the (default) branch."""
 
     url: str
@@ -53,7 +53,7 @@ class Source(Struct, frozen=True):
         return f"Source(url={self.url!r}, branch={self.branch!r}, commit={self.commit!r})"
 
 
-class Place(Struct, frozen=True):
+class RemoteAddress(Struct, frozen=True):
     """Where a repository is, in the form that git is given."""
 
     scheme: str
@@ -70,13 +70,13 @@ class Place(Struct, frozen=True):
     def origin(self) -> str:
         return "/".join(self.url.split("/", 3)[:3]) + "/"
 
-    def with_suffix(self) -> Place | None:
+    def with_suffix(self) -> RemoteAddress | None:
         """GitLab, among others, serves `shop` as `shop.git` only."""
         bare = self.url.rstrip("/")
         return None if bare.endswith(".git") else replace(self, url=f"{bare}.git")
 
 
-def place(url: str) -> Place:
+def place(url: str) -> RemoteAddress:
     if len(url) > LONGEST:
         raise GitError(f"The address of the repository is longer than {LONGEST} characters.")
     if found := _URL.fullmatch(url):
@@ -84,15 +84,15 @@ def place(url: str) -> Place:
     if found := _SCP.fullmatch(url):
         path = _checked_path(found["path"])
         name = _host(found["host"])
-        return Place("ssh", name, _PORTS["ssh"], f"{found['user']}@{_written(name)}:{path}")
+        return RemoteAddress("ssh", name, _PORTS["ssh"], f"{found['user']}@{_written(name)}:{path}")
     if found := _LOCAL.fullmatch(url):
-        return Place("file", "", 0, f"file://{_checked_path(found['path'])}")
+        return RemoteAddress("file", "", 0, f"file://{_checked_path(found['path'])}")
     raise GitError(
         "The address of the repository must be like https://host/owner/name.git or git@host:owner/name.git."
     )
 
 
-def wanted_ref(source: Source) -> str:
+def wanted_ref(source: GitSource) -> str:
     """The ref to ask for where no commit is named."""
     if source.branch is None:
         return "HEAD"
@@ -102,7 +102,7 @@ def wanted_ref(source: Source) -> str:
     return f"refs/heads/{branch}"
 
 
-def wanted_commit(source: Source) -> str | None:
+def wanted_commit(source: GitSource) -> str | None:
     if not source.commit:
         return None
     commit = source.commit.lower()
@@ -121,7 +121,7 @@ def folder(root_path: str) -> PurePosixPath:
     return path
 
 
-def _by_url(found: re.Match[str]) -> Place:
+def _by_url(found: re.Match[str]) -> RemoteAddress:
     scheme = found["scheme"].lower()
     if found["password"] is not None:
         raise GitError("The address of the repository holds a password: put it into a git token instead.")
@@ -132,7 +132,7 @@ def _by_url(found: re.Match[str]) -> Place:
     # A user name in a web address is what some hosts offer for copying; it says nothing to us.
     user = f"{found['user']}@" if found["user"] and scheme == "ssh" else ""
     written = _written(name) + ("" if port == _PORTS[scheme] else f":{port}")
-    return Place(scheme, name, port, f"{scheme}://{user}{written}{_checked_path(found['path'])}")
+    return RemoteAddress(scheme, name, port, f"{scheme}://{user}{written}{_checked_path(found['path'])}")
 
 
 def _host(text: str) -> str | Address:

@@ -54,7 +54,7 @@ def name_of(text: str) -> str:
     return "h" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-class Shelf:
+class ArtifactStore:
     """What is kept of one service."""
 
     def __init__(self, folder: Path, service: str) -> None:

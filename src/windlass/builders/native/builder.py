@@ -26,7 +26,7 @@ from windlass.builders.native import node, python, sources, tree
 from windlass.builders.native.artifacts import (
     CACHE,
     COMPLETE,
-    Shelf,
+    ArtifactStore,
     finish_removals,
     name_of,
     services,
@@ -69,7 +69,7 @@ class NativeBuilder:
 
     async def find(self, service: str, key: str) -> Artifact | None:
         with _in_plain_words():
-            return await group.aside(Shelf(self._folder, service).find, key)
+            return await group.aside(ArtifactStore(self._folder, service).find, key)
 
     async def build(self, order: Order, say: Say) -> Artifact:
         lock = self._busy.setdefault((order.service, order.key), asyncio.Lock())
@@ -81,10 +81,10 @@ class NativeBuilder:
                 return await self._build(order, say)
 
     async def discard(self, service: str) -> None:
-        await group.aside(Shelf(self._folder, service).discard)
+        await group.aside(ArtifactStore(self._folder, service).discard)
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
-        await group.aside(Shelf(self._folder, service).sweep, keep)
+        await group.aside(ArtifactStore(self._folder, service).sweep, keep)
 
     async def services(self) -> Collection[str]:
         return await group.aside(services, self._folder)
@@ -93,17 +93,17 @@ class NativeBuilder:
         await group.aside(finish_removals, self._folder)
         gone = {name_of(service) for service in erase}
         for found in await self.services():
-            shelf = Shelf(self._folder, found)
+            shelf = ArtifactStore(self._folder, found)
             await group.aside(shelf.discard if found in gone else shelf.sweep)
 
     async def set_aside(self, service: str, into: Path) -> None:
-        await group.aside(move, Shelf(self._folder, service).folder, into / "builds")
+        await group.aside(move, ArtifactStore(self._folder, service).folder, into / "builds")
 
     async def put_back(self, service: str, out: Path) -> None:
-        await group.aside(move, out / "builds", Shelf(self._folder, service).folder)
+        await group.aside(move, out / "builds", ArtifactStore(self._folder, service).folder)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
-        shelf = Shelf(self._folder, order.service)
+        shelf = ArtifactStore(self._folder, order.service)
         async with _aside() as held:
             made = await group.aside(held.enter_context, shelf.making())
             home, cache = made / "home", self._folder / CACHE / name_of(order.org)
@@ -122,7 +122,7 @@ class _Work:
     """One build, after its sources are read."""
 
     def __init__(
-        self, order: Order, found: Sources, tools: Tools, shelf: Shelf, made: Path, held: ExitStack
+        self, order: Order, found: Sources, tools: Tools, shelf: ArtifactStore, made: Path, held: ExitStack
     ) -> None:
         self.order = order
         self.found = found
@@ -178,7 +178,7 @@ class _Work:
             self.environment["PYTHONPATH"] = str(self.final / "site")
 
     async def _venv(
-        self, needed: python.Needs, version: python.Interpreter, given: Mapping[str, str]
+        self, needed: python.PythonDependencies, version: python.Interpreter, given: Mapping[str, str]
     ) -> Path:
         digest = await group.aside(python.digest, needed, version, given)
         deps, there = await self._depending(digest)
@@ -231,7 +231,7 @@ class _Work:
             )
         return False
 
-    async def _modules(self, needed: node.Needs) -> None:
+    async def _modules(self, needed: node.NodeDependencies) -> None:
         variables = self.found.variables
         version = await node.version(self.tools)
         if needed.in_place:

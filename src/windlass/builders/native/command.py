@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import tools
-from windlass.builders.native.hints import Command, Shell, Words
+from windlass.builders.native.hints import Command, ExecForm, Shell
 from windlass.builders.native.layout import Layout
 
 # What a shell does itself, or what does not stand alone: `exec` before it would change what it means.
@@ -48,7 +48,7 @@ class Site(Struct, frozen=True, kw_only=True):
 
 def settled(command: Command, site: Site, say: Say) -> tuple[str, ...]:
     match command:
-        case Words(argv):
+        case ExecForm(argv):
             return _exec(argv, site, say)
         case Shell(text, shell):
             return _in_shell(text, shell, site, say)

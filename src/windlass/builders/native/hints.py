@@ -41,7 +41,7 @@ _WHY: Final = {
 }
 
 
-class Words(Struct, frozen=True):
+class ExecForm(Struct, frozen=True):
     """A command in the exec form."""
 
     argv: tuple[str, ...]
@@ -54,7 +54,7 @@ class Shell(Struct, frozen=True):
     shell: tuple[str, ...] = SHELL
 
 
-Command = Words | Shell
+Command = ExecForm | Shell
 
 
 class Skipped(Struct, frozen=True):
@@ -91,17 +91,17 @@ class Hints(Struct, kw_only=True):
         match self.entrypoint, self.cmd:
             case (None, cmd):
                 return cmd
-            case (Words(argv), Words(more)):
-                return Words((*argv, *more))
-            case (Words(argv), Shell(text, shell)):
-                return Words((*argv, *shell, text))
+            case (ExecForm(argv), ExecForm(more)):
+                return ExecForm((*argv, *more))
+            case (ExecForm(argv), Shell(text, shell)):
+                return ExecForm((*argv, *shell, text))
             case (entrypoint, _):
                 return entrypoint  # a shell gets what CMD adds as arguments, which it does not read
 
 
 def hints(dockerfile: Dockerfile, wanted: Stage, given: Mapping[str, str]) -> Hints:
     """Reads the hints of a stage and of the earlier stages that it is FROM. `given`: build arguments."""
-    found = _Reading(dockerfile, given).hints(wanted)
+    found = _HintReader(dockerfile, given).hints(wanted)
     stages = dockerfile.stages[: wanted.index + 1]
     found.skipped = tuple(
         _skipped(each) for stage in stages for each in stage.instructions if each.name in _WHY
@@ -109,7 +109,7 @@ def hints(dockerfile: Dockerfile, wanted: Stage, given: Mapping[str, str]) -> Hi
     return found
 
 
-class _Reading:
+class _HintReader:
     def __init__(self, dockerfile: Dockerfile, given: Mapping[str, str]) -> None:
         self._dockerfile = dockerfile
         self._outer = dockerfile.outer(given)
@@ -175,7 +175,7 @@ class _Reading:
 
 def _command(each: Instruction, shell: tuple[str, ...]) -> Command | None:
     if each.json is not None:
-        return Words(each.json) if each.json else None
+        return ExecForm(each.json) if each.json else None
     return Shell(each.text, shell)
 
 

@@ -44,7 +44,7 @@ class Package(Struct, frozen=True, kw_only=True):
         return bool(OWN_SCRIPTS & self.scripts.keys())
 
 
-class Needs(Struct, frozen=True, kw_only=True):
+class NodeDependencies(Struct, frozen=True, kw_only=True):
     package: Package
     files: tuple[Path, ...] = ()
     """What npm needs to see besides the code."""
@@ -81,17 +81,17 @@ def package(folder: Path) -> Package | None:
     )
 
 
-def needs(found: Package, top: Path, say: Say) -> Needs:
+def needs(found: Package, top: Path, say: Say) -> NodeDependencies:
     folder = found.folder
     files = [folder / name for name in ("package.json", *LOCKS, ".npmrc") if (folder / name).is_file()]
     if not any((folder / name).is_file() for name in LOCKS):
         for name in FOREIGN_LOCKS:
             if (folder / name).is_file():
                 say(f"{name} is not followed: npm installs what package.json names.")
-    return Needs(package=found, files=tuple(files), local=tuple(_local(found, top)))
+    return NodeDependencies(package=found, files=tuple(files), local=tuple(_local(found, top)))
 
 
-def digest(needed: Needs, version: str, given: Mapping[str, str]) -> str:
+def digest(needed: NodeDependencies, version: str, given: Mapping[str, str]) -> str:
     total = hashlib.sha256()
     folder = needed.package.folder
     for part in (
@@ -104,7 +104,7 @@ def digest(needed: Needs, version: str, given: Mapping[str, str]) -> str:
     return "node-" + total.hexdigest()[:32]
 
 
-def asked_for(needed: Needs, variables: Mapping[str, str]) -> dict[str, str]:
+def asked_for(needed: NodeDependencies, variables: Mapping[str, str]) -> dict[str, str]:
     """The variables that .npmrc speaks of, such as a token."""
     settings = needed.package.folder / ".npmrc"
     named = _VARIABLE.findall(settings.read_text(errors="replace")) if settings.is_file() else []
@@ -124,7 +124,7 @@ async def version(tools: Tools) -> str:
     return (answer or "").strip()
 
 
-async def apart(tools: Tools, needed: Needs, made: Path, given: Mapping[str, str]) -> None:
+async def apart(tools: Tools, needed: NodeDependencies, made: Path, given: Mapping[str, str]) -> None:
     """Into `made`/node_modules, where it stays, seen by npm together with nothing but what it needs."""
     for path in (*needed.files, *needed.local):
         target = made / path.relative_to(needed.package.folder)
@@ -137,7 +137,9 @@ async def apart(tools: Tools, needed: Needs, made: Path, given: Mapping[str, str
     (made / "node_modules").mkdir(exist_ok=True)
 
 
-async def in_place(tools: Tools, needed: Needs, made: Path, app: Path, given: Mapping[str, str]) -> None:
+async def in_place(
+    tools: Tools, needed: NodeDependencies, made: Path, app: Path, given: Mapping[str, str]
+) -> None:
     """Where the code is; what was installed is then put to `made`, beside `app`."""
     folder = needed.package.folder
     await _npm(tools, needed, folder, given)
@@ -164,7 +166,7 @@ def _mend(moved: Path, was: Path, app: Path) -> None:
             path.symlink_to(new)
 
 
-async def _npm(tools: Tools, needed: Needs, cwd: Path, given: Mapping[str, str]) -> None:
+async def _npm(tools: Tools, needed: NodeDependencies, cwd: Path, given: Mapping[str, str]) -> None:
     npm = tools.find("npm")
     assert npm  # `version` made sure
     locked = any((cwd / name).is_file() for name in LOCKS)

@@ -43,7 +43,7 @@ class Requirement(NamedTuple):
     """It only limits the version, as a constraint."""
 
 
-class Needs(Struct, frozen=True, kw_only=True):
+class PythonDependencies(Struct, frozen=True, kw_only=True):
     """What is installed: the dependencies, which builds may share, and what is of this commit alone."""
 
     requirements: str = ""
@@ -77,13 +77,13 @@ def wish_of(folder: Path) -> Wish | None:
     return None
 
 
-def needs(wish: Wish, say: Say) -> Needs:
+def needs(wish: Wish, say: Say) -> PythonDependencies:
     """Reads what is asked for."""
     if not wish.requirements:
         return _of_project(wish.folder)
     found = list(_lines(wish.folder / "requirements.txt", wish.folder, say, 0))
     requirements = _text(each.line for each in found if not each.limits)
-    return Needs(
+    return PythonDependencies(
         requirements=requirements,
         constraints=_text(each.line for each in found if each.limits),
         local=tuple(_local(requirements, wish.folder)),
@@ -91,7 +91,7 @@ def needs(wish: Wish, say: Say) -> Needs:
     )
 
 
-def _of_project(folder: Path) -> Needs:
+def _of_project(folder: Path) -> PythonDependencies:
     told = described(folder)
     declared = _declared(told)
     installable = _installable(told) or (folder / "setup.py").is_file()
@@ -101,7 +101,7 @@ def _of_project(folder: Path) -> Needs:
             "requirements.txt."
         )
     requirements = _text(declared or ())
-    return Needs(
+    return PythonDependencies(
         requirements=requirements,
         local=tuple(_local(requirements, folder)),
         project=folder if installable else None,
@@ -114,7 +114,7 @@ def _text(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines if line)
 
 
-def digest(needed: Needs, interpreter: Interpreter, given: Mapping[str, str]) -> str:
+def digest(needed: PythonDependencies, interpreter: Interpreter, given: Mapping[str, str]) -> str:
     """Of everything that decides what is in the environment."""
     total = hashlib.sha256()
     for part in (
@@ -130,7 +130,7 @@ def digest(needed: Needs, interpreter: Interpreter, given: Mapping[str, str]) ->
     return "python-" + total.hexdigest()[:32]
 
 
-def asked_for(needed: Needs, variables: Mapping[str, str]) -> dict[str, str]:
+def asked_for(needed: PythonDependencies, variables: Mapping[str, str]) -> dict[str, str]:
     """The variables that requirements speak of; pip fills them in."""
     named = _VARIABLE.findall(needed.requirements)
     return {name: variables[name] for name in named if name in variables}
@@ -161,7 +161,7 @@ def _own() -> str:
 
 
 async def environment(
-    tools: Tools, python: Interpreter, needed: Needs, made: Path, given: Mapping[str, str]
+    tools: Tools, python: Interpreter, needed: PythonDependencies, made: Path, given: Mapping[str, str]
 ) -> None:
     """A virtual environment at `made`/venv, where it stays, with the dependencies in it."""
     venv = made / "venv"
@@ -189,7 +189,12 @@ def _write(file: Path, text: str) -> None:
 
 
 async def project(
-    tools: Tools, python: Interpreter, needed: Needs, venv: Path, site: Path, given: Mapping[str, str]
+    tools: Tools,
+    python: Interpreter,
+    needed: PythonDependencies,
+    venv: Path,
+    site: Path,
+    given: Mapping[str, str],
 ) -> None:
     """The project itself, in a folder of its own: its dependencies stay as they are for the next commit."""
     assert needed.project
@@ -199,7 +204,7 @@ async def project(
         await _pip(tools, python, venv, ["--no-deps", "--target", site, source], cwd, given)
 
 
-async def _scratch(tools: Tools, needed: Needs) -> Path:
+async def _scratch(tools: Tools, needed: PythonDependencies) -> Path:
     """A copy to build in: build systems leave things where they work."""
     scratch = tools.home / "source"
     if not scratch.exists():

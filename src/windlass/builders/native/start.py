@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from windlass.builders.builder import BuildError
 from windlass.builders.native import node, python
-from windlass.builders.native.hints import Command, Shell, Words
+from windlass.builders.native.hints import Command, ExecForm, Shell
 
 _PROCESS = re.compile(r"(?P<name>[A-Za-z0-9_-]+)\s*:\s*(?P<command>\S.*?)\s*\Z")
 LOOKED_FOR: Final = (
@@ -53,7 +53,7 @@ def by_package(found: node.Package | None) -> Start | None:
     if command := script(found, "start"):
         return Start(command, "the start script of package.json")
     if (found.folder / "server.js").is_file():
-        return Start(Words(("node", "server.js")), "server.js, as npm start would")
+        return Start(ExecForm(("node", "server.js")), "server.js, as npm start would")
     return None
 
 
@@ -64,13 +64,13 @@ def script(found: node.Package, name: str, more: tuple[str, ...] = ()) -> Comman
     around = {f"pre{name}", f"post{name}"} & found.scripts.keys()
     if around or more or "npm_" in found.scripts[name]:
         dashes = ("--", *more) if more else ()
-        return Words(("npm", "run", "--silent", name, *dashes))
+        return ExecForm(("npm", "run", "--silent", name, *dashes))
     return Shell(found.scripts[name])
 
 
 def without_npm(command: Command, found: node.Package | None) -> Command:
     """`npm start` and its like as what they come to: npm would stand between the engine and the process."""
-    words = command.argv if isinstance(command, Words) else tuple(command.text.split())
+    words = command.argv if isinstance(command, ExecForm) else tuple(command.text.split())
     match words:
         case ("npm" | "yarn" | "pnpm", "start"):
             name = "start"
@@ -84,10 +84,10 @@ def without_npm(command: Command, found: node.Package | None) -> Command:
 def plain_to_see(folder: Path) -> Start | None:
     scripts = _project_scripts(folder)
     if len(scripts) == 1:
-        return Start(Words((scripts[0],)), f"{scripts[0]}, the one script of pyproject.toml")
+        return Start(ExecForm((scripts[0],)), f"{scripts[0]}, the one script of pyproject.toml")
     for name in ("main.py", "app.py"):
         if (folder / name).is_file():
-            return Start(Words(("python", name)), name)
+            return Start(ExecForm(("python", name)), name)
     if (folder / "manage.py").is_file():
         serving = Shell("python manage.py runserver --noreload 0.0.0.0:${PORT:-8000}")
         return Start(

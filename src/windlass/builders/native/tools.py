@@ -133,7 +133,7 @@ class Tools:
     ) -> None:
         """Its lines are said while it works; a failure tells why in its own words."""
         # Where this machine keeps things is nobody's business who reads a build log.
-        heard = Lines(lambda line: self.say(line.replace(self._shown, "…")))
+        heard = OutputLines(lambda line: self.say(line.replace(self._shown, "…")))
         code = await self._run(argv, cwd, more or {}, heard, what)
         if code:
             raise BuildError(failure(what, code, heard.last).replace(self._shown, "…"))
@@ -143,7 +143,7 @@ class Tools:
     ) -> str | None:
         """The answer of a program that can be asked; nothing if it cannot."""
         answer: list[str] = []
-        heard = Lines(answer.append)
+        heard = OutputLines(answer.append)
         try:
             code = await self._run(argv, cwd, more or {}, heard, str(argv[0]))
         except BuildError:
@@ -151,7 +151,7 @@ class Tools:
         return None if code else "\n".join(answer)
 
     async def _run(
-        self, argv: Sequence[str | Path], cwd: Path, more: Mapping[str, str], heard: Lines, what: str
+        self, argv: Sequence[str | Path], cwd: Path, more: Mapping[str, str], heard: OutputLines, what: str
     ) -> int:
         own = meant_for(Path(argv[0]).name, self._environment)
         env = {**own, **more}
@@ -198,7 +198,7 @@ class Tools:
             group.end_all_with("HOME", str(self.home))
 
 
-class Lines:
+class OutputLines:
     """Cuts what a program writes into lines that people can read."""
 
     def __init__(self, say: Say, last: deque[str] | None = None) -> None:
@@ -207,9 +207,9 @@ class Lines:
         self._said = 0
         self.last: deque[str] = deque(maxlen=KEPT) if last is None else last
 
-    def other(self) -> Lines:
+    def other(self) -> OutputLines:
         """For what it writes elsewhere at the same time."""
-        return Lines(self._say, self.last)
+        return OutputLines(self._say, self.last)
 
     def feed(self, piece: bytes) -> None:
         *lines, rest = (self._rest + piece).split(b"\n")

@@ -24,7 +24,7 @@ from windlass.control.request.context import Context, Servers
 from windlass.control.request.log_store import Logs
 from windlass.control.request.recording import ITSELF, About, emit
 from windlass.core.access import SYSTEM
-from windlass.core.deploy.workload import Kept
+from windlass.core.deploy.workload import StoredData
 from windlass.core.words.events import Event
 from windlass.engines.engine import Engine
 from windlass.store.store import Tx
@@ -110,11 +110,11 @@ class Holdings:
         self._files: Sequence[Holder] = (builder, servers, logs)
         self._data = data
 
-    async def services(self) -> dict[str, Kept]:
+    async def services(self) -> dict[str, StoredData]:
         """Returns all services that have data in place, also those that are only partly set aside."""
-        found: dict[str, Kept] = {}
+        found: dict[str, StoredData] = {}
         for holder in self._files:
-            found |= dict.fromkeys(await holder.services(), Kept())
+            found |= dict.fromkeys(await holder.services(), StoredData())
         # An engine remembers of many services what may not come back; nothing is lost with that.
         notable = {id: kept for id, kept in (await self.engine.services()).items() if _has_something(kept)}
         done = {id for id, record in self.records().items() if record.is_whole}
@@ -149,7 +149,7 @@ class Holdings:
     async def purge(self, service: str, *, everywhere: bool) -> None:
         """Erases a service that is set aside. `everywhere`: also from the engine and the builder."""
         self._check_record(service)
-        if everywhere and _has_something((await self.engine.services()).get(service, Kept())):
+        if everywhere and _has_something((await self.engine.services()).get(service, StoredData())):
             await self.engine.discard(service)
         if everywhere:
             await self.builder.discard(service)
@@ -168,7 +168,7 @@ class Holdings:
             )
 
 
-def _has_something(kept: Kept) -> bool:
+def _has_something(kept: StoredData) -> bool:
     return bool(kept.instances or kept.volumes)
 
 
@@ -217,7 +217,7 @@ async def set_unknown_aside(ctx: Context, why: str) -> None:
         await put_aside(ctx, holdings, service, kept, ctx.installation, why)
 
 
-async def unknown(ctx: Context, holdings: Holdings) -> dict[str, Kept]:
+async def unknown(ctx: Context, holdings: Holdings) -> dict[str, StoredData]:
     """Services that this database neither has nor has deleted. They are looked for before it is asked: of one
     that is just being made, the database knows first."""
     there, reads = await holdings.services(), ctx.store.reads
@@ -232,7 +232,7 @@ async def unknown(ctx: Context, holdings: Holdings) -> dict[str, Kept]:
 
 
 async def put_aside(
-    ctx: Context, holdings: Holdings, service: str, kept: Kept, installation: str, why: str
+    ctx: Context, holdings: Holdings, service: str, kept: StoredData, installation: str, why: str
 ) -> None:
     record = SetAside(
         service=service,

@@ -19,7 +19,7 @@ from windlass.control.telling.webhooks import KEPT
 from windlass.control.workloads.builds import sweep_work
 from windlass.control.workloads.sealed_workload import open_wanted
 from windlass.core.deploy.scaling import scaled
-from windlass.core.deploy.workload import Instance, Phase, Usage, Wanted
+from windlass.core.deploy.workload import Instance, Phase, Usage, Workload
 from windlass.engines.engine import EngineAway
 from windlass.store.store import Claim, Tx
 
@@ -106,9 +106,9 @@ class Sample(Struct):
     changed: int = 0
 
 
-class Scaler(Struct):
+class Autoscaler(Struct):
     samples: dict[str, Sample] = field(default_factory=dict)
-    known: dict[str, Wanted | None] = field(default_factory=dict)
+    known: dict[str, Workload | None] = field(default_factory=dict)
     """By deployment, of which it never changes; None if there is nothing to decide."""
 
     async def scale(self, ctx: Context, claim: Claim) -> None:
@@ -134,7 +134,7 @@ class Scaler(Struct):
         for service, wanted in able.items():
             await self._judge(ctx, wanted, by_service.get(service, []), usage, now)
 
-    async def _scalable(self, ctx: Context) -> dict[str, Wanted]:
+    async def _scalable(self, ctx: Context) -> dict[str, Workload]:
         """Services that may have more instances than the least."""
         serving, before = await ctx.store.reads.serving(), self.known
         self.known = {
@@ -144,7 +144,7 @@ class Scaler(Struct):
         return {service: wanted for service, _, deployment in serving if (wanted := self.known[deployment])}
 
     async def _judge(
-        self, ctx: Context, wanted: Wanted, instances: list[Instance], usage: Mapping[str, Usage], now: int
+        self, ctx: Context, wanted: Workload, instances: list[Instance], usage: Mapping[str, Usage], now: int
     ) -> None:
         service = wanted.service
         before, status = self.samples.get(service), await ctx.store.reads.status(service)
@@ -171,13 +171,13 @@ class Scaler(Struct):
         )
 
 
-async def _scalable(ctx: Context, deployment: str) -> Wanted | None:
+async def _scalable(ctx: Context, deployment: str) -> Workload | None:
     row = await ctx.store.reads.deployment(deployment)
     wanted = open_wanted(ctx, row) if row else None
     return wanted if wanted and wanted.most > wanted.instances and not wanted.alone else None
 
 
-def _load(before: Sample, after: Sample, wanted: Wanted, instances: list[Instance]) -> float:
+def _load(before: Sample, after: Sample, wanted: Workload, instances: list[Instance]) -> float:
     """Mean share of the processor time asked for, of the instances seen both times."""
     running = {
         one.id for one in instances if one.phase is Phase.RUNNING and one.generation == wanted.generation

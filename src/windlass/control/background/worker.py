@@ -41,13 +41,13 @@ def jobs() -> dict[str, Job]:
         upkeep.SWEEP: upkeep.sweep,
         upkeep.TIDY: upkeep.tidy,
         DISCARD: upkeep.discard,
-        upkeep.SCALE: upkeep.Scaler().scale,
+        upkeep.SCALE: upkeep.Autoscaler().scale,
         DELIVER: deliver,
         repeats.FORGET: repeats.forget,
     }
 
 
-class Lane(Struct):
+class WorkQueue(Struct):
     """What takes long has slots of its own, so that what is quick never waits behind it."""
 
     number: int
@@ -63,9 +63,9 @@ class Worker:
         self._wake = asyncio.Event()
         self._jobs = jobs()
         self._lanes = (
-            Lane(LANES[RECONCILE], ctx.settings.parallel_deployments),
-            Lane(QUICK, QUICK_SLOTS),
-            Lane(LANES[DELIVER], CALLING_SLOTS),
+            WorkQueue(LANES[RECONCILE], ctx.settings.parallel_deployments),
+            WorkQueue(QUICK, QUICK_SLOTS),
+            WorkQueue(LANES[DELIVER], CALLING_SLOTS),
         )
         self._claiming: asyncio.Task[int] | None = None
         ctx.store.listen(self._heard)
@@ -101,7 +101,7 @@ class Worker:
     async def _start_due(self) -> int:
         return sum([await self._start_lane(lane) for lane in self._lanes])
 
-    async def _start_lane(self, lane: Lane) -> int:
+    async def _start_lane(self, lane: WorkQueue) -> int:
         room = lane.slots - len(lane.running)
         due = await self._ctx.store.reads.next_work(lane.number)
         if room <= 0 or due is None or due > self._ctx.clock.now():
@@ -111,7 +111,7 @@ class Worker:
             self._start(lane, claim)
         return len(claims)
 
-    def _start(self, lane: Lane, claim: Claim) -> None:
+    def _start(self, lane: WorkQueue, claim: Claim) -> None:
         # It was this very process that was paused past its lease: what it had begun has lost its claim.
         earlier = [task for task, held in lane.running.items() if held.id == claim.id]
         for task in earlier:

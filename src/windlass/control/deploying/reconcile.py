@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from windlass.builders.builder import BuildError
 from windlass.builders.git import GitError
 from windlass.control.deploying import release
-from windlass.control.deploying.release import Failed
+from windlass.control.deploying.release import ReleaseFailed
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.control.request.context import Context
 from windlass.control.request.deleting import deleted, give_up_above
@@ -32,18 +32,18 @@ from windlass.control.request.deployments import (
     particulars,
     status_of,
 )
-from windlass.control.request.recording import Whence
+from windlass.control.request.recording import Origin
 from windlass.control.request.resources import DISCARD, Asker
 from windlass.control.variables.inputs import inputs_of
 from windlass.control.workloads.builds import builds_of
-from windlass.control.workloads.kind import Built, Making
+from windlass.control.workloads.kind import BuiltArtifact, Making
 from windlass.control.workloads.names import reserve_declared, reserve_wanted
 from windlass.control.workloads.sealed_workload import open_wanted, seal_wanted, wanted_of
 from windlass.core.declare.document import Document
-from windlass.core.deploy.plan import Open, Step, plan
+from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.progress import Particulars
 from windlass.core.deploy.states import WORDS, Do, Progress, State
-from windlass.core.deploy.workload import Instance, Phase, Wanted
+from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.core.words.events import Event
 from windlass.core.words.variables import Inputs, Unusable
 from windlass.engines.engine import EngineAway, EngineError
@@ -116,7 +116,8 @@ def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:
         return plan(None, status.serving is not None)
     story = particulars(head)
     return plan(
-        Open(head.action, head.status, story.cancelled, _switched(head, status)), status.serving is not None
+        OpenDeployment(head.action, head.status, story.cancelled, _switched(head, status)),
+        status.serving is not None,
     )
 
 
@@ -232,15 +233,15 @@ async def _settings(ctx: Context, service: Row, story: Particulars) -> tuple[Doc
     document = ctx.kinds[service.family].settings(own, story)
     if document is not own:
         service = replace(service, body=msgspec.json.encode(document))
-    return document, await inputs_of(ctx, ctx.store.reads, service, ctx.engine.whereabouts)
+    return document, await inputs_of(ctx, ctx.store.reads, service, ctx.engine.neighbour_address)
 
 
-async def _made(ctx: Context, making: Making) -> Built:
+async def _made(ctx: Context, making: Making) -> BuiltArtifact:
     kind = ctx.kinds[making.service.family]
     if why := kind.hindrance(ctx):
         raise BuildError(why)
     async with asyncio.timeout(ctx.settings.build_seconds):
-        return await release.patiently(ctx, ctx.settings.ready_seconds, lambda: kind.make(ctx, making))
+        return await release.wait_while_away(ctx, ctx.settings.ready_seconds, lambda: kind.make(ctx, making))
 
 
 async def _release(ctx: Context, task: Task) -> None:
@@ -248,7 +249,7 @@ async def _release(ctx: Context, task: Task) -> None:
     service = task.service
     old = await _wanted_of(ctx, ctx.store.reads, task.status.serving)
     try:
-        new = await _frozen(ctx, task)
+        new = await _freeze(ctx, task)
     except (Unusable, EngineError, BuildError) as error:
         await _failed(ctx, task, WORDS[Do(task.doing.action)].failed, str(error))
         return
@@ -279,17 +280,17 @@ async def _prune(ctx: Context, service: Row) -> None:
     await ctx.point("pruned")
 
 
-async def _brought_up(ctx: Context, task: Task, new: Wanted, old: Wanted | None, count: int) -> bool:
+async def _brought_up(ctx: Context, task: Task, new: Workload, old: Workload | None, count: int) -> bool:
     """Whether it is up and well. If not, it has failed, and what served before serves."""
     failure = particulars(task.doing).message
     if not failure:
         try:
             await release.bring_up(ctx, new, old, count, lambda: _still_ours(ctx, task))
             return True
-        except Failed as failed:
+        except ReleaseFailed as failed:
             failure = str(failed)
             await _give_up(ctx, task, failure)
-    words = await release.take_back(ctx, new, old, count)
+    words = await release.take_down(ctx, new, old, count)
     message = f"{failure}\nIts last lines were:\n{words}" if words else failure
     await _failed(ctx, task, WORDS[Do(task.doing.action)].failed, message)
     return False
@@ -310,7 +311,7 @@ async def _give_up(ctx: Context, task: Task, failure: str) -> None:
     await ctx.point("given up")
 
 
-async def _frozen(ctx: Context, task: Task) -> Wanted:
+async def _freeze(ctx: Context, task: Task) -> Workload:
     """What this deployment runs: worked out once, whatever is changed meanwhile."""
     deployment = await ctx.store.reads.deployment(task.doing.id)
     if deployment is None:
@@ -336,7 +337,7 @@ async def _frozen(ctx: Context, task: Task) -> Wanted:
         digest = story.digest or inputs.digest
         wanted = await wanted_of(ctx, task.service, document, deployment, made.artifact, inputs)
 
-    async def change(tx: Tx) -> Wanted:
+    async def change(tx: Tx) -> Workload:
         current = await _current(tx, task)
         story = particulars(current)
         story.digest, story.made, story.commit, story.image_tag = digest, made, commit, tag
@@ -349,7 +350,7 @@ async def _frozen(ctx: Context, task: Task) -> Wanted:
     return named
 
 
-async def _switch(ctx: Context, task: Task, new: Wanted, count: int) -> bool:
+async def _switch(ctx: Context, task: Task, new: Workload, count: int) -> bool:
     """From now on this generation is the one that serves, whatever happens; unless it was just cancelled."""
 
     async def change(tx: Tx) -> bool:
@@ -396,7 +397,7 @@ async def _as_deployed(ctx: Context, tx: Tx, deployment: DeploymentRow) -> Row:
 async def _stop(ctx: Context, task: Task) -> None:
     """Nothing of it runs any more; what it stored stays."""
     try:
-        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
+        await release.wait_while_away(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
     except EngineError as error:
         await _failed(ctx, task, State.STOP_ERROR, str(error))
         return
@@ -407,10 +408,12 @@ async def _stop(ctx: Context, task: Task) -> None:
 async def _uninstall(ctx: Context, task: Task) -> None:
     """Nothing of it is left but its settings and its history."""
     try:
-        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
+        await release.wait_while_away(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
         await ctx.point("about to discard what it stored")
         await _still_ours(ctx, task)
-        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: ctx.engine.discard(task.service.id))
+        await release.wait_while_away(
+            ctx, ctx.settings.ready_seconds, lambda: ctx.engine.discard(task.service.id)
+        )
     except EngineError as error:
         await _failed(ctx, task, State.DELETE_ERROR, str(error))
         return
@@ -423,13 +426,15 @@ async def _delete(ctx: Context, task: Task) -> None:
     service, say = task.service, ctx.logs.build(task.service.id, task.doing.id)
     try:
         say("Ending what runs")
-        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
+        await release.wait_while_away(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
         await ctx.point("about to erase what it stored")
         await _still_ours(ctx, task)
         say("Erasing what it stored")
-        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: ctx.engine.discard(service.id))
+        await release.wait_while_away(ctx, ctx.settings.ready_seconds, lambda: ctx.engine.discard(service.id))
         await ctx.point("about to erase what was built")
-        await release.patiently(ctx, ctx.settings.ready_seconds, lambda: ctx.builder.discard(service.id))
+        await release.wait_while_away(
+            ctx, ctx.settings.ready_seconds, lambda: ctx.builder.discard(service.id)
+        )
         await ctx.servers.discard(service.id)
     except (EngineError, BuildError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -441,7 +446,7 @@ async def _delete(ctx: Context, task: Task) -> None:
     async def change(tx: Tx) -> None:
         current = await _current(tx, task)
         story = particulars(current)
-        await deleted(ctx, tx, service, Asker(story.actor, Whence(story.origin)))
+        await deleted(ctx, tx, service, Asker(story.actor, Origin(story.origin)))
 
     await ctx.store.write(change)
     await ctx.point("deleted")
@@ -492,7 +497,7 @@ async def _abandon(ctx: Context, task: Task) -> None:
     wanted = open_wanted(ctx, deployment)
     old = await _wanted_of(ctx, ctx.store.reads, task.status.serving)
     if wanted and deployment.status == Progress.DEPLOYING:
-        await release.take_back(ctx, wanted, old, task.status.instances)
+        await release.take_down(ctx, wanted, old, task.status.instances)
     await ctx.point("abandoned")
 
     async def change(tx: Tx) -> None:
@@ -536,7 +541,7 @@ async def _keep(ctx: Context, task: Task) -> None:
     await _rest(ctx, task)
 
 
-async def _note_volumes(ctx: Context, task: Task, wanted: Wanted) -> None:
+async def _note_volumes(ctx: Context, task: Task, wanted: Workload) -> None:
     """Of a service that was deployed by a version that did not note them."""
     names = {volume.name for volume in wanted.volumes}
     if not names <= (await ctx.store.reads.volumes(task.service.id) if names else names):
@@ -548,7 +553,7 @@ async def _note_volumes(ctx: Context, task: Task, wanted: Wanted) -> None:
         await ctx.store.write(change)
 
 
-async def _retire_surplus(ctx: Context, task: Task, wanted: Wanted, surplus: Sequence[Instance]) -> None:
+async def _retire_surplus(ctx: Context, task: Task, wanted: Workload, surplus: Sequence[Instance]) -> None:
     ctx.unwell.update(one.id for one in surplus)
     await refresh(ctx, wanted.service)
     await ctx.router.drain(all_endpoints(wanted, surplus), wanted.grace)
@@ -560,7 +565,7 @@ async def _retire_surplus(ctx: Context, task: Task, wanted: Wanted, surplus: Seq
     ctx.unwell.difference_update(one.id for one in surplus)
 
 
-async def _note_health(ctx: Context, task: Task, wanted: Wanted, there: Sequence[Instance]) -> None:
+async def _note_health(ctx: Context, task: Task, wanted: Workload, there: Sequence[Instance]) -> None:
     """What breaks later shows in the state, with how often and why; what mended itself does too."""
     seen = [one for one in there if one.generation == wanted.generation]
     broken = [one for one in seen if one.phase is not Phase.RUNNING]
@@ -577,7 +582,7 @@ async def _note_health(ctx: Context, task: Task, wanted: Wanted, there: Sequence
         await _note(ctx, task, wanted, state, message)
 
 
-async def _note(ctx: Context, task: Task, wanted: Wanted, state: State, message: str) -> None:
+async def _note(ctx: Context, task: Task, wanted: Workload, state: State, message: str) -> None:
     """The state and the message, if they are news and nothing else is under way."""
     message = ctx.logs.masks.text(wanted.deployment, message)
     was = task.status.state
@@ -653,7 +658,7 @@ async def _current(tx: Tx, task: Task) -> DeploymentRow:
     return current
 
 
-async def _wanted_of(ctx: Context, source: Reads, deployment: str | None) -> Wanted | None:
+async def _wanted_of(ctx: Context, source: Reads, deployment: str | None) -> Workload | None:
     row = await source.deployment(deployment) if deployment else None
     return open_wanted(ctx, row) if row else None
 

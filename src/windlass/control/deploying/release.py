@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from windlass.builders.builder import BuilderAway
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.control.request.context import Context
-from windlass.core.deploy.workload import Instance, Phase, Wanted
+from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.routers.router import RouteError
 
@@ -36,38 +36,38 @@ async def _surely() -> None:
     """What is ended was given up before, in the books: it matters to nobody who ends it, and when."""
 
 
-class Failed(Exception):
+class ReleaseFailed(Exception):
     """It did not come up; the message is for the person who deployed."""
 
 
-async def bring_up(ctx: Context, new: Wanted, old: Wanted | None, count: int, held: Check) -> None:
+async def bring_up(ctx: Context, new: Workload, old: Workload | None, count: int, held: Check) -> None:
     """The new generation runs and is well; the old one still runs beside it, unless they cannot. `held`
     raises when somebody else does this now: what serves is ended only by who is sure to put it right."""
     await ctx.point("about to reserve")
     try:
         await reserve(ctx, new, old)
     except RouteError as error:
-        raise Failed(str(error)) from error
+        raise ReleaseFailed(str(error)) from error
     await ctx.point("reserved")
     try:
         if new.alone:
             await retire_others(ctx, new, new.generation, held)
         started = [await _started(ctx, new, index) for index in range(count)]
     except EngineError as error:
-        raise Failed(str(error)) from error
+        raise ReleaseFailed(str(error)) from error
     # The first of several may have ended by the time the last has begun.
-    await become_well(ctx, new, count, started if count == 1 and new.ready else ())
+    await wait_until_healthy(ctx, new, count, started if count == 1 and new.ready else ())
     await ctx.point("well")
 
 
-async def _started(ctx: Context, new: Wanted, index: int) -> Instance:
+async def _started(ctx: Context, new: Workload, index: int) -> Instance:
     await ctx.point("about to start")
-    instance = await patiently(ctx, new.patience, lambda: start(ctx, new, index))
+    instance = await wait_while_away(ctx, new.patience, lambda: start(ctx, new, index))
     await ctx.point("started")
     return instance
 
 
-async def start(ctx: Context, wanted: Wanted, index: int) -> Instance:
+async def start(ctx: Context, wanted: Workload, index: int) -> Instance:
     """Starts an instance; the engine fails where a volume of earlier deployments is lost."""
     if wanted.volumes:
         known = await ctx.store.reads.volumes(wanted.service)
@@ -76,18 +76,20 @@ async def start(ctx: Context, wanted: Wanted, index: int) -> Instance:
     return await ctx.engine.run(wanted, index)
 
 
-async def become_well(ctx: Context, wanted: Wanted, count: int, seen: Sequence[Instance] = ()) -> None:
+async def wait_until_healthy(
+    ctx: Context, wanted: Workload, count: int, seen: Sequence[Instance] = ()
+) -> None:
     """Returns when all instances are well; raises Failed when one ended, or when patience does.
 
     `seen`: how they are at this moment, if that is known."""
     deadline, pause = time.monotonic() + wanted.patience, FIRST_LOOK
     passed: dict[str, int] = {}
     while count:
-        instances = seen or await patiently(ctx, wanted.patience, lambda: _own(ctx, wanted))
+        instances = seen or await wait_while_away(ctx, wanted.patience, lambda: _own(ctx, wanted))
         seen = ()
         for one in instances:
             if one.phase is not Phase.RUNNING or one.restarts:
-                raise Failed(f"{wanted.name} {await _why(ctx, wanted, one)} while it was starting")
+                raise ReleaseFailed(f"{wanted.name} {await _why(ctx, wanted, one)} while it was starting")
         troubles = await asyncio.gather(*(_trouble(ctx, wanted, one, passed) for one in instances))
         missing = count - len(instances)
         reasons = [trouble for trouble in troubles if trouble]
@@ -95,27 +97,27 @@ async def become_well(ctx: Context, wanted: Wanted, count: int, seen: Sequence[I
             return
         if time.monotonic() > deadline:
             why = reasons[0] if reasons else f"{missing} of its instances never started"
-            raise Failed(f"{wanted.name} was not well after {wanted.patience:.0f} seconds: {why}")
+            raise ReleaseFailed(f"{wanted.name} was not well after {wanted.patience:.0f} seconds: {why}")
         await asyncio.sleep(pause)
         pause = min(pause * LATER, LONGEST_LOOK)
 
 
-async def _why(ctx: Context, wanted: Wanted, one: Instance) -> str:
+async def _why(ctx: Context, wanted: Workload, one: Instance) -> str:
     """An engine sees that something has ended before it knows how."""
     for _ in range(_LOOKS):
         if one.reason:
             return one.reason
         await asyncio.sleep(FIRST_LOOK)
-        seen = await patiently(ctx, wanted.patience, lambda: _own(ctx, wanted))
+        seen = await wait_while_away(ctx, wanted.patience, lambda: _own(ctx, wanted))
         one = next((other for other in seen if other.id == one.id), one)
     return "ended"
 
 
-async def _own(ctx: Context, wanted: Wanted) -> list[Instance]:
+async def _own(ctx: Context, wanted: Workload) -> list[Instance]:
     return [one for one in await ctx.engine.observe(wanted.service) if one.generation == wanted.generation]
 
 
-async def _trouble(ctx: Context, wanted: Wanted, instance: Instance, passed: dict[str, int]) -> str:
+async def _trouble(ctx: Context, wanted: Workload, instance: Instance, passed: dict[str, int]) -> str:
     """What is not well with it yet, or an empty text."""
     if not wanted.ready:
         age = (ctx.clock.now() - instance.started_at) / 1000
@@ -134,7 +136,7 @@ async def _trouble(ctx: Context, wanted: Wanted, instance: Instance, passed: dic
 
 
 async def retire_others(
-    ctx: Context, new: Wanted, newest: int, held: Check = _surely, seen: Sequence[Instance] | None = None
+    ctx: Context, new: Workload, newest: int, held: Check = _surely, seen: Sequence[Instance] | None = None
 ) -> None:
     """Lets the other generations finish what is under way, then ends them.
 
@@ -169,12 +171,12 @@ async def _end(
         await ctx.point("retired")
 
 
-async def take_back(ctx: Context, new: Wanted, old: Wanted | None, count: int) -> str:
+async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int) -> str:
     """Nothing of the new generation stays, and the old one serves as before. Answers its last words."""
     await ctx.point("about to take back")
     await ctx.engine.remove(new.service, generation=new.generation, grace=new.grace)
     await ctx.point("taken back")
-    words = last_words(ctx, new)
+    words = last_output(ctx, new)
     if old is None:
         await ctx.router.reserve(new.service, [])
         return words
@@ -190,13 +192,13 @@ async def take_back(ctx: Context, new: Wanted, old: Wanted | None, count: int) -
     return words
 
 
-def last_words(ctx: Context, wanted: Wanted) -> str:
+def last_output(ctx: Context, wanted: Workload) -> str:
     lines = [msgspec.json.decode(line) for line in ctx.logs.tail(wanted.service, 100)]
     own = [line["message"] for line in lines if line["version"] == wanted.deployment]
     return "\n".join(own[-LAST_WORDS:])
 
 
-async def patiently(ctx: Context, patience: float, deed: Callable[[], Awaitable[T]]) -> T:
+async def wait_while_away(ctx: Context, patience: float, deed: Callable[[], Awaitable[T]]) -> T:
     """Again, while what does it is away."""
     deadline, pause = time.monotonic() + patience, 0.1
     while True:
@@ -209,12 +211,12 @@ async def patiently(ctx: Context, patience: float, deed: Callable[[], Awaitable[
         pause = min(pause * 2, 5.0)
 
 
-def count_of(wanted: Wanted, asked: int) -> int:
+def count_of(wanted: Workload, asked: int) -> int:
     """How many instances: what scaling last asked for, within the bounds."""
     if wanted.alone:
         return min(1, wanted.instances)
     return max(wanted.instances, min(asked, wanted.most))
 
 
-def surplus(instances: Sequence[Instance], wanted: Wanted, count: int) -> list[Instance]:
+def surplus(instances: Sequence[Instance], wanted: Workload, count: int) -> list[Instance]:
     return [one for one in instances if one.generation == wanted.generation and one.index >= count]

@@ -15,14 +15,14 @@ from windlass.control.workloads.names import reserve_ports, reserve_served
 from windlass.control.workloads.sealed_workload import open_wanted
 from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import by_name, listens
-from windlass.core.deploy.workload import Instance, Phase, PortWanted, Wanted
+from windlass.core.deploy.workload import Instance, Phase, Workload, WorkloadPort
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
 from windlass.store.store import NameRow, Reads, Row, StatusRow
 
 _log = log("routes")
 
 
-async def reserve(ctx: Context, *generations: Wanted | None) -> None:
+async def reserve(ctx: Context, *generations: Workload | None) -> None:
     """Listens for all of these at once, or raises RouteError with nothing changed."""
     known = [wanted for wanted in generations if wanted]
     for wanted in known:
@@ -31,17 +31,17 @@ async def reserve(ctx: Context, *generations: Wanted | None) -> None:
     await ctx.router.reserve(known[0].service, sorted(found, key=lambda listen: listen.port))
 
 
-async def _listening(ctx: Context, wanted: Wanted) -> list[Listen]:
+async def _listening(ctx: Context, wanted: Workload) -> list[Listen]:
     public = [Listen(port) for one in wanted.ports if (port := listens(one)) is not None]
     return public + [Listen(port, local=True) for port in (await _inside(ctx, wanted)).values()]
 
 
-async def _inside(ctx: Context, wanted: Wanted) -> dict[str, int]:
+async def _inside(ctx: Context, wanted: Workload) -> dict[str, int]:
     """By port name: where its neighbours find it, if the router has to listen there for them."""
     if ctx.engine.takes != "native" or wanted.alone:
         return {}
     return {
-        port.name: (await ctx.engine.whereabouts(wanted.service, wanted.name, port.internal))[1]
+        port.name: (await ctx.engine.neighbour_address(wanted.service, wanted.name, port.internal))[1]
         for port in wanted.ports
         if port.protocol != "UDP"
     }
@@ -92,7 +92,7 @@ async def _set(ctx: Context, service: str, status: StatusRow) -> list[Instance]:
     return seen
 
 
-async def _as_far_as_can_be(ctx: Context, wanted: Wanted, routes: Sequence[Route]) -> Sequence[Route]:
+async def _as_far_as_can_be(ctx: Context, wanted: Workload, routes: Sequence[Route]) -> Sequence[Route]:
     """Nobody has listened on its ports in this process yet. If that cannot be done now, because another
     replica of this machine does or another program, it is reached by name all the same."""
     try:
@@ -103,7 +103,7 @@ async def _as_far_as_can_be(ctx: Context, wanted: Wanted, routes: Sequence[Route
     return routes
 
 
-async def _last(ctx: Context, service: str) -> Wanted | None:
+async def _last(ctx: Context, service: str) -> Workload | None:
     """What it was when it last ran: whoever still comes is told that it does not run."""
     for row in await ctx.store.reads.deployments(service, 20):
         if wanted := open_wanted(ctx, row):
@@ -111,7 +111,7 @@ async def _last(ctx: Context, service: str) -> Wanted | None:
     return None
 
 
-async def _names_of(ctx: Context, wanted: Wanted) -> list[NameRow]:
+async def _names_of(ctx: Context, wanted: Workload) -> list[NameRow]:
     """The names that its service holds, those that it serves among them."""
     rows = await ctx.store.reads.names(wanted.service)
     if all(port.host or row_of(port, rows) for port in wanted.ports if by_name(port)):
@@ -121,7 +121,7 @@ async def _names_of(ctx: Context, wanted: Wanted) -> list[NameRow]:
 
 
 async def _routes(
-    ctx: Context, wanted: Wanted, names: Sequence[NameRow], instances: Sequence[Instance]
+    ctx: Context, wanted: Workload, names: Sequence[NameRow], instances: Sequence[Instance]
 ) -> list[Route]:
     inside = await _inside(ctx, wanted)
     routes: list[Route] = []
@@ -154,7 +154,7 @@ def _host(ctx: Context, held: NameRow) -> str:
     return f"{held.name}.{ctx.settings.gateway_domain}".lower()
 
 
-def _tcp(wanted: Wanted, port: PortWanted, external: int, endpoints: tuple[Endpoint, ...]) -> Route:
+def _tcp(wanted: Workload, port: WorkloadPort, external: int, endpoints: tuple[Endpoint, ...]) -> Route:
     return Route(
         service=wanted.service,
         port=port.name,
@@ -165,12 +165,12 @@ def _tcp(wanted: Wanted, port: PortWanted, external: int, endpoints: tuple[Endpo
     )
 
 
-def endpoints_of(port: PortWanted, instances: Sequence[Instance]) -> tuple[Endpoint, ...]:
+def endpoints_of(port: WorkloadPort, instances: Sequence[Instance]) -> tuple[Endpoint, ...]:
     found = [(one.address, one.ports.get(port.internal)) for one in instances]
     return tuple(Endpoint(address, number) for address, number in found if number)
 
 
-def all_endpoints(wanted: Wanted, instances: Sequence[Instance]) -> list[Endpoint]:
+def all_endpoints(wanted: Workload, instances: Sequence[Instance]) -> list[Endpoint]:
     return [endpoint for port in wanted.ports for endpoint in endpoints_of(port, instances)]
 
 
@@ -201,7 +201,7 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
     return sorted(links, key=lambda link: not link["is_default"])
 
 
-def _link(service: Row, port: PortWanted, url: str, external: int, *, default: bool) -> Document:
+def _link(service: Row, port: WorkloadPort, url: str, external: int, *, default: bool) -> Document:
     return {
         "service_id": service.id,
         "service_type": service.family.upper(),

@@ -15,7 +15,7 @@ from windlass.base.log import log
 from windlass.control.deploying.release import start
 from windlass.control.deploying.routes import refresh
 from windlass.control.request.context import Context
-from windlass.core.deploy.workload import Instance, Phase, Probe, Wanted
+from windlass.core.deploy.workload import HealthProbe, Instance, Phase, Workload
 from windlass.engines.engine import EngineError
 
 _log = log("watch")
@@ -33,9 +33,9 @@ class Watcher:
 
     def __init__(self, ctx: Callable[[], Context]) -> None:
         self._ctx = ctx
-        self._watching: dict[str, tuple[Wanted, asyncio.Task[None]]] = {}
+        self._watching: dict[str, tuple[Workload, asyncio.Task[None]]] = {}
 
-    def keep(self, wanted: Wanted) -> None:
+    def keep(self, wanted: Workload) -> None:
         known = self._watching.get(wanted.service)
         if known and known[0].generation == wanted.generation:
             return
@@ -55,7 +55,7 @@ class Watcher:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._watching.clear()
 
-    async def _watch(self, wanted: Wanted) -> None:
+    async def _watch(self, wanted: Workload) -> None:
         pulses: dict[str, Pulse] = {}
         period = min(probe.period for probe in (*wanted.alive, *_asked(wanted)))
         while True:
@@ -67,7 +67,7 @@ class Watcher:
             except Exception:  # noqa: BLE001 (looking after one service must outlive one bad look)
                 _log.exception("the watch stumbled", extra={"id": wanted.service})
 
-    async def _look(self, wanted: Wanted, pulses: dict[str, Pulse]) -> None:
+    async def _look(self, wanted: Workload, pulses: dict[str, Pulse]) -> None:
         ctx = self._ctx()
         seen = [
             one
@@ -83,7 +83,7 @@ class Watcher:
             await refresh(ctx, wanted.service)
 
     async def _alive(
-        self, ctx: Context, wanted: Wanted, one: Instance, age: float, pulses: dict[str, Pulse]
+        self, ctx: Context, wanted: Workload, one: Instance, age: float, pulses: dict[str, Pulse]
     ) -> None:
         for probe in wanted.alive:
             if age < probe.initial_delay:
@@ -100,7 +100,7 @@ class Watcher:
                 await start(ctx, wanted, one.index)
                 await refresh(ctx, wanted.service)
 
-    async def _ready(self, ctx: Context, wanted: Wanted, one: Instance, pulses: dict[str, Pulse]) -> bool:
+    async def _ready(self, ctx: Context, wanted: Workload, one: Instance, pulses: dict[str, Pulse]) -> bool:
         """Whether it began or ceased to be ready."""
         for probe in _asked(wanted):
             pulse = pulses.setdefault(f"{one.id}/ready", Pulse())
@@ -118,10 +118,10 @@ class Watcher:
         return False
 
 
-def _asked(wanted: Wanted) -> tuple[Probe, ...]:
+def _asked(wanted: Workload) -> tuple[HealthProbe, ...]:
     """Derived probes only tell when it has come up: nobody asked for more."""
     return wanted.ready if wanted.watched else ()
 
 
-def _say(ctx: Context, wanted: Wanted, one: Instance, what: str) -> None:
+def _say(ctx: Context, wanted: Workload, one: Instance, what: str) -> None:
     ctx.logs.write(wanted.service, ctx.clock.now(), f"Instance {one.index} {what}", version=wanted.deployment)

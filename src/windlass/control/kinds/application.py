@@ -8,7 +8,7 @@ import msgspec
 
 from windlass.control.request.context import Call, Context
 from windlass.control.workloads.builds import build
-from windlass.control.workloads.kind import Built, Making
+from windlass.control.workloads.kind import BuiltArtifact, Making
 from windlass.control.workloads.programs import Program
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import Particulars
@@ -40,7 +40,7 @@ class ApplicationKind(Program):
     ) -> tuple[Row, dict[str, Any]]:
         return service, {"git_commit_id": getattr(body, "git_commit_id", None) or None}
 
-    async def make(self, ctx: Context, making: Making) -> Built:
+    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         return await build(ctx, making.service, making.deployment, making.inputs, making.say)
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:

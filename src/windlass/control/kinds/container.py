@@ -6,11 +6,11 @@ import uuid
 from typing import Any, Final
 
 from windlass.control.request.context import Call, Context
-from windlass.control.request.resources import Draft, changed
-from windlass.control.workloads.kind import Built, Making
+from windlass.control.request.resources import Draft, apply_changes
+from windlass.control.workloads.kind import BuiltArtifact, Making
 from windlass.control.workloads.programs import Program
 from windlass.core.declare.document import Document
-from windlass.core.deploy.progress import Made, Particulars
+from windlass.core.deploy.progress import BuildResult, Particulars
 from windlass.core.deploy.workload import Artifact
 from windlass.core.words.images import DOCKER_HUB, registry_host
 from windlass.families.container import Container, container
@@ -42,20 +42,20 @@ class ContainerKind(Program):
         tag = getattr(body, "image_tag", None) or None
         if tag is None:
             return service, {}
-        await changed(ctx, tx, call, service, {"tag": tag})
+        await apply_changes(ctx, tx, call, service, {"tag": tag})
         return await tx.get(service.id) or service, {"image_tag": tag}
 
     def settings(self, document: Document, story: Particulars) -> Document:
         return {**document, "tag": story.image_tag} if story.image_tag else document
 
-    async def make(self, ctx: Context, making: Making) -> Built:
+    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Nothing is built. The image is on the engine before anything of the older generation ends."""
         document = making.document
         ref = f"{document['image_name']}:{document['tag']}"
         artifact = Artifact(kind="image", ref=ref, key=ref)
         making.say(f"The image is {ref}")
         await ctx.engine.prepare(artifact, making.say)
-        return Built(Made(artifact), image_tag=document["tag"])
+        return BuiltArtifact(BuildResult(artifact), image_tag=document["tag"])
 
 
 def _registry(spec: Container) -> Document:

@@ -13,13 +13,13 @@ from windlass.control.request.context import Context
 from windlass.control.request.deployments import status_of
 from windlass.control.request.resources import Draft
 from windlass.control.workloads.credentials import credentials_of, give_credentials
-from windlass.control.workloads.kind import Built, Making, Offer, ServiceKind, Whereabouts
+from windlass.control.workloads.kind import BuiltArtifact, Making, Offer, ServiceKind, Whereabouts
 from windlass.control.workloads.ports import public_port, take_public_port
 from windlass.core.declare.document import Document
 from windlass.core.deploy import databases
 from windlass.core.deploy.injected_variables import LISTED, BuiltIn, nominal_database_host
-from windlass.core.deploy.progress import Made
-from windlass.core.deploy.workload import Artifact, PortWanted, Probe, ProbeKind, Volume, Wanted
+from windlass.core.deploy.progress import BuildResult
+from windlass.core.deploy.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.engines.engine import EngineError
 from windlass.families.database import Database, database
 from windlass.store.store import Reads, Row, Tx
@@ -42,7 +42,7 @@ class DatabaseKind(ServiceKind):
         await _refuse_unreadable_data(tx, row, before["version"], spec)
         extras |= await _address(ctx, tx, row.id, spec)
 
-    async def make(self, ctx: Context, making: Making) -> Built:
+    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Nothing is built: the server is an image, or on the machine already."""
         type, version = making.document["type"], making.document["version"]
         if ctx.engine.takes == "image":
@@ -53,9 +53,9 @@ class DatabaseKind(ServiceKind):
         else:
             artifact = await ctx.servers.artifact(type, version, making.service.id)
             making.say(f"{type} {version} is {artifact.key} of this machine")
-        return Built(Made(artifact))
+        return BuiltArtifact(BuildResult(artifact))
 
-    async def workload(self, ctx: Context, service: Row, document: Document, usual: Wanted) -> Wanted:
+    async def workload(self, ctx: Context, service: Row, document: Document, usual: Workload) -> Workload:
         type, version = document["type"], document["version"]
         known = await credentials_of(ctx, ctx.store.reads, service)
         port = databases.kind_of(type).port
@@ -125,8 +125,8 @@ async def _address(ctx: Context, tx: Tx, service: str, spec: Database) -> Docume
         raise Conflict(f"accessibility: {error}") from error
 
 
-def _port(internal: int, external: int | None) -> PortWanted:
-    return PortWanted(
+def _port(internal: int, external: int | None) -> WorkloadPort:
+    return WorkloadPort(
         name=f"p{internal}",
         internal=internal,
         protocol="TCP",
@@ -136,8 +136,8 @@ def _port(internal: int, external: int | None) -> PortWanted:
     )
 
 
-def _native_probe(ctx: Context, type: str, port: int) -> Probe:
-    return Probe(kind=ProbeKind.EXEC, port=port, command=ctx.servers.ready(type))
+def _native_probe(ctx: Context, type: str, port: int) -> HealthProbe:
+    return HealthProbe(kind=ProbeKind.EXEC, port=port, command=ctx.servers.ready(type))
 
 
 def _listed(service: Row) -> Iterator[BuiltIn]:

@@ -18,12 +18,12 @@ from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Forbidden, Unauthorized, Unavailable
 from windlass.config import BadSetting
 from windlass.control.people.callers import actor_of_token, permits_of_member
-from windlass.control.people.members import Person, welcome, welcomes
+from windlass.control.people.members import IssuerIdentity, welcome, welcomes
 from windlass.control.people.organizations import NOBODY
 from windlass.control.people.tokens import expiry, note_uses
 from windlass.control.request.context import Call, Context, Reply, encode, writes
-from windlass.control.request.recording import about, emit, whence
-from windlass.control.telling.security_events import Suspect, Witness
+from windlass.control.request.recording import about, emit, origin_of
+from windlass.control.telling.security_events import SecurityEvents, UnusualCaller
 from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.core.words.events import Event
 from windlass.families.member import Email
@@ -44,10 +44,10 @@ OPERATOR = "operator"
 Fetch = Callable[[str], Awaitable[bytes]]
 
 
-class Known(Unauthorized):
+class RefusedCaller(Unauthorized):
     """Refused, and it is known who it was."""
 
-    def __init__(self, message: str, who: Suspect, why: str = "") -> None:
+    def __init__(self, message: str, who: UnusualCaller, why: str = "") -> None:
         super().__init__(message, dict(_CHALLENGE))
         self.who = who
         self.why = why or message
@@ -56,16 +56,16 @@ class Known(Unauthorized):
 class NoMember(Forbidden):
     """Somebody whom the issuer vouches for, and nobody invited."""
 
-    def __init__(self, message: str, who: Suspect) -> None:
+    def __init__(self, message: str, who: UnusualCaller) -> None:
         super().__init__(message)
         self.who = who
         self.why = message
 
 
-class Gate:
+class Authenticator:
     def __init__(self, ctx: Context, fetch: Fetch) -> None:
         self._ctx = ctx
-        self.witness = Witness(ctx)
+        self.witness = SecurityEvents(ctx)
         self._fetch = fetch
         self._known: dict[bytes, tuple[Actor, int]] = {}
         """The verdict on a header, and until when it holds."""
@@ -136,13 +136,13 @@ class Gate:
         if gone is None:
             return refused(message)
         id, org, name = gone
-        return Known(message, Suspect(id, name, org), "The token was revoked")
+        return RefusedCaller(message, UnusualCaller(id, name, org), "The token was revoked")
 
     def _actor(self, id: str, org: str, body: bytes, now: int) -> Actor:
         document = msgspec.json.decode(body)
         ends = expiry(document["expires_at"]) if document["expires_at"] else None
         if ends is not None and ends <= now:
-            raise Known("This token has expired", Suspect(id, document["name"], org))
+            raise RefusedCaller("This token has expired", UnusualCaller(id, document["name"], org))
         if now - self._noted.get(id, 0) >= MINUTE:
             self._noted[id] = self._used[id] = now
         return actor_of_token(id, org, document, ends)
@@ -155,13 +155,13 @@ class Gate:
         return Actor(id=first.id, name=OPERATOR, subject=OPERATOR, permits=permits, token=OPERATOR)
 
     async def _by_jwt(self, token: str, now: int) -> Actor:
-        from windlass.base.oidc import Refused, Unreachable  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
+        from windlass.base.oidc import IssuerUnreachable, TokenRefused  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
 
         try:
             claims = await (await self._judge()).verify(token)
-        except Unreachable as error:
+        except IssuerUnreachable as error:
             raise Unavailable(f"The JWT cannot be checked now: {error}") from error
-        except Refused as error:
+        except TokenRefused as error:
             raise refused(f"This JWT is not valid here: {error}") from error
         if claims["iss"] == self._ctx.settings.url:
             return await self._by_session(claims, now)
@@ -208,7 +208,7 @@ class Gate:
         if not memberships:
             raise NoMember(
                 "You are signed in, but not a member of an organization here: ask an admin to invite you",
-                Suspect(person.subject, person.shown, "", person=True),
+                UnusualCaller(person.subject, person.shown, "", person=True),
             )
         memberships.sort(key=lambda one: str(one[2]["created_at"]))
         # The name is what was known on joining: later claims of a name or an address are not verified.
@@ -223,12 +223,12 @@ class Gate:
         )
 
 
-def _person(claims: dict[str, Any]) -> Person:
+def _person(claims: dict[str, Any]) -> IssuerIdentity:
     subject, name = claims["sub"], claims.get("name")
     if len(subject) > _LONGEST_SUBJECT or "\0" in subject:
         raise refused("This JWT is not valid here: its sub has more than 255 characters, or a zero byte")
     named = name[:_LONGEST_SUBJECT] if isinstance(name, str) else ""
-    return Person(issuer=claims["iss"], subject=subject, email=_verified_email(claims), name=named)
+    return IssuerIdentity(issuer=claims["iss"], subject=subject, email=_verified_email(claims), name=named)
 
 
 def _verified_email(claims: dict[str, Any]) -> str:
@@ -324,6 +324,13 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
     if row is not None:
         facts = {"session_until": stamp(ends)}
         emit(
-            tx, Event.SIGNED_IN, row.org, await about(ctx, tx, row), actor.id, actor.name, whence(call), facts
+            tx,
+            Event.SIGNED_IN,
+            row.org,
+            await about(ctx, tx, row),
+            actor.id,
+            actor.name,
+            origin_of(call),
+            facts,
         )
     return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(ends)}))

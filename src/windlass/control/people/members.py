@@ -11,13 +11,13 @@ from windlass.control.request.context import Call, Context, Reply, writes
 from windlass.control.request.resources import (
     Behaviour,
     Draft,
+    apply_changes,
     asker_of,
     behaves,
-    born,
-    changed,
-    place,
+    create_in,
+    delete_resource,
+    parent_of,
     record,
-    removed,
 )
 from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
 from windlass.core.declare.fields import visible
@@ -29,7 +29,7 @@ _INVITES = "invites"
 """The link from an invitation to the address that it is for."""
 
 
-class Person(Struct, frozen=True):
+class IssuerIdentity(Struct, frozen=True):
     """Whom an issuer vouches for."""
 
     issuer: str
@@ -43,7 +43,7 @@ class Person(Struct, frozen=True):
         return self.email or self.subject
 
 
-class Welcome(Struct, frozen=True):
+class Invitee(Struct, frozen=True):
     """Where somebody may join, and as what; by an invitation, or because the issuer's word is enough."""
 
     org: Row
@@ -99,25 +99,25 @@ class Invitations(Behaviour):
 @writes("member.changeRole")
 async def change_role(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await _member(tx, call)
-    await changed(ctx, tx, call, row, {"role_id": call.body.role_id})
+    await apply_changes(ctx, tx, call, row, {"role_id": call.body.role_id})
     return Reply()
 
 
 @writes("member.remove")
 async def remove_member(ctx: Context, tx: Tx, call: Call) -> Reply:
-    await removed(ctx, tx, await _member(tx, call), asker_of(call))
+    await delete_resource(ctx, tx, await _member(tx, call), asker_of(call))
     return Reply()
 
 
 async def _member(tx: Tx, call: Call) -> Row:
-    org = await place(tx, call)
+    org = await parent_of(tx, call)
     row = await tx.find(member.name, call.body.user_id)
     if row is None or row.parent != org.id:
         raise Missing("No member with this user_id was found")
     return row
 
 
-async def welcomes(ctx: Context, source: Reads, person: Person) -> list[Welcome]:
+async def welcomes(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
     """Where this person is awaited, and not a member yet.
 
     Another member of the same address is somebody else: an address can be given away, at its own issuer
@@ -133,12 +133,12 @@ async def welcomes(ctx: Context, source: Reads, person: Person) -> list[Welcome]
     return found
 
 
-async def welcome(ctx: Context, tx: Tx, person: Person) -> None:
+async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
     """Makes the person a member wherever awaited, and uses up the invitations."""
     for one in await welcomes(ctx, tx, person):
         itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
         spec = Member(email=person.shown, role_id=one.role_id, name=visible(person.name))
-        reply = await born(ctx, tx, member, spec, one.org.id, one.org, itself)
+        reply = await create_in(ctx, tx, member, spec, one.org.id, one.org, itself)
         await tx.add_identity(
             person.issuer, person.subject, one.org.id, msgspec.json.decode(reply.body)["id"]
         )
@@ -147,20 +147,20 @@ async def welcome(ctx: Context, tx: Tx, person: Person) -> None:
             await record(ctx, tx, Event.DELETED, one.guest, itself, None, before=one.guest.body)
 
 
-async def _invited(source: Reads, person: Person) -> list[Welcome]:
+async def _invited(source: Reads, person: IssuerIdentity) -> list[Invitee]:
     found = []
     for guest in await source.linked(_address(person.email), _INVITES) if person.email else ():
         org = await source.find("organization", guest.org)
         if org is not None:
-            found.append(Welcome(org, msgspec.json.decode(guest.body)["role_id"], guest))
+            found.append(Invitee(org, msgspec.json.decode(guest.body)["role_id"], guest))
     return found
 
 
-async def _joining(ctx: Context, source: Reads) -> list[Welcome]:
+async def _joining(ctx: Context, source: Reads) -> list[Invitee]:
     if not ctx.settings.oidc_join:
         return []
     first = await source.first("", "organization")
-    return [Welcome(first, ROLE_IDS[Scope[ctx.settings.oidc_join.upper()]], None)] if first else []
+    return [Invitee(first, ROLE_IDS[Scope[ctx.settings.oidc_join.upper()]], None)] if first else []
 
 
 def _address(email: str) -> str:

@@ -13,10 +13,10 @@ from windlass.control.request.resources import (
     Behaviour,
     Draft,
     behaves,
-    born,
     check_tag,
-    forgotten,
+    create_in,
     paged,
+    purge,
     record,
     target,
     with_fields,
@@ -48,11 +48,11 @@ async def list_organizations(ctx: Context, call: Call) -> Reply:
 async def create_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     if not any(may_below(call.actor, call.operation.need, Where(org)) for org in call.actor.organizations):
         raise Forbidden("This token is limited to parts of an organization: it cannot create another")
-    reply, token = await found(ctx, tx, call.body, call.actor, call)
+    reply, token = await found_organization(ctx, tx, call.body, call.actor, call)
     return Reply(with_fields(reply.body, {"admin_token": token}), reply.tag)
 
 
-async def found(
+async def found_organization(
     ctx: Context,
     tx: Tx,
     spec: Organization,
@@ -63,10 +63,10 @@ async def found(
 ) -> tuple[Reply, str | None]:
     """A new organization with a cluster and an Admin token: without the token nobody could enter."""
     org = ids.new_id()
-    reply = await born(ctx, tx, organization, spec, org, None, actor, call)
+    reply = await create_in(ctx, tx, organization, spec, org, None, actor, call)
     above = await tx.find("organization", org)
     assert above is not None
-    await born(ctx, tx, cluster, Cluster(name="local"), org, above, actor, call)
+    await create_in(ctx, tx, cluster, Cluster(name="local"), org, above, actor, call)
     token = await issue(ctx, tx, above, "admin", Scope.ADMIN, actor) if with_token else None
     return reply, token
 
@@ -77,7 +77,7 @@ async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     check_tag(call, row)
     if len(await tx.of_parent(NOBODY, "organization")) == 1:
         raise Conflict("This is the only organization of this installation: it cannot be deleted")
-    await forgotten(tx, row)
+    await purge(tx, row)
     await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)
     return Reply()
 

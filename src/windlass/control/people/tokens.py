@@ -12,7 +12,7 @@ from windlass.base.clock import instant, stamp
 from windlass.base.errors import Invalid
 from windlass.control.people.admins import keep_an_admin
 from windlass.control.request.context import Context, encode
-from windlass.control.request.resources import Behaviour, Draft, behaves, born
+from windlass.control.request.resources import Behaviour, Draft, behaves, create_in
 from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, words_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.registry import Registry
@@ -40,7 +40,7 @@ def limitable(registry: Registry) -> frozenset[str]:
 async def issue(ctx: Context, tx: Tx, org: Row, name: str, scopes: Scope, actor: Actor) -> str:
     """A token that the server itself decides to make."""
     spec = ApiToken(name=name, scopes=words_of(scopes))
-    reply = await born(ctx, tx, api_token, spec, org.id, org, actor)
+    reply = await create_in(ctx, tx, api_token, spec, org.id, org, actor)
     return str(msgspec.json.decode(reply.body)["token"])
 
 

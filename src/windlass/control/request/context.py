@@ -10,20 +10,20 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.clock import Clock
-from windlass.base.encryption import Seal
-from windlass.base.http_out import Answered
+from windlass.base.encryption import Encryption
+from windlass.base.http_out import HttpResult
 from windlass.base.locks import Locks
 from windlass.builders.builder import Builder
-from windlass.builders.git import Commit, Source
+from windlass.builders.git import GitCommit, GitSource
 from windlass.config import Settings
 from windlass.control.request.log_store import Logs
 from windlass.control.request.neighbours import Neighbours
-from windlass.control.request.nudges import Calls
-from windlass.control.request.shared_readers import Readers
+from windlass.control.request.nudges import Nudges
+from windlass.control.request.shared_readers import SharedReaders
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.resource import Family
-from windlass.core.deploy.workload import Artifact, Instance, Probe, Wanted
+from windlass.core.deploy.workload import Artifact, HealthProbe, Instance, Workload
 from windlass.engines.engine import Engine
 from windlass.routers.router import Router
 from windlass.store.store import Store, Tx
@@ -53,11 +53,11 @@ class Dialect(Struct, frozen=True):
 class Repositories(Protocol):
     """Where code comes from; see `builders.git`."""
 
-    async def fetch(self, source: Source, into: Path) -> Commit: ...
+    async def fetch(self, source: GitSource, into: Path) -> GitCommit: ...
 
-    async def commits(self, source: Source, most: int = 20) -> list[Commit]: ...
+    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]: ...
 
-    async def head(self, source: Source) -> tuple[str, str]: ...
+    async def head(self, source: GitSource) -> tuple[str, str]: ...
 
     async def sweep(self) -> None: ...
 
@@ -82,7 +82,7 @@ class Servers(Protocol):
     async def put_back(self, service: str, out: Path) -> None: ...
 
 
-class WayOut(Protocol):
+class OutgoingHttp(Protocol):
     """How other people's servers are asked; see `base.http_out`."""
 
     async def send(
@@ -93,22 +93,22 @@ class WayOut(Protocol):
         headers: Mapping[str, str] = ...,
         *,
         seconds: float = 15.0,
-    ) -> Answered: ...
+    ) -> HttpResult: ...
 
     async def fetch(self, url: str) -> bytes: ...
 
     async def close(self) -> None: ...
 
 
-class Watch(Protocol):
+class ServiceWatcher(Protocol):
     """Looks after what runs, between deployments."""
 
-    def keep(self, wanted: Wanted) -> None: ...
+    def keep(self, wanted: Workload) -> None: ...
 
     def forget(self, service: str) -> None: ...
 
 
-Probing = Callable[[Engine, Instance, Probe], Awaitable[str]]
+Probing = Callable[[Engine, Instance, HealthProbe], Awaitable[str]]
 """Asks an instance how it is: what is wrong with it, or an empty text."""
 
 
@@ -129,9 +129,9 @@ class Routing(Locks):
 class ListsCommits(Protocol):
     """Reads repositories for requests, few at a time; see `control.workloads.commit_lists`."""
 
-    async def commits(self, org: str, service: str, source: Source) -> Sequence[Commit]: ...
+    async def commits(self, org: str, service: str, source: GitSource) -> Sequence[GitCommit]: ...
 
-    async def default_branch(self, org: str, source: Source) -> str: ...
+    async def default_branch(self, org: str, source: GitSource) -> str: ...
 
     async def stop(self) -> None: ...
 
@@ -145,7 +145,7 @@ class Context(Struct, frozen=True, kw_only=True):
     """By family: how services of this family are made and run."""
     store: Store
     clock: Clock
-    seal: Seal
+    seal: Encryption
     engine: Engine
     builder: Builder
     router: Router
@@ -154,13 +154,13 @@ class Context(Struct, frozen=True, kw_only=True):
     servers: Servers
     probe: Probing
     logs: Logs
-    calls: Calls
-    readers: Readers
+    calls: Nudges
+    readers: SharedReaders
     """Of what streams tell."""
     neighbours: Neighbours
     """What services offer to each other."""
-    watch: Watch
-    out: WayOut
+    watch: ServiceWatcher
+    out: OutgoingHttp
     """The one way out over HTTP, guarded."""
     work: Path
     """Where working copies are while they are built."""

@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.control.request.context import Call, Context, Reply, encode, writes
 from windlass.control.request.deployments import accept, cancel, in_deletion
-from windlass.control.request.resources import Asker, asker_of, check_tag, removed, target
+from windlass.control.request.resources import Asker, asker_of, check_tag, delete_resource, target
 from windlass.core.deploy.states import Do
 from windlass.store.store import Row, Tx
 
@@ -28,7 +28,7 @@ async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: boo
     services = [] if at_once else await tx.deployed_at_or_below(row.id)
     if not services:
         above = await tx.above(row.parent)
-        await removed(ctx, tx, row, asker_of(call))
+        await delete_resource(ctx, tx, row, asker_of(call))
         await _remove_emptied(ctx, tx, above)
         return
     for id in services:
@@ -47,7 +47,7 @@ async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: boo
 async def deleted(ctx: Context, tx: Tx, service: Row, asker: Asker) -> None:
     """The end of a deletion: nothing is left that was made for the service."""
     above = await tx.above(service.parent)
-    await removed(ctx, tx, service, asker)
+    await delete_resource(ctx, tx, service, asker)
     await _remove_emptied(ctx, tx, above)
 
 
@@ -63,4 +63,4 @@ async def _remove_emptied(ctx: Context, tx: Tx, above: list[Row]) -> None:
         asked = await tx.deletion(row.id)
         if asked is not None and not await tx.deployed_at_or_below(row.id):
             await tx.drop_deletion(row.id)
-            await removed(ctx, tx, row, msgspec.json.decode(asked, type=Asker))
+            await delete_resource(ctx, tx, row, msgspec.json.decode(asked, type=Asker))

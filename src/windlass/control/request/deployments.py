@@ -12,12 +12,12 @@ from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict
 from windlass.control.request.context import Call, encode
-from windlass.control.request.outbox import tell
-from windlass.control.request.recording import Whence, about_itself, emit, whence
+from windlass.control.request.outbox import write_deliveries
+from windlass.control.request.recording import Origin, about_itself, emit, origin_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.plan import superseded
-from windlass.core.deploy.progress import TOLD, Particulars, Person
+from windlass.core.deploy.progress import TOLD, Initiator, Particulars
 from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State, action, action_status
 from windlass.core.words.events import Event
 from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
@@ -45,7 +45,7 @@ async def accept(tx: Tx, service: Row, do: Do, call: Call, **facts: Any) -> tupl
     under_way = any(one.status != Progress.QUEUED for one in waiting)
     story = Particulars(
         family=service.family,
-        actor=Person(call.actor.id, call.actor.name),
+        actor=Initiator(call.actor.id, call.actor.name),
         origin=call.origin,
         **facts,
     )
@@ -169,7 +169,7 @@ async def announce(
     call: Call | None = None,
 ) -> None:
     """`call` is the one that asked for just this; what follows from it later comes from nowhere."""
-    await tell(tx, kind, service, deployment, story, message)
+    await write_deliveries(tx, kind, service, deployment, story, message)
     commit = story.commit or {}
     facts = {
         "name": msgspec.json.decode(service.body)["name"],
@@ -180,8 +180,8 @@ async def announce(
         "status": deployment.status,
         "message": message or story.message,
     }
-    by = Person(call.actor.id, call.actor.name) if call else story.actor
-    asked = whence(call) if call else Whence(story.origin)
+    by = Initiator(call.actor.id, call.actor.name) if call else story.actor
+    asked = origin_of(call) if call else Origin(story.origin)
     emit(tx, kind, service.org, await about_itself(tx, service), by.id, by.name, asked, facts)
 
 

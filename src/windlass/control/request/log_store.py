@@ -17,9 +17,9 @@ from windlass.base.atomic_files import move, sync
 from windlass.base.clock import DAY, Clock, SystemClock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
-from windlass.base.segments import EVERYTHING, Gone, Segments, Sieve
+from windlass.base.segments import EVERYTHING, Gone, LineFilter, Segments
 from windlass.control.request.masks import Masks
-from windlass.core.deploy.workload import Said
+from windlass.core.deploy.workload import OutputLine
 from windlass.core.words.masking import MASK, NOTHING, Mask
 
 LOGS = "logs"
@@ -76,7 +76,7 @@ class WaitingLines(Struct):
     """Lines of a deployment whose secrets are being looked up."""
 
     task: asyncio.Task[None]
-    batches: list[tuple[str, Sequence[Said]]] = msgspec.field(default_factory=list)
+    batches: list[tuple[str, Sequence[OutputLine]]] = msgspec.field(default_factory=list)
     lines: int = 0
     lost: int = 0
 
@@ -96,9 +96,9 @@ class Logs:
     # What is said
 
     def write(self, service: str, at: int, *messages: str, pod: str = OURS, version: str = "") -> None:
-        self.take(service, [Said(at, message, pod, version) for message in messages])
+        self.take(service, [OutputLine(at, message, pod, version) for message in messages])
 
-    def take(self, service: str, lines: Sequence[Said]) -> None:
+    def take(self, service: str, lines: Sequence[OutputLine]) -> None:
         """Takes lines of one instance. Never fails: lines without room are counted and reported later."""
         if not lines:
             return
@@ -113,15 +113,15 @@ class Logs:
         stream = _stream(service, deployment)
 
         def say(message: str) -> None:
-            line = Said(self._clock.now(), message, OURS, deployment)
+            line = OutputLine(self._clock.now(), message, OURS, deployment)
             self._write(stream, [line], self.masks.of(deployment) or NOTHING)
 
         return say
 
-    def _write(self, stream: str, lines: Sequence[Said], mask: Mask) -> None:
+    def _write(self, stream: str, lines: Sequence[OutputLine], mask: Mask) -> None:
         self._segments.append(stream, self._masked(stream, lines, mask) if mask else lines)
 
-    def _masked(self, stream: str, lines: Sequence[Said], mask: Mask) -> Sequence[Said]:
+    def _masked(self, stream: str, lines: Sequence[OutputLine], mask: Mask) -> Sequence[OutputLine]:
         messages, whose = [line.message for line in lines], (stream, lines[0].pod)
         before = self._cut.pop(whose, None)
         masked, rest = mask.messages(messages, before.held if before else "")
@@ -134,7 +134,7 @@ class Logs:
             for line, message in zip(lines, masked, strict=True)
         ]
 
-    def _hold(self, service: str, lines: Sequence[Said], find: Finding) -> None:
+    def _hold(self, service: str, lines: Sequence[OutputLine], find: Finding) -> None:
         deployment = lines[0].version
         waiting = self._waiting.get(deployment)
         if waiting is None:
@@ -166,7 +166,7 @@ class Logs:
     # What was said: of a service while it ran, or of one of its builds
 
     def tail(
-        self, service: str, most: int, wanted: Sieve = EVERYTHING, *, deployment: str | None = None
+        self, service: str, most: int, wanted: LineFilter = EVERYTHING, *, deployment: str | None = None
     ) -> list[bytes]:
         """The last lines, oldest first, as JSON. May be called from any thread."""
         return self._segments.tail(_stream(service, deployment), most, wanted)
@@ -175,7 +175,7 @@ class Logs:
         self,
         service: str,
         most: int,
-        wanted: Sieve = EVERYTHING,
+        wanted: LineFilter = EVERYTHING,
         *,
         after: str | None = None,
         deployment: str | None = None,
@@ -197,7 +197,7 @@ class Logs:
         for waiting in self._waiting.values():
             waiting.task.cancel()
         for (stream, pod), line in self._cut.items():
-            self._segments.append(stream, [Said(self._clock.now(), MASK, pod, line.version)])
+            self._segments.append(stream, [OutputLine(self._clock.now(), MASK, pod, line.version)])
         self._cut = {}
         self._segments.close()
 

@@ -30,7 +30,7 @@ class Neighbour(Struct, frozen=True, gc=False):
     """The one that is meant when no port is named."""
 
 
-class _Known(Struct, frozen=True):
+class _CachedNeighbours(Struct, frozen=True):
     version: tuple[int, int, int]
     found: list[Neighbour]
 
@@ -39,7 +39,7 @@ class Neighbours:
     """By environment and family: the services that can be found, and of which version of the list."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], _Known] = {}
+        self._known: dict[tuple[str, str], _CachedNeighbours] = {}
 
     async def of(self, source: Reads, environment: str, family: str, main_port: MainPort) -> list[Neighbour]:
         """The services of an environment that have ports, in the order of their creation."""
@@ -48,7 +48,7 @@ class Neighbours:
         if known is None or known.version != version:
             # What is changed between these two reads is read, and read again by whoever asks next.
             rows = await source.of_parent(environment, family)
-            known = _Known(version, [one for row in rows if (one := _neighbour(row, main_port))])
+            known = _CachedNeighbours(version, [one for row in rows if (one := _neighbour(row, main_port))])
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[environment, family] = known

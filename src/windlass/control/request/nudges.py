@@ -8,7 +8,7 @@ from collections import defaultdict
 from windlass.store.store import DEAF, Store
 
 
-class Calls:
+class Nudges:
     def __init__(self, store: Store) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         store.listen(self._heard)

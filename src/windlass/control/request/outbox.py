@@ -10,25 +10,25 @@ from windlass.base.clock import stamp
 from windlass.control.request.context import encode
 from windlass.core.deploy.progress import Particulars
 from windlass.core.words.events import SUBSCRIBABLE, Event
-from windlass.core.words.webhook_payload import Named, News, concerns
+from windlass.core.words.webhook_payload import Reference, WebhookPayload, concerns
 from windlass.families.webhook import webhook
 from windlass.store.store import DeliveryRow, DeploymentRow, Row, Tx
 
 DELIVER = "deliver"
 """The kind of work that sends the deliveries of one webhook."""
 
-_news = msgspec.json.Decoder(News).decode
+_news = msgspec.json.Decoder(WebhookPayload).decode
 
 
 def work_of(webhook: str) -> str:
     return f"{DELIVER}:{webhook}"
 
 
-def news_of(delivery: DeliveryRow) -> News:
+def payload_of(delivery: DeliveryRow) -> WebhookPayload:
     return _news(delivery.body)
 
 
-async def tell(
+async def write_deliveries(
     tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str
 ) -> None:
     """Writes a delivery for each webhook that subscribes to this event."""
@@ -39,10 +39,10 @@ async def tell(
         return
     news = await _news_about(tx, kind, service, deployment, story, message)
     asked = [row for row in receivers if concerns(msgspec.json.decode(row.body), news)]
-    await send_news(tx, asked, service.id, news)
+    await add_deliveries(tx, asked, service.id, news)
 
 
-async def send_news(tx: Tx, receivers: Sequence[Row], lane: str, news: News) -> list[str]:
+async def add_deliveries(tx: Tx, receivers: Sequence[Row], lane: str, news: WebhookPayload) -> list[str]:
     if not receivers:
         return []
     body = encode(news)
@@ -54,10 +54,10 @@ async def send_news(tx: Tx, receivers: Sequence[Row], lane: str, news: News) -> 
 
 async def _news_about(
     tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str
-) -> News:
+) -> WebhookPayload:
     environment, project, organization = (await tx.above(service.id))[1:4]
     commit = story.commit or {}
-    return News(
+    return WebhookPayload(
         kind=kind,
         at=stamp(tx.now),
         family=service.family,
@@ -79,5 +79,5 @@ async def _news_about(
     )
 
 
-def named(row: Row) -> Named:
-    return Named(row.id, msgspec.json.decode(row.body)["name"])
+def named(row: Row) -> Reference:
+    return Reference(row.id, msgspec.json.decode(row.body)["name"])

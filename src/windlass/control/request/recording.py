@@ -17,7 +17,7 @@ from windlass.core.words.events import Event
 from windlass.store.store import Reads, Row, Tx
 
 
-class Whence(Struct, frozen=True):
+class Origin(Struct, frozen=True):
     """From where something was asked for. Without address and request: by Windlass itself."""
 
     origin: str = OURS
@@ -37,11 +37,11 @@ class About(Struct, frozen=True):
     environment: str = ""
 
 
-ITSELF = Whence()
+ITSELF = Origin()
 
 
-def whence(call: Call | None) -> Whence:
-    return Whence(call.origin, call.address, call.user_agent, call.request_id) if call else ITSELF
+def origin_of(call: Call | None) -> Origin:
+    return Origin(call.origin, call.address, call.user_agent, call.request_id) if call else ITSELF
 
 
 async def about(ctx: Context, source: Reads, row: Row, above: Row | None = None) -> About:
@@ -87,7 +87,7 @@ async def record(
 ) -> None:
     """A change of a resource."""
     facts = {"parent": row.parent, "before": msgspec.Raw(before), "after": msgspec.Raw(after)}
-    emit(tx, kind, row.org, await about(ctx, tx, row, above), actor.id, actor.name, whence(call), facts)
+    emit(tx, kind, row.org, await about(ctx, tx, row, above), actor.id, actor.name, origin_of(call), facts)
 
 
 def emit(
@@ -97,7 +97,7 @@ def emit(
     about: About,
     actor: str,
     name: str,
-    whence: Whence,
+    source: Origin,
     facts: dict[str, Any],
 ) -> None:
     """Any event. `facts` are what is told of this kind of event alone."""
@@ -105,10 +105,10 @@ def emit(
         "family": about.family,
         **facts,
         "actor": {"id": actor, "name": name},
-        "origin": whence.origin,
-        "address": whence.address,
-        "user_agent": whence.user_agent,
-        "request_id": whence.request_id,
+        "origin": source.origin,
+        "address": source.address,
+        "user_agent": source.user_agent,
+        "request_id": source.request_id,
     }
     tx.emit(
         kind,
@@ -119,7 +119,7 @@ def emit(
         subject=about.subject,
         subject_family=about.subject_family,
         actor=name,
-        origin=whence.origin,
+        origin=source.origin,
         project=about.project,
         environment=about.environment,
     )

@@ -26,7 +26,7 @@ from windlass.control.request.permissions import (
     require_new,
     visible_below,
 )
-from windlass.control.request.recording import Whence, about, emit, whence
+from windlass.control.request.recording import Origin, about, emit, origin_of
 from windlass.control.request.recording import record as record
 from windlass.core.access import Actor, Scope
 from windlass.core.declare.document import (
@@ -42,9 +42,9 @@ from windlass.core.declare.document import (
 from windlass.core.declare.operations import PathId
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family, Spec
-from windlass.core.deploy.progress import Person
+from windlass.core.deploy.progress import Initiator
 from windlass.core.words.events import Event
-from windlass.store.store import Reads, Row, Taken, Tx
+from windlass.store.store import NameTaken, Reads, Row, Tx
 
 T = TypeVar("T", bound="type[Behaviour]")
 
@@ -127,7 +127,7 @@ def behaves(*families: Family, trait: str = "") -> Callable[[T], T]:
     return register
 
 
-async def seen(source: Reads, call: Call, family: Family, id: str) -> Row:
+async def visible(source: Reads, call: Call, family: Family, id: str) -> Row:
     """Returns a resource, if the caller may do with it what the operation needs."""
     row = await source.find(family.name, id)
     if row is None:
@@ -148,7 +148,7 @@ async def target(source: Reads, call: Call) -> Row:
     return row
 
 
-async def place(source: Reads, call: Call) -> Row:
+async def parent_of(source: Reads, call: Call) -> Row:
     """The resource whose collection the path names, or through which it leads."""
     return await _resource_at(source, call, call.operation.above)
 
@@ -178,13 +178,13 @@ async def read(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     row = await target(source, call)
     body = await unveiled(ctx, source, call, row) if call.family.veiled else row.body
-    return Reply(spoken(call, body), row.tag)
+    return Reply(in_dialect(call, body), row.tag)
 
 
 @reads("*.list")
 async def listing(ctx: Context, call: Call) -> Reply:
     source, family = ctx.store.reads, call.family
-    parent = await place(source, call)
+    parent = await parent_of(source, call)
     whole = is_allowed_throughout(call, parent.org)
     rows = None if whole else await visible_below(source, call.actor, parent, family)
     if rows is None and family.veiled:
@@ -193,7 +193,7 @@ async def listing(ctx: Context, call: Call) -> Reply:
         return paged(call, [await unveiled(ctx, source, call, row) for row in rows])
     page, size = paging(call)
     bodies, total = await source.page(parent.id, family.name, (page - 1) * size, size)
-    return Reply(results(all_spoken(call, bodies), page, size, total))
+    return Reply(results(all_in_dialect(call, bodies), page, size, total))
 
 
 def paging(call: Call) -> tuple[int, int]:
@@ -207,16 +207,16 @@ def paged(call: Call, bodies: list[bytes]) -> Reply:
     """A slice of a list that is short enough to be at hand."""
     page, size = paging(call)
     shown = bodies[(page - 1) * size : page * size]
-    return Reply(results(all_spoken(call, shown), page, size, len(bodies)))
+    return Reply(results(all_in_dialect(call, shown), page, size, len(bodies)))
 
 
 @writes("*.create")
 async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
     parent = await _resource_at(tx, call, call.operation.above, to_create=True)
-    return await born(ctx, tx, call.family, call.body, parent.org, parent, call.actor, call)
+    return await create_in(ctx, tx, call.family, call.body, parent.org, parent, call.actor, call)
 
 
-async def born(
+async def create_in(
     ctx: Context,
     tx: Tx,
     family: Family,
@@ -230,7 +230,7 @@ async def born(
 ) -> Reply:
     """Creates a resource, whoever asks."""
     named = await check_references(tx, family, spec, org, actor)
-    family.settle(spec)
+    family.normalise(spec)
     refuse_veils(family, spec)
     await check_openings(ctx, tx, family, spec, actor)
     id = ids.new_id() if parent else org
@@ -245,12 +245,12 @@ async def born(
     await record(ctx, tx, Event.CREATED, row, actor, call, after=row.body, above=parent)
     answer = await unveiled(ctx, tx, call, row) if call else row.body
     answer = with_fields(answer, draft.answer) if draft.answer else answer
-    return Reply(spoken(call, answer) if call else answer, row.tag)
+    return Reply(in_dialect(call, answer) if call else answer, row.tag)
 
 
 async def _stored(ctx: Context, tx: Tx, draft: Draft) -> Row:
     family, parent_id = draft.family, draft.parent.id if draft.parent else ""
-    place, created = await tx.place(parent_id, family.name)
+    position, created = await tx.place(parent_id, family.name)
     moment = stamp(created)
     ids_above = {"organization": draft.org}
     owners = {name: {"id": ids_above.get(name, parent_id)} for name in family.owners}
@@ -259,11 +259,11 @@ async def _stored(ctx: Context, tx: Tx, draft: Draft) -> Row:
     tag = ids.new_tag()
     name = family.key_of(msgspec.structs.asdict(view))
     sealed = seal_hidden(ctx, draft.org, draft.id, tag, {**draft.sealed, **hidden_of(family, draft.spec)})
-    row = Row(draft.id, family.name, draft.org, parent_id, place, name, created, tag, encode(view), sealed)
+    row = Row(draft.id, family.name, draft.org, parent_id, position, name, created, tag, encode(view), sealed)
     try:
         await tx.add(row)
-    except Taken as error:
-        raise taken(family, draft.spec) from error
+    except NameTaken as error:
+        raise name_conflict(family, draft.spec) from error
     return row
 
 
@@ -275,22 +275,22 @@ async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
     sent = {
         name: value for name, value in sent_in(call.body).items() if value is not None or name not in fixed
     }
-    return await _changed(ctx, tx, call, row, sent, replaced)
+    return await _apply_changes(ctx, tx, call, row, sent, replaced)
 
 
 @writes("*.patch")
 async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     check_tag(call, row)
-    return await changed(ctx, tx, call, row, sent_in(call.body))
+    return await apply_changes(ctx, tx, call, row, sent_in(call.body))
 
 
-async def changed(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, Any]) -> Reply:
+async def apply_changes(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, Any]) -> Reply:
     """Merges changes into a resource; what they do not name stays as it is."""
-    return await _changed(ctx, tx, call, row, changes, merge_patched)
+    return await _apply_changes(ctx, tx, call, row, changes, merge_patched)
 
 
-async def _changed(
+async def _apply_changes(
     ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, Any], lay: Laying
 ) -> Reply:
     family = ctx.registry[row.family]
@@ -302,7 +302,7 @@ async def _changed(
     old = before | sent
     spec = lay(family, before, sent, changes)
     links = await check_references(tx, family, spec, row.org, call.actor, old)
-    family.settle(spec)
+    family.normalise(spec)
     refuse_veils(family, spec)
     await require_move(tx, call, row, family, spec)
     moved = check_addresses(family, old, spec, changes)
@@ -317,44 +317,44 @@ async def _changed(
     new_hidden = {**kept, **hidden_of(family, spec)}
     after: Document = msgspec.to_builtins(view)
     if after == before and new_hidden == hidden:
-        return Reply(spoken(call, await unveiled(ctx, tx, call, row)), row.tag)
+        return Reply(in_dialect(call, await unveiled(ctx, tx, call, row)), row.tag)
     after["updated_at"] = view.updated_at = stamp(max(tx.now, row.created))  # type: ignore[attr-defined]
     tag = ids.new_tag()
     sealed = seal_hidden(ctx, row.org, row.id, tag, new_hidden)
     new = msgspec.structs.replace(row, name=family.key_of(after), tag=tag, body=encode(view), sealed=sealed)
     try:
         await tx.change(new)
-    except Taken as error:
-        raise taken(family, spec) from error
+    except NameTaken as error:
+        raise name_conflict(family, spec) from error
     for field, other in links.items():
         await tx.link(row.id, field, other)
     await behaviour.updated(ctx, tx, new, before, after)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
-    return Reply(spoken(call, await unveiled(ctx, tx, call, new)), tag)
+    return Reply(in_dialect(call, await unveiled(ctx, tx, call, new)), tag)
 
 
 class Asker(Struct, frozen=True):
     """Who asked for a deletion, and from where."""
 
-    by: Person
-    whence: Whence
+    by: Initiator
+    origin: Origin
 
 
 def asker_of(call: Call) -> Asker:
-    return Asker(Person(call.actor.id, call.actor.name), whence(call))
+    return Asker(Initiator(call.actor.id, call.actor.name), origin_of(call))
 
 
-async def removed(ctx: Context, tx: Tx, row: Row, asker: Asker) -> None:
+async def delete_resource(ctx: Context, tx: Tx, row: Row, asker: Asker) -> None:
     family = ctx.registry[row.family]
     await behaviour_of(family).deleting(ctx, tx, row)
-    await forgotten(tx, row)
+    await purge(tx, row)
     await count(ctx, tx, family, await tx.get(row.parent), -1)
     facts = {"parent": row.parent, "before": msgspec.Raw(row.body), "after": None}
     subject = await about(ctx, tx, row)
-    emit(tx, Event.DELETED, row.org, subject, asker.by.id, asker.by.name, asker.whence, facts)
+    emit(tx, Event.DELETED, row.org, subject, asker.by.id, asker.by.name, asker.origin, facts)
 
 
-async def forgotten(tx: Tx, row: Row) -> None:
+async def purge(tx: Tx, row: Row) -> None:
     """It and all that is below it are gone; what was made for services is taken away as soon as can be."""
     for service in await tx.remove(row):
         await tx.ask(DISCARD, f"{DISCARD}:{service}", org=row.org)
@@ -494,7 +494,7 @@ def check_tag(call: Call, row: Row) -> None:
         raise Stale("It was changed since: read it again, and send its current ETag as If-Match")
 
 
-def taken(family: Family, spec: Any) -> Conflict:
+def name_conflict(family: Family, spec: Any) -> Conflict:
     field = family.names
     value = getattr(spec, field) if field else ""
     return Conflict(f"{field}: there is already one {family.noun} with the {field} {value} here")
@@ -531,7 +531,7 @@ def with_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:
     return body[:-1] + b"," + encode(fields)[1:]
 
 
-def spoken(call: Call, body: bytes) -> bytes:
+def in_dialect(call: Call, body: bytes) -> bytes:
     """The document in the reader's words. Documents are kept in the contract's."""
     family = call.operation.family
     if family is None or family.in_full is None or call.dialect.name == "plain":
@@ -539,5 +539,5 @@ def spoken(call: Call, body: bytes) -> bytes:
     return encode(family.in_full(msgspec.json.decode(body)))
 
 
-def all_spoken(call: Call, bodies: list[bytes]) -> list[bytes]:
-    return bodies if call.dialect.name == "plain" else [spoken(call, body) for body in bodies]
+def all_in_dialect(call: Call, bodies: list[bytes]) -> list[bytes]:
+    return bodies if call.dialect.name == "plain" else [in_dialect(call, body) for body in bodies]

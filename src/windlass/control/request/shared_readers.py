@@ -11,7 +11,7 @@ from typing import Final, TypeVar, cast
 
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
-from windlass.control.request.nudges import Calls
+from windlass.control.request.nudges import Nudges
 
 PATIENCE: Final = 60.0
 """Seconds after which it looks without being called: so much does a lost call cost."""
@@ -20,7 +20,7 @@ _REST: Final = 1.0
 _log = log("streams")
 
 
-class Reader:
+class SharedReader:
     """What it reads is for whoever inherits to say, in `look`."""
 
     gathering = 0.0
@@ -28,7 +28,7 @@ class Reader:
     resting = 0.0
     """Seconds after a look before the next one."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Nudges) -> None:
         self._calls = calls
         self._called = asyncio.Event()
         self._called.set()
@@ -103,17 +103,17 @@ class Reader:
             waiting.set()
 
 
-R = TypeVar("R", bound=Reader)
+R = TypeVar("R", bound=SharedReader)
 
 
 class _Shared:
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: SharedReader) -> None:
         self.reader = reader
         self.task = asyncio.create_task(reader.run())
         self.users = 0
 
 
-class Readers:
+class SharedReaders:
     """All that there are now."""
 
     def __init__(self) -> None:

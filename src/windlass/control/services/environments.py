@@ -33,7 +33,7 @@ async def services_of(ctx: Context, source: Reads, environment: Row) -> list[Row
 # Actions
 
 
-class Whole(NamedTuple):
+class EnvironmentAction(NamedTuple):
     """An action on a whole environment."""
 
     alone: State
@@ -43,10 +43,10 @@ class Whole(NamedTuple):
 
 
 _WHOLE: Final = {
-    "deploy": Whole(State.DEPLOYED),
-    "redeploy": Whole(State.DEPLOYED),
-    "stop": Whole(State.STOPPED, ends=True),
-    "uninstall": Whole(State.READY, ends=True),
+    "deploy": EnvironmentAction(State.DEPLOYED),
+    "redeploy": EnvironmentAction(State.DEPLOYED),
+    "stop": EnvironmentAction(State.STOPPED, ends=True),
+    "uninstall": EnvironmentAction(State.READY, ends=True),
 }
 
 

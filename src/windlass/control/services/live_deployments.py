@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from windlass.control.request import frames
 from windlass.control.request.context import Call, Context, Reply, encode, reads
 from windlass.control.request.deployments import shown_deployment
-from windlass.control.request.shared_readers import Reader
+from windlass.control.request.shared_readers import SharedReader
 from windlass.control.services.services import freshness, seen_deployment
 from windlass.core.declare.traits import Onward
 from windlass.core.deploy.states import OPEN
@@ -26,7 +26,7 @@ async def _told(
     ctx: Context, call: Call, service: Row, deployment: DeploymentRow, *, onward: bool
 ) -> AsyncGenerator[bytes, None]:
     key = ("deployment", deployment.id, call.dialect.name)
-    with ctx.readers.joined(key, lambda: _Deployment(ctx, call, service, deployment.id)) as reader:
+    with ctx.readers.joined(key, lambda: _DeploymentReader(ctx, call, service, deployment.id)) as reader:
         await reader.fresh()
         before = b""
         while reader.event:
@@ -40,7 +40,7 @@ async def _told(
     yield frames.END
 
 
-class _Deployment(Reader):
+class _DeploymentReader(SharedReader):
     gathering = 0.02
 
     def __init__(self, ctx: Context, call: Call, service: Row, id: str) -> None:

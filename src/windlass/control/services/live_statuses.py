@@ -13,7 +13,7 @@ from msgspec import Struct
 from windlass.control.request import frames
 from windlass.control.request.context import Call, Context, Reply, encode, reads
 from windlass.control.request.resources import target
-from windlass.control.request.shared_readers import Reader
+from windlass.control.request.shared_readers import SharedReader
 from windlass.control.services.environments import statuses_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.traits import Onward
@@ -21,7 +21,7 @@ from windlass.families.environment import environment
 from windlass.store.store import Row, inside_word, status_word
 
 
-class State(Struct, frozen=True, eq=False):
+class StatusSnapshot(Struct, frozen=True, eq=False):
     """All statuses of an environment at one moment."""
 
     environment: Document
@@ -30,18 +30,18 @@ class State(Struct, frozen=True, eq=False):
     lists: tuple[str, ...]
     mark: str
 
-    def differs(self, other: State | None) -> bool:
+    def differs(self, other: StatusSnapshot | None) -> bool:
         return other is None or (self.environment, self.services) != (other.environment, other.services)
 
 
-def state_of(statuses: Document) -> State:
+def state_of(statuses: Document) -> StatusSnapshot:
     lists = {name: shown for name, shown in statuses.items() if not isinstance(shown, dict)}
     services = {one["id"]: (name, one) for name, shown in lists.items() for one in shown}
     mark = hashlib.blake2b(encode(statuses), digest_size=8).hexdigest()
-    return State(statuses["environment"], services, tuple(lists), mark)
+    return StatusSnapshot(statuses["environment"], services, tuple(lists), mark)
 
 
-def told(before: State | None, now: State) -> bytes:
+def told(before: StatusSnapshot | None, now: StatusSnapshot) -> bytes:
     """The event that leads from one state to the other."""
     known = before.services if before else {}
     changed: dict[str, list[Document]] = {name: [] for name in now.lists}
@@ -66,14 +66,14 @@ async def follow_status(ctx: Context, call: Call) -> Reply:
     return Reply(stream=_once(state_of(await statuses_of(ctx, ctx.store.reads, call, row))), org=row.org)
 
 
-async def _once(state: State) -> AsyncGenerator[bytes, None]:
+async def _once(state: StatusSnapshot) -> AsyncGenerator[bytes, None]:
     yield told(None, state) + frames.END
 
 
 async def _followed(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes, None]:
-    before: State | None = None
+    before: StatusSnapshot | None = None
     key = ("statuses", row.id, call.dialect.name)
-    with ctx.readers.joined(key, lambda: _Statuses(ctx, call, row)) as reader:
+    with ctx.readers.joined(key, lambda: _StatusReader(ctx, call, row)) as reader:
         await reader.fresh()
         while (now := reader.state) is not None:
             if now is before:
@@ -84,7 +84,7 @@ async def _followed(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes,
     yield frames.END
 
 
-class _Statuses(Reader):
+class _StatusReader(SharedReader):
     """Those of one environment, in one vocabulary."""
 
     # A deployment changes several things one right after the other.
@@ -95,9 +95,9 @@ class _Statuses(Reader):
         self._ctx = ctx
         self._call = call
         self._row = row
-        self.state: State | None = None
+        self.state: StatusSnapshot | None = None
         """None before the first look, and when the environment is no more."""
-        self._last: tuple[State | None, State, bytes] | None = None
+        self._last: tuple[StatusSnapshot | None, StatusSnapshot, bytes] | None = None
         self._place = {inside_word(row.id), inside_word(row.parent), status_word(row.id)}
         self.expect(self._place)
 
@@ -114,7 +114,7 @@ class _Statuses(Reader):
         self.state = state
         return True
 
-    def told(self, before: State | None) -> bytes:
+    def told(self, before: StatusSnapshot | None) -> bytes:
         """What leads to the present state; made once for all who were told the same."""
         assert self.state is not None
         if self._last is None or self._last[0] is not before or self._last[1] is not self.state:

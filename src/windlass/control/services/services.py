@@ -21,7 +21,7 @@ from windlass.control.request.deployments import (
     shown_status,
     status_of,
 )
-from windlass.control.request.resources import Behaviour, Draft, behaves, paging, place, target
+from windlass.control.request.resources import Behaviour, Draft, behaves, paging, parent_of, target
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
 from windlass.control.telling.logs import log_reply
 from windlass.control.variables.injected import forget_derived, refresh_derived
@@ -250,7 +250,7 @@ def _history_entry(row: DeploymentRow, name: str) -> Document:
 
 
 async def _seen_service(ctx: Context, source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
-    service = await place(source, call)
+    service = await parent_of(source, call)
     status = await status_of(source, service)
     return service, status, await freshness(ctx, source, service, status)
 

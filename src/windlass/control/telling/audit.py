@@ -17,10 +17,10 @@ from windlass.base.segments import instant
 from windlass.control.request.context import Call, Context, Reply, encode, reads
 from windlass.control.request.permissions import Sight
 from windlass.control.request.resources import target
-from windlass.core.declare.audit_query import EventsWanted, TargetsWanted
+from windlass.core.declare.audit_query import AuditParameters, TargetParameters
 from windlass.core.declare.document import Document
 from windlass.core.words.audit import AuditNames, kinds_of, origin_kept, origin_of, type_of
-from windlass.store.store import FAR, EventRow, Reads, Sieve
+from windlass.store.store import FAR, EventFilter, EventRow, Reads
 
 _STEP = 5_000
 """So many numbers are looked through at once, where few events fit. Then others have their turn."""
@@ -35,17 +35,17 @@ _UNITS = ((11, 1000, 1), (14, 1, 1), (17, 1, 1000), (19, 1, 1_000_000))
 _ENVELOPE = {"family", "actor", "origin", "address", "user_agent", "request_id", "parent", "name"}
 
 
-class Question(Struct, frozen=True):
+class AuditFilter(Struct, frozen=True):
     """Which events are wanted: what the database can tell, and what is looked at here."""
 
-    sieve: Sieve
+    sieve: EventFilter
     fits: Callable[[EventRow], Awaitable[bool]] | None = None
 
 
 @reads("organization.events")
 async def events(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
-    asked: EventsWanted = call.query
+    asked: AuditParameters = call.query
     if asked.continue_token and asked.step_back_token:
         raise Invalid("stepBackToken: cannot be given together with continueToken")
     source = ctx.store.reads
@@ -59,7 +59,7 @@ async def events(ctx: Context, call: Call) -> Reply:
         environment=asked.service_environment_id or "",
     )
     page = await _page(source, question, asked)
-    names = Names(source, ctx.registry.audit)
+    names = TargetNames(source, ctx.registry.audit)
     full = call.dialect.name == "full"
     entries = [await shown(row, names, full=full) for row in page.rows]
     older_gone = page.next is None and await source.audit_anchor() is not None
@@ -77,7 +77,7 @@ async def events(ctx: Context, call: Call) -> Reply:
 @reads("organization.targets")
 async def targets(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
-    asked: TargetsWanted = call.query
+    asked: TargetParameters = call.query
     source = ctx.store.reads
     question = _question(
         ctx.registry.audit,
@@ -96,7 +96,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
                 looked_at += len(batch)
                 if looked_at >= _MOST_LOOKED_AT:
                     break
-    names = Names(source, ctx.registry.audit)
+    names = TargetNames(source, ctx.registry.audit)
     listed = [{"id": id, "name": await names.of(id)} for id in found if id]
     return Reply(encode({"targets": sorted(listed, key=lambda one: (one["name"].casefold(), one["id"]))}))
 
@@ -113,9 +113,9 @@ def _question(
     subject: str = "",
     project: str = "",
     environment: str = "",
-) -> Question | None:
+) -> AuditFilter | None:
     """None, if there cannot be any."""
-    asked: EventsWanted | TargetsWanted = call.query
+    asked: AuditParameters | TargetParameters = call.query
     full, word = call.dialect.name == "full", asked.event_type or ""
     kinds = kinds_of(word, full=full) if word else ()
     family = words.family_of(sub_target) if sub_target else ""
@@ -123,7 +123,7 @@ def _question(
     until = _moment(asked.to_timestamp, FAR)
     if (word and not kinds) or family is None:
         return None
-    sieve = Sieve(
+    sieve = EventFilter(
         org=sight.org,
         since=since,
         until=until,
@@ -136,7 +136,7 @@ def _question(
         project=project,
         environment=environment,
     )
-    return Question(sieve, _look(word, sight, full=full))
+    return AuditFilter(sieve, _look(word, sight, full=full))
 
 
 def _look(word: str, sight: Sight, *, full: bool) -> Callable[[EventRow], Awaitable[bool]] | None:
@@ -152,7 +152,7 @@ def _look(word: str, sight: Sight, *, full: bool) -> Callable[[EventRow], Awaita
     return fits
 
 
-async def _fitting(question: Question, rows: list[EventRow]) -> list[EventRow]:
+async def _fitting(question: AuditFilter, rows: list[EventRow]) -> list[EventRow]:
     return [row for row in rows if await question.fits(row)] if question.fits else rows
 
 
@@ -168,36 +168,38 @@ def _moment(text: str, otherwise: int) -> int:
 # Walking through them
 
 
-class Page(Struct, frozen=True):
+class AuditPage(Struct, frozen=True):
     rows: list[EventRow]
     """The newest first."""
     previous: int | None = None
     next: int | None = None
 
 
-async def _page(source: Reads, question: Question | None, asked: EventsWanted) -> Page:
+async def _page(source: Reads, question: AuditFilter | None, asked: AuditParameters) -> AuditPage:
     """Tokens are numbers of events: whatever comes meanwhile, no page shows one twice or leaves one out."""
     if question is None:
-        return Page([])
+        return AuditPage([])
     size = asked.page_size
     if asked.step_back_token:
         above = int(asked.step_back_token)
         rows = await _taken(question, _newer(source, question.sieve, above, _at_once(question, size)), size)
         kept = rows[:size][::-1]
         previous = kept[0].seq if len(rows) > size else None
-        return Page(kept, previous, kept[-1].seq if kept else above + 1)
+        return AuditPage(kept, previous, kept[-1].seq if kept else above + 1)
     below = int(asked.continue_token) if asked.continue_token else FAR
     rows = await _taken(question, _older(source, question.sieve, below, _at_once(question, size)), size)
     kept = rows[:size]
     previous = None if below == FAR else kept[0].seq if kept else max(0, below - 1)
-    return Page(kept, previous, kept[-1].seq if len(rows) > size else None)
+    return AuditPage(kept, previous, kept[-1].seq if len(rows) > size else None)
 
 
-def _at_once(question: Question, size: int) -> int:
+def _at_once(question: AuditFilter, size: int) -> int:
     return size + 1 if question.fits is None else max(size + 1, _BATCH)
 
 
-async def _taken(question: Question, walk: AsyncGenerator[list[EventRow], None], size: int) -> list[EventRow]:
+async def _taken(
+    question: AuditFilter, walk: AsyncGenerator[list[EventRow], None], size: int
+) -> list[EventRow]:
     """A page, and one more, if there is one more."""
     found: list[EventRow] = []
     async with aclosing(walk) as batches:
@@ -208,7 +210,9 @@ async def _taken(question: Question, walk: AsyncGenerator[list[EventRow], None],
     return found[: size + 1]
 
 
-async def _older(source: Reads, sieve: Sieve, below: int, most: int) -> AsyncGenerator[list[EventRow], None]:
+async def _older(
+    source: Reads, sieve: EventFilter, below: int, most: int
+) -> AsyncGenerator[list[EventRow], None]:
     oldest, newest = await _span(source, sieve)
     place = min(below, newest + 1)
     while place > oldest:
@@ -219,7 +223,9 @@ async def _older(source: Reads, sieve: Sieve, below: int, most: int) -> AsyncGen
         await asyncio.sleep(0)
 
 
-async def _newer(source: Reads, sieve: Sieve, above: int, most: int) -> AsyncGenerator[list[EventRow], None]:
+async def _newer(
+    source: Reads, sieve: EventFilter, above: int, most: int
+) -> AsyncGenerator[list[EventRow], None]:
     oldest, newest = await _span(source, sieve)
     place = max(above, oldest - 1)
     while place < newest:
@@ -230,7 +236,7 @@ async def _newer(source: Reads, sieve: Sieve, above: int, most: int) -> AsyncGen
         await asyncio.sleep(0)
 
 
-async def _span(source: Reads, sieve: Sieve) -> tuple[int, int]:
+async def _span(source: Reads, sieve: EventFilter) -> tuple[int, int]:
     """The numbers between which events of the wanted time are. Numbers follow time, but for a little."""
     oldest, newest = await source.events_span()
     first = await _since(source, sieve.since - _SKEW, oldest, newest + 1) if sieve.since else oldest
@@ -253,7 +259,7 @@ async def _since(source: Reads, at: int, low: int, high: int) -> int:
 # As they are shown
 
 
-class Names:
+class TargetNames:
     """What things are called; of what is no more, what it was called last."""
 
     def __init__(self, source: Reads, words: AuditNames) -> None:
@@ -294,7 +300,7 @@ def _type(row: EventRow, told: Document, *, full: bool) -> str:
     return type_of(row.kind, str(told.get("action", "")), full=full)
 
 
-async def shown(row: EventRow, names: Names, *, full: bool) -> Document:
+async def shown(row: EventRow, names: TargetNames, *, full: bool) -> Document:
     told: Document = msgspec.json.decode(row.body)
     family = row.family or told["family"]
     sub = names.words.sub_target(family)
@@ -331,7 +337,7 @@ def _change(row: EventRow, told: Document) -> tuple[str, str | None]:
     return encode({"event": row.kind, **facts}).decode(), None
 
 
-def _link(ctx: Context, call: Call, asked: EventsWanted, **token: str) -> str:
+def _link(ctx: Context, call: Call, asked: AuditParameters, **token: str) -> str:
     """The same question, elsewhere."""
     told = {**msgspec.to_builtins(asked), **token}
     tokens = {"continueToken", "stepBackToken"} - token.keys()

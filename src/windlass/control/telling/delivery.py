@@ -19,16 +19,16 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
-from windlass.base.http_out import Answered
+from windlass.base.http_out import HttpResult
 from windlass.base.signing import signature
 from windlass.control.request.context import Context, encode
-from windlass.control.request.outbox import news_of
+from windlass.control.request.outbox import payload_of
 from windlass.control.request.resources import open_hidden, record
 from windlass.control.telling.webhooks import (
     DELIVERED,
     FAILED,
     SECRET,
-    Attempt,
+    StoredAttempt,
     address_of,
     attempts_of,
     keys_of,
@@ -66,7 +66,7 @@ _AWAY = {408, 425, 429, 500, 502, 503, 504}
 
 async def deliver(ctx: Context, claim: Claim) -> None:
     webhook = claim.id.partition(":")[2]
-    await Courier(ctx, claim, webhook).work()
+    await WebhookSender(ctx, claim, webhook).work()
     await ctx.store.write(lambda tx: _come_back(tx, claim, webhook))
 
 
@@ -84,12 +84,12 @@ async def _come_back(tx: Tx, claim: Claim, webhook: str) -> None:
     await tx.again(claim, due)
 
 
-class Courier:
+class WebhookSender:
     def __init__(self, ctx: Context, claim: Claim, webhook: str) -> None:
         self._ctx = ctx
         self._claim = claim
         self._webhook = webhook
-        self._book = Book(ctx, claim, webhook)
+        self._book = DeliveryResults(ctx, claim, webhook)
         self._document: Document = {}
         self._url = ""
         """The whole address; the document holds what everybody may see of it."""
@@ -151,8 +151,8 @@ class Courier:
     async def _send(self, delivery: DeliveryRow) -> bool:
         """Whether the next of this lane may follow."""
         now = self._ctx.clock.now()
-        body = encode(rendered(self._document, news_of(delivery), self._ctx.settings.url))
-        attempt = Attempt(now, veil(self._url), self._document["kind"], 0)
+        body = encode(rendered(self._document, payload_of(delivery), self._ctx.settings.url))
+        attempt = StoredAttempt(now, veil(self._url), self._document["kind"], 0)
         headers = self._headers(delivery, now, body)
         began = time.monotonic()
         try:
@@ -189,7 +189,7 @@ class Courier:
         return answer.status not in _AWAY
 
 
-class Book:
+class DeliveryResults:
     """What became of deliveries, written down in the background while the next ones are sent."""
 
     def __init__(self, ctx: Context, claim: Claim, webhook: str) -> None:
@@ -208,7 +208,7 @@ class Book:
         self._writing: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
 
-    def note(self, delivery: DeliveryRow, attempt: Attempt, wanted_wait: int | None = None) -> bool:
+    def note(self, delivery: DeliveryRow, attempt: StoredAttempt, wanted_wait: int | None = None) -> bool:
         """Whether the next of this lane may follow."""
         if 200 <= attempt.status_code < 300:
             self._well()
@@ -228,7 +228,7 @@ class Book:
         self._recovered |= bool(self.receiver.failing)
         self.receiver = Receiver()
 
-    def _badly(self, attempt: Attempt) -> None:
+    def _badly(self, attempt: StoredAttempt) -> None:
         before, now, silent = self.receiver, self._ctx.clock.now(), attempt.status_code == 0
         fails = before.fails + 1
         lost = before.failing or silent or fails >= LOST_AFTER
@@ -245,7 +245,7 @@ class Book:
             self._why_disabled = f"The receiver has taken nothing for {days} days: {_why(attempt)}"
         self.over = self.over or bool(self._why_disabled)
 
-    def _put(self, delivery: DeliveryRow, attempt: Attempt) -> None:
+    def _put(self, delivery: DeliveryRow, attempt: StoredAttempt) -> None:
         story = [*attempts_of(delivery.story), attempt][-REMEMBERED:]
         sent = replace(delivery, attempts=delivery.attempts + 1, story=encode(story), address=self.address)
         self._changed.append(sent)
@@ -323,7 +323,7 @@ class Book:
             await tx.rewrite(row.id, encode(before | {"failing_since": since}))
 
 
-def _asked_to_wait(answer: Answered) -> int | None:
+def _asked_to_wait(answer: HttpResult) -> int | None:
     text = answer.headers.get("retry-after", "").strip()
     if not (text.isdecimal() and text.isascii()):
         return None
@@ -331,7 +331,7 @@ def _asked_to_wait(answer: Answered) -> int | None:
     return min(seconds * SECOND, LONGEST_WAIT)
 
 
-def _why(attempt: Attempt) -> str:
+def _why(attempt: StoredAttempt) -> str:
     return f"it answers {attempt.status_code}" if attempt.status_code else attempt.error
 
 

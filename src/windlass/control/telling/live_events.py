@@ -17,8 +17,8 @@ from windlass.control.request import frames
 from windlass.control.request.context import Call, Context, Reply, encode, reads
 from windlass.control.request.permissions import Sight
 from windlass.control.request.resources import target
-from windlass.control.request.shared_readers import Reader
-from windlass.control.telling.audit import Names, shown
+from windlass.control.request.shared_readers import SharedReader
+from windlass.control.telling.audit import TargetNames, shown
 from windlass.core.declare.traits import Onward
 from windlass.store.store import EventRow, Reads, events_word
 
@@ -31,7 +31,7 @@ _GONE: Final = frames.gone(
 )
 
 
-class Told(Struct, frozen=True, gc=False):
+class SentEvent(Struct, frozen=True, gc=False):
     """An event as it is sent; or a mere mark, which says up to where all was seen."""
 
     number: int
@@ -40,7 +40,7 @@ class Told(Struct, frozen=True, gc=False):
 
 
 class Batch(Struct, frozen=True):
-    told: list[Told]
+    told: list[SentEvent]
     last: int
     """Up to here nothing else happened."""
     whole: bool
@@ -49,7 +49,7 @@ class Batch(Struct, frozen=True):
     """Whether something before it may be missing."""
 
 
-class Place(Struct, frozen=True):
+class StreamPosition(Struct, frozen=True):
     """Where a stream begins."""
 
     number: int
@@ -66,20 +66,20 @@ async def follow_events(ctx: Context, call: Call) -> Reply:
     return Reply(stream=follow(ctx, call, org.id, place), org=org.id)
 
 
-async def _place(source: Reads, last: str | None) -> Place:
+async def _place(source: Reads, last: str | None) -> StreamPosition:
     """After the event that came last; without one, after all that there is."""
     oldest, newest = await source.events_span()
     if last is None:
-        return Place(newest)
+        return StreamPosition(newest)
     if last.isascii() and last.isdecimal() and len(last) <= 18 and int(last) <= newest:
-        return Place(int(last))
-    return Place(max(0, oldest - 1), lost=True)
+        return StreamPosition(int(last))
+    return StreamPosition(max(0, oldest - 1), lost=True)
 
 
-async def _followed(ctx: Context, call: Call, org: str, place: Place) -> AsyncGenerator[bytes, None]:
+async def _followed(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
     full, at = call.dialect.name == "full", place.number
     yield _beginning(place)
-    with ctx.readers.joined(("events", org, full), lambda: _Events(ctx, org, full=full)) as reader:
+    with ctx.readers.joined(("events", org, full), lambda: _EventReader(ctx, org, full=full)) as reader:
         while True:
             if reader.is_at_hand(at):
                 told, at = reader.after(at)
@@ -94,7 +94,9 @@ async def _followed(ctx: Context, call: Call, org: str, place: Place) -> AsyncGe
                 yield pieces
 
 
-async def _caught_up(ctx: Context, call: Call, org: str, place: Place) -> AsyncGenerator[bytes, None]:
+async def _caught_up(
+    ctx: Context, call: Call, org: str, place: StreamPosition
+) -> AsyncGenerator[bytes, None]:
     full, at = call.dialect.name == "full", place.number
     yield _beginning(place)
     whole = False
@@ -106,7 +108,7 @@ async def _caught_up(ctx: Context, call: Call, org: str, place: Place) -> AsyncG
     yield _mark(at) + frames.END
 
 
-def _beginning(place: Place) -> bytes:
+def _beginning(place: StreamPosition) -> bytes:
     return (_GONE if place.lost else b"") + _mark(place.number)
 
 
@@ -115,7 +117,7 @@ def _mark(number: int) -> bytes:
     return b"id: %d\n\n" % number
 
 
-async def _pieces(ctx: Context, call: Call, org: str, told: list[Told], *, gone: bool) -> bytes:
+async def _pieces(ctx: Context, call: Call, org: str, told: list[SentEvent], *, gone: bool) -> bytes:
     sight = Sight(ctx.store.reads, call.actor, org)
     visible = [
         one.piece for one in told if sight.is_whole or one.row is None or await sight.includes_event(one.row)
@@ -123,7 +125,7 @@ async def _pieces(ctx: Context, call: Call, org: str, told: list[Told], *, gone:
     return b"".join([_GONE, *visible] if gone else visible)
 
 
-class _Events(Reader):
+class _EventReader(SharedReader):
     """The newest events of one organization, in one vocabulary."""
 
     # What comes in a storm comes in pieces of this length, and not one by one to each of thousands.
@@ -134,7 +136,7 @@ class _Events(Reader):
         self._ctx = ctx
         self._org = org
         self._full = full
-        self._told: list[Told] = []
+        self._told: list[SentEvent] = []
         self._floor = self._place = -1
         """All between these two is at hand."""
         self._marked = ctx.clock.now()
@@ -146,7 +148,7 @@ class _Events(Reader):
     def is_at_hand(self, at: int) -> bool:
         return self._floor <= at < self._place
 
-    def after(self, at: int) -> tuple[list[Told], int]:
+    def after(self, at: int) -> tuple[list[SentEvent], int]:
         return self._told[bisect_right(self._told, at, key=_number) :], self._place
 
     async def look(self) -> bool:
@@ -162,7 +164,7 @@ class _Events(Reader):
             self._called.set()
         return bool(told) or batch.gone
 
-    def _keep(self, batch: Batch, told: list[Told]) -> None:
+    def _keep(self, batch: Batch, told: list[SentEvent]) -> None:
         self._told += told
         if batch.gone:
             self._told, self._floor = [], batch.last  # each finds it in the database, and is told
@@ -171,16 +173,16 @@ class _Events(Reader):
             del self._told[:-_KEPT]
         self._place = batch.last
 
-    def _marks(self, place: int) -> list[Told]:
+    def _marks(self, place: int) -> list[SentEvent]:
         """Who hears nothing for long has a place nevertheless that is not so old that it is forgotten."""
         now = self._ctx.clock.now()
         if now - self._marked < HOUR:
             return []
         self._marked = now
-        return [Told(place, _mark(place))]
+        return [SentEvent(place, _mark(place))]
 
 
-def _number(told: Told) -> int:
+def _number(told: SentEvent) -> int:
     return told.number
 
 
@@ -191,12 +193,12 @@ async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
     _, newest = await source.events_span()
     rows = await source.events(org, after, _PAGE)
     oldest, _ = await source.events_span()
-    names = Names(source, ctx.registry.audit)
-    told = [Told(row.seq, await _piece(row, names, full=full), row) for row in rows]
+    names = TargetNames(source, ctx.registry.audit)
+    told = [SentEvent(row.seq, await _piece(row, names, full=full), row) for row in rows]
     whole = len(rows) < _PAGE
     last = max(rows[-1].seq if rows else after, newest if whole else 0)
     return Batch(told, last, whole, gone=after < oldest - 1)
 
 
-async def _piece(row: EventRow, names: Names, *, full: bool) -> bytes:
+async def _piece(row: EventRow, names: TargetNames, *, full: bool) -> bytes:
     return frames.event(b"%d" % row.seq, encode(await shown(row, names, full=full)))

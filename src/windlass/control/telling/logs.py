@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from windlass.base.errors import Missing
-from windlass.base.segments import Gone, Sieve, id_of, moment, sieve
+from windlass.base.segments import Gone, LineFilter, id_of, moment, sieve
 from windlass.control.request import frames
 from windlass.control.request.context import Call, Context, Dialect, Reply, reads, results
 from windlass.control.request.resources import target
@@ -125,6 +125,6 @@ async def _is_over(ctx: Context, deployment: str) -> bool:
     return row is None or row.status not in OPEN
 
 
-def _wanted(query: Tail) -> Sieve:
+def _wanted(query: Tail) -> LineFilter:
     since, until = (moment(text) if text else None for text in (query.since, query.until))
     return sieve(since, until, query.search)

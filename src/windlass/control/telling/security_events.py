@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from windlass.base.clock import HOUR
 from windlass.control.request.context import Context
-from windlass.control.request.recording import About, Whence, about, emit
+from windlass.control.request.recording import About, Origin, about, emit
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation
 from windlass.core.words.events import Event
@@ -28,7 +28,7 @@ MOST_WAITING = 10_000
 _AT_ONCE = 500
 
 
-class Suspect(Struct, frozen=True):
+class UnusualCaller(Struct, frozen=True):
     """Somebody who was not let in, and is known nevertheless."""
 
     id: str
@@ -38,7 +38,7 @@ class Suspect(Struct, frozen=True):
     person: bool = False
 
 
-class Sighting(Struct, frozen=True):
+class CallerSeen(Struct, frozen=True):
     """What was seen, as far as it is known without asking the database."""
 
     kind: Event
@@ -47,19 +47,19 @@ class Sighting(Struct, frozen=True):
     name: str
     orgs: tuple[str, ...]
     """Where it may belong: the first, unless it is about something of another."""
-    whence: Whence
+    whence: Origin
     target: str = ""
     family: str = "apiToken"
     facts: tuple[tuple[str, str], ...] = ()
 
 
-class Witness:
+class SecurityEvents:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._met: dict[tuple[str, str], int] = {}
         """Who was seen at which address, and when last."""
         self._denied: dict[tuple[str, str, str], int] = {}
-        self._waiting: list[Sighting] = []
+        self._waiting: list[CallerSeen] = []
         self._unwritten = 0
         self._writing: asyncio.Task[None] | None = None
 
@@ -74,14 +74,14 @@ class Witness:
         self._met[key] = now
         return last is None or now - last >= AGAIN
 
-    def tell_met(self, actor: Actor, whence: Whence) -> None:
+    def tell_met(self, actor: Actor, whence: Origin) -> None:
         """A token at a new address, or a person who signed in."""
         kind = Event.SIGNED_IN if _is_person(actor) else Event.TOKEN_USED
         family = "member" if _is_person(actor) else "apiToken"
         self._see(kind, actor, whence, target=actor.id, family=family)
 
     def refused(
-        self, actor: Actor, operation: Operation, path: str, ids: Sequence[str], message: str, whence: Whence
+        self, actor: Actor, operation: Operation, path: str, ids: Sequence[str], message: str, whence: Origin
     ) -> None:
         """A 403."""
         facts = (
@@ -92,7 +92,7 @@ class Witness:
         )
         self._see(Event.ACCESS_REFUSED, actor, whence, target=operation.subject(ids), family="", facts=facts)
 
-    def denied(self, who: Suspect, why: str, whence: Whence) -> None:
+    def denied(self, who: UnusualCaller, why: str, whence: Origin) -> None:
         """A token that is no more, or somebody who may not enter."""
         now, key = self._ctx.clock.now(), (who.id, whence.address, why)
         if now - self._denied.get(key, -REMINDED) < REMINDED:
@@ -102,23 +102,23 @@ class Witness:
         kind, family = (Event.SIGN_IN_REFUSED, "member") if who.person else (Event.TOKEN_REFUSED, "apiToken")
         orgs = (who.org,) if who.org else ()
         self._keep(
-            Sighting(kind, now, who.id, who.name, orgs, whence, who.id, family, facts=(("message", why),))
+            CallerSeen(kind, now, who.id, who.name, orgs, whence, who.id, family, facts=(("message", why),))
         )
 
     def _see(
         self,
         kind: Event,
         actor: Actor,
-        whence: Whence,
+        whence: Origin,
         *,
         target: str,
         family: str,
         facts: tuple[tuple[str, str], ...] = (),
     ) -> None:
         now, orgs = self._ctx.clock.now(), actor.organizations
-        self._keep(Sighting(kind, now, actor.id, actor.name, orgs, whence, target, family, facts))
+        self._keep(CallerSeen(kind, now, actor.id, actor.name, orgs, whence, target, family, facts))
 
-    def _keep(self, sighting: Sighting) -> None:
+    def _keep(self, sighting: CallerSeen) -> None:
         """A flood, while the database is away, is counted instead of kept."""
         if len(self._waiting) < MOST_WAITING:
             self._waiting.append(sighting)
@@ -156,7 +156,7 @@ def _forget_one(known: dict[tuple[str, str], int] | dict[tuple[str, str, str], i
         del known[next(iter(known))]  # type: ignore[arg-type]
 
 
-async def _write(ctx: Context, tx: Tx, batch: Sequence[Sighting], more: int) -> None:
+async def _write(ctx: Context, tx: Tx, batch: Sequence[CallerSeen], more: int) -> None:
     for sighting in batch:
         org, found = await _found(ctx, tx, sighting)
         facts = {"seen_at": sighting.at, **dict(sighting.facts)}
@@ -168,7 +168,7 @@ async def _write(ctx: Context, tx: Tx, batch: Sequence[Sighting], more: int) -> 
         emit(tx, last.kind, org, found, last.actor, last.name, last.whence, {"message": said, "more": more})
 
 
-async def _found(ctx: Context, tx: Reads, sighting: Sighting) -> tuple[str, About]:
+async def _found(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[str, About]:
     """What it is about, if that is of an organization of the caller; else the organization itself."""
     row = await tx.get(sighting.target) if sighting.target else None
     if row is not None and row.org in sighting.orgs:

@@ -17,7 +17,7 @@ from windlass.base.clock import DAY, HOUR, stamp
 from windlass.base.errors import Conflict, Missing
 from windlass.base.segments import moment
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
-from windlass.control.request.outbox import DELIVER, named, news_of, send_news, work_of
+from windlass.control.request.outbox import DELIVER, add_deliveries, named, payload_of, work_of
 from windlass.control.request.resources import (
     Behaviour,
     behaves,
@@ -31,7 +31,7 @@ from windlass.control.request.resources import (
 )
 from windlass.core.declare.document import Document, veil
 from windlass.core.words.events import Event
-from windlass.core.words.webhook_payload import Named, News, rendered
+from windlass.core.words.webhook_payload import Reference, WebhookPayload, rendered
 from windlass.families.webhook import Replay, Rotation, check_sendable, webhook
 from windlass.store.store import DeliveryRow, Receiver, Row, Tx
 
@@ -45,7 +45,7 @@ _AT_ONCE: Final = 1000
 WAITING, DELIVERED, FAILED = "WAITING", "DELIVERED", "FAILED"
 
 
-class Attempt(Struct, frozen=True):
+class StoredAttempt(Struct, frozen=True):
     """As the API shows it; `kind` and `status` are the webhook's and the answer's at that time."""
 
     at: int
@@ -57,7 +57,7 @@ class Attempt(Struct, frozen=True):
     duration_in_ms: int = 0
 
 
-attempts_of = msgspec.json.Decoder(list[Attempt]).decode
+attempts_of = msgspec.json.Decoder(list[StoredAttempt]).decode
 
 
 @behaves(webhook)
@@ -98,25 +98,25 @@ async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
     document = msgspec.json.decode(row.body)
     if not document["enabled"]:
         raise Conflict("This webhook is disabled: set `enabled` to true first")
-    (id,) = await send_news(tx, [row], TEST_LANE, await _example(ctx, tx, row, document["events"][0]))
+    (id,) = await add_deliveries(tx, [row], TEST_LANE, await _example(ctx, tx, row, document["events"][0]))
     made = await tx.delivery(row.id, id)
     assert made is not None
     await record(ctx, tx, Event.WEBHOOK_TESTED, row, call.actor, call)
     return Reply(encode(_shown(ctx, call, document, made)))
 
 
-async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> News:
+async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> WebhookPayload:
     organization = await tx.find("organization", row.org)
     assert organization is not None
     failed = kind == Event.DEPLOYMENT_FAILED
-    return News(
+    return WebhookPayload(
         kind=kind,
         at=stamp(tx.now),
         family=ctx.registry.services[0].name,
-        service=Named(ids.new_id(), "example"),
-        environment=Named(ids.new_id(), "production"),
+        service=Reference(ids.new_id(), "example"),
+        environment=Reference(ids.new_id(), "production"),
         mode="PRODUCTION",
-        project=Named(ids.new_id(), "example"),
+        project=Reference(ids.new_id(), "example"),
         organization=named(organization),
         deployment=ids.new_id(),
         number=1,
@@ -239,7 +239,7 @@ def keys_of(hidden: Mapping[str, str], now: int) -> list[bytes]:
 
 def _shown(ctx: Context, call: Call, document: Document, row: DeliveryRow) -> Document:
     story = attempts_of(row.story)
-    last = story[-1] if story else Attempt(0, document["target_url"], document["kind"], 0)
+    last = story[-1] if story else StoredAttempt(0, document["target_url"], document["kind"], 0)
     kind = {**document, "kind": last.kind}
     return {
         "id": row.id,
@@ -248,7 +248,7 @@ def _shown(ctx: Context, call: Call, document: Document, row: DeliveryRow) -> Do
         "matched_event": call.dialect.event(row.kind),
         "status": row.state,
         "target_url_used": last.target_url,
-        "request": rendered(kind, news_of(row), ctx.settings.url),
+        "request": rendered(kind, payload_of(row), ctx.settings.url),
         "target_response_status_code": last.status_code,
         "target_response_body": last.body or last.error,
         "next_attempt_at": stamp(row.due) if row.state == WAITING else None,

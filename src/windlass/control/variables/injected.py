@@ -20,11 +20,11 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
 from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import BuiltIn, identity, of_level, with_twins
-from windlass.core.words.variables import Entry
+from windlass.core.words.variables import DeclaredVariable
 from windlass.store.store import Reads, Row, Tx
 
 
-class Owned(NamedTuple):
+class ServiceVariables(NamedTuple):
     owner: Row
     one: BuiltIn
 
@@ -32,15 +32,15 @@ class Owned(NamedTuple):
 # As lists show them
 
 
-async def listed(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[Owned]:
+async def listed(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[ServiceVariables]:
     """All that are visible from the nearest of these levels, the nearest first."""
-    found: list[Owned] = []
+    found: list[ServiceVariables] = []
     for level in _with_variables(ctx, levels):
-        found += (Owned(level, one) for one in of_level(level.family, level.id))
+        found += (ServiceVariables(level, one) for one in of_level(level.family, level.id))
         for kind in _kinds_in(ctx, level):
             for service in await source.of_parent(level.id, kind.family.name):
                 variables = await kind.listed_variables(ctx, source, service)
-                found += (Owned(service, one) for one in variables)
+                found += (ServiceVariables(service, one) for one in variables)
     return found
 
 
@@ -54,7 +54,9 @@ def _kinds_in(ctx: Context, level: Row) -> list[ServiceKind]:
     return [kind for kind in ctx.kinds.values() if kind.family.parent is family]
 
 
-async def visible(source: Reads, actor: Actor, owned: Iterable[Owned], levels: Sequence[Row]) -> list[Owned]:
+async def visible(
+    source: Reads, actor: Actor, owned: Iterable[ServiceVariables], levels: Sequence[Row]
+) -> list[ServiceVariables]:
     """Leaves out the variables of neighbours that this caller may not see. Those of a level are inherited."""
     here = {level.id for level in levels}
     sight = Sight(source, actor, levels[0].org)
@@ -65,7 +67,7 @@ async def visible(source: Reads, actor: Actor, owned: Iterable[Owned], levels: S
     ]
 
 
-def rows_of(ctx: Context, owned: Iterable[Owned], family: Family) -> list[Row]:
+def rows_of(ctx: Context, owned: Iterable[ServiceVariables], family: Family) -> list[Row]:
     """Those that are of this family, as if they were stored."""
     secret = "value" in family.hidden
     return [_row(ctx, owner, one, family) for owner, one in owned if one.secret == secret]
@@ -98,18 +100,20 @@ def _row(ctx: Context, owner: Row, one: BuiltIn, family: Family) -> Row:
 # As services find them
 
 
-class Found(NamedTuple):
-    entries: list[Entry]
+class InjectedVariables(NamedTuple):
+    entries: list[DeclaredVariable]
     counted: list[Row]
     """Services that those depend on that use their variables."""
     warnings: list[str]
 
 
-async def found(ctx: Context, source: Reads, levels: Sequence[Row], whereabouts: Whereabouts) -> Found:
+async def injected_variables(
+    ctx: Context, source: Reads, levels: Sequence[Row], whereabouts: Whereabouts
+) -> InjectedVariables:
     """All that a service of these levels is given, with the places where they really are."""
     levels = _with_variables(ctx, levels)
     own = [one for level in levels for one in of_level(level.family, level.id)]
-    result = Found([_entry(one) for one in with_twins(own)], [], [])
+    result = InjectedVariables([_entry(one) for one in with_twins(own)], [], [])
     for level in levels:
         for kind in _kinds_in(ctx, level):
             offer = await kind.offer(ctx, source, level.id, whereabouts)
@@ -119,8 +123,8 @@ async def found(ctx: Context, source: Reads, levels: Sequence[Row], whereabouts:
     return result
 
 
-def _entry(one: BuiltIn) -> Entry:
-    return Entry(id=one.id, key=one.key, value=one.value, secret=one.secret, interpolated=False)
+def _entry(one: BuiltIn) -> DeclaredVariable:
+    return DeclaredVariable(id=one.id, key=one.key, value=one.value, secret=one.secret, interpolated=False)
 
 
 # What was derived from them

@@ -13,13 +13,13 @@ from msgspec import Struct, inspect
 from windlass.base.errors import Missing
 from windlass.control.request.context import Context
 from windlass.control.request.resources import open_hidden
-from windlass.control.variables.injected import found
+from windlass.control.variables.injected import injected_variables
 from windlass.control.workloads.kind import Whereabouts
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
 from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import identity
-from windlass.core.words.variables import Entry, Inputs, resolve
+from windlass.core.words.variables import DeclaredVariable, Inputs, resolve
 from windlass.families.variable import secret, variable
 from windlass.store.store import Reads, Row
 
@@ -39,7 +39,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Wher
     if not levels:
         raise Missing("This service was deleted meanwhile")
     rows = [await _said_at(source, level) for level in levels]
-    own = await found(ctx, source, levels, whereabouts)
+    own = await injected_variables(ctx, source, levels, whereabouts)
     result = resolve([*([_entry(ctx, row) for row in level] for level in rows), own.entries])
     used = frozenset(row.id for row in own.counted if _is_used(ctx, row, result.used))
     said = [row for level in rows for row in level]
@@ -71,12 +71,12 @@ async def _said_at(source: Reads, level: Row) -> list[Row]:
     return [row for family in _KINDS for row in await source.of_parent(level.id, family.name)]
 
 
-def _entry(ctx: Context, row: Row) -> Entry:
+def _entry(ctx: Context, row: Row) -> DeclaredVariable:
     document: Document = msgspec.json.decode(row.body)
     hush = "value" in ctx.registry[row.family].hidden
     mount_path = document.get("mount_path") or ""
     aliased = document.get("aliased_secret" if hush else "aliased_variable")
-    return Entry(
+    return DeclaredVariable(
         id=row.id,
         key=document["key"],
         value=open_hidden(ctx, row).get("value", "") if hush else document["value"],

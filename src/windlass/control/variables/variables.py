@@ -14,14 +14,14 @@ from windlass.control.request.permissions import absent, allows, visible_below
 from windlass.control.request.resources import (
     Behaviour,
     Draft,
+    apply_changes,
     behaves,
-    born,
-    changed,
+    create_in,
+    in_dialect,
     open_hidden,
     paged,
-    place,
+    parent_of,
     seal_hidden,
-    spoken,
 )
 from windlass.control.variables import injected as built_ins
 from windlass.core.declare.document import Document
@@ -47,7 +47,7 @@ _OWN_TYPES = {"FILE", "VALUE"}
 async def visible(ctx: Context, call: Call) -> Reply:
     """What a level has of its own and what it inherits, nearest first; then built-in ones, if expected."""
     source, family = ctx.store.reads, call.family
-    here = await place(source, call)
+    here = await parent_of(source, call)
     levels = await source.above(here.id)
     rows = await visible_below(source, call.actor, here, family)
     if rows is None:
@@ -76,7 +76,7 @@ async def read(ctx: Context, call: Call) -> Reply:
         row = await _own_making(ctx, ctx.store.reads, call)
         if row is None:
             raise
-        return Reply(spoken(call, row.body), row.tag)
+        return Reply(in_dialect(call, row.body), row.tag)
 
 
 @writes("environmentVariable.update", "secret.update")
@@ -116,7 +116,7 @@ async def _unless_built_in(ctx: Context, tx: Tx, call: Call, write: Writing, ref
 async def _own_making(ctx: Context, source: Reads, call: Call) -> Row | None:
     """The built-in variable that the path leads to, if it leads to one that the caller may see."""
     try:
-        here = await place(source, call)
+        here = await parent_of(source, call)
     except Missing:
         return None
     levels = await source.above(here.id)
@@ -161,7 +161,7 @@ def _spec(family: Family) -> type[Variable] | type[Secret]:
 
 async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row, Document]:
     """Where the new one will be, and the visible one that it is derived from."""
-    here, family = await place(tx, call), call.family
+    here, family = await parent_of(tx, call), call.family
     levels = await tx.above(here.id)
     other = next((row for row in await _stored(tx, levels, family) if row.id == call.id), None)
     other = other or await _own_making(ctx, tx, call)
@@ -183,13 +183,13 @@ async def _derived(
         extras[f"aliased_{noun}"] = _other(aliased)
     links = {"overrides": overridden} if overridden else {"aliases": aliased}
     known = {field: other.id for field, other in links.items() if other}
-    return await born(ctx, tx, family, spec, here.org, here, call.actor, call, extras, known)
+    return await create_in(ctx, tx, family, spec, here.org, here, call.actor, call, extras, known)
 
 
 @writes("environmentVariable.import")
 async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     """All or nothing; what is there already stays as it is, unless it is to be overwritten."""
-    here = await place(tx, call)
+    here = await parent_of(tx, call)
     levels = {level.family.upper(): level for level in await tx.above(here.id)}
     body: Import = call.body
     done: list[Imported] = []
@@ -220,13 +220,13 @@ async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, one: Im
     row = await tx.named(level.id, family.name, one.name)
     if row is None and await tx.named(level.id, other.name, one.name) is None:
         spec = _spec(family)(key=one.name, value=one.value)
-        await born(ctx, tx, family, spec, level.org, level, call.actor, call)
+        await create_in(ctx, tx, family, spec, level.org, level, call.actor, call)
         return True
     if not call.body.overwrite:
         return False
     if row is None:
         raise Conflict(f"{where}.name: {one.name} is {_a(other)} of this level: delete it first")
-    await changed(ctx, tx, call, row, {"value": one.value})
+    await apply_changes(ctx, tx, call, row, {"value": one.value})
     return True
 
 

@@ -17,7 +17,7 @@ from windlass.base.log import log
 from windlass.builders.git import GitError
 from windlass.control.request.context import Call, Context, prepares
 from windlass.control.request.permissions import is_visible
-from windlass.control.request.resources import place, target
+from windlass.control.request.resources import parent_of, target
 from windlass.control.workloads.git_tokens import source_at
 from windlass.core.declare.document import Document, narrowed, patched
 from windlass.core.declare.resource import Verb
@@ -40,7 +40,7 @@ async def choose_branch(ctx: Context, call: Call) -> None:
         return
     source = ctx.store.reads
     creates = call.operation.handler.endswith(f".{Verb.CREATE}")
-    at = await (place(source, call) if creates else target(source, call))
+    at = await (parent_of(source, call) if creates else target(source, call))
     wanted = _wanted(call, at, msgspec.to_builtins(sent))
     if wanted.get("branch") or "url" not in wanted or not await _may_read(source, call, at, wanted):
         return

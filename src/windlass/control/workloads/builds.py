@@ -15,13 +15,13 @@ from windlass.base.clock import stamp
 from windlass.base.subprocesses import aside
 from windlass.builders.builder import BuilderAway, Order, Say
 from windlass.builders.dockerfile import LONGEST, DockerfileError, declared
-from windlass.builders.git import Commit
+from windlass.builders.git import GitCommit
 from windlass.control.request.context import Context
 from windlass.control.request.deployments import particulars
 from windlass.control.workloads.git_tokens import source_of
-from windlass.control.workloads.kind import Built
+from windlass.control.workloads.kind import BuiltArtifact
 from windlass.core.declare.document import Document
-from windlass.core.deploy.progress import Made
+from windlass.core.deploy.progress import BuildResult
 from windlass.core.deploy.states import OPEN, Do, Progress
 from windlass.core.deploy.workload import Artifact
 from windlass.core.words.variables import Inputs
@@ -31,7 +31,9 @@ _REMEMBERED = 200
 """How many deployments back an earlier build is looked for."""
 
 
-async def build(ctx: Context, service: Row, deployment: DeploymentRow, inputs: Inputs, say: Say) -> Built:
+async def build(
+    ctx: Context, service: Row, deployment: DeploymentRow, inputs: Inputs, say: Say
+) -> BuiltArtifact:
     """Raises BuildError or GitError with what went wrong, in words for the person who deployed."""
     asked = particulars(deployment).git_commit_id
     source = await source_of(ctx, ctx.store.reads, service, asked)
@@ -46,7 +48,7 @@ async def build(ctx: Context, service: Row, deployment: DeploymentRow, inputs: I
     document = msgspec.json.decode(service.body)
     base = _base(document, source.commit)
     if found := await _found(ctx, service, base, inputs, say):
-        return Built(*found, branch)
+        return BuiltArtifact(*found, branch)
     async with _folder(ctx, deployment) as folder:
         say(f"Fetching commit {source.commit[:12]} of {source.url}")
         await ctx.point("about to fetch")
@@ -55,7 +57,7 @@ async def build(ctx: Context, service: Row, deployment: DeploymentRow, inputs: I
         say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
         base = _base(document, commit.id)
         made = await _made(ctx, service, deployment, document, commit, base, folder, inputs, say)
-    return Built(made, commit_document(commit), branch)
+    return BuiltArtifact(made, commit_document(commit), branch)
 
 
 async def _made(
@@ -63,12 +65,12 @@ async def _made(
     service: Row,
     deployment: DeploymentRow,
     document: Document,
-    commit: Commit,
+    commit: GitCommit,
     base: str,
     folder: Path,
     inputs: Inputs,
     say: Say,
-) -> Made:
+) -> BuildResult:
     root = (document["git_repository"].get("root_path") or "/").strip("/") or "."
     dockerfile = document.get("dockerfile_path") or None
     names = await aside(_arguments_of, folder / root / (dockerfile or "Dockerfile"))
@@ -91,7 +93,7 @@ async def _made(
     if artifact is None:
         await ctx.point("about to build")
         artifact = await _built(ctx, order, say)
-    return Made(artifact, base, tuple(sorted(names)), values)
+    return BuildResult(artifact, base, tuple(sorted(names)), values)
 
 
 async def _built(ctx: Context, order: Order, say: Say) -> Artifact:
@@ -114,7 +116,7 @@ def _arguments_of(path: Path) -> frozenset[str]:
 
 async def _found(
     ctx: Context, service: Row, base: str, inputs: Inputs, say: Say
-) -> tuple[Made, Document | None] | None:
+) -> tuple[BuildResult, Document | None] | None:
     """What an earlier deployment made of the same commit, in the same way, with the same arguments."""
     for row in await ctx.store.reads.deployments(service.id, _REMEMBERED):
         if row.action != Do.DEPLOY:
@@ -172,7 +174,7 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
 
-def commit_document(commit: Commit) -> Document:
+def commit_document(commit: GitCommit) -> Document:
     return {
         "git_commit_id": commit.id,
         "created_at": stamp(commit.created_at),
@@ -184,7 +186,7 @@ def commit_document(commit: Commit) -> Document:
     }
 
 
-def _first_line(commit: Commit) -> str:
+def _first_line(commit: GitCommit) -> str:
     return commit.message.partition("\n")[0][:100]
 
 

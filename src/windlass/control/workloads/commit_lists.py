@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from windlass.base.errors import Unavailable
-from windlass.builders.git import Commit, GitError, Source
+from windlass.builders.git import GitCommit, GitError, GitSource
 
 SECONDS: Final = 20.0
 KEPT: Final = 5.0
@@ -26,16 +26,16 @@ MOST, MOST_OF_ONE = 8, 4
 
 
 class GitReader(Protocol):
-    async def commits(self, source: Source) -> Sequence[Commit]: ...
+    async def commits(self, source: GitSource) -> Sequence[GitCommit]: ...
 
-    async def head(self, source: Source) -> tuple[str, str]: ...
+    async def head(self, source: GitSource) -> tuple[str, str]: ...
 
 
 class ListingKey(Struct, frozen=True):
     org: str
     service: str
     """Empty where there is none yet."""
-    source: Source
+    source: GitSource
 
 
 class RunningListing(Struct, eq=False):
@@ -52,15 +52,15 @@ class Listings:
         """Those that run, and those that ended a moment ago."""
         self._running: dict[asyncio.Task[Any], ListingKey] = {}
 
-    async def commits(self, org: str, service: str, source: Source) -> Sequence[Commit]:
-        found: Sequence[Commit] = await self._read(ListingKey(org, service, source), self._git.commits)
+    async def commits(self, org: str, service: str, source: GitSource) -> Sequence[GitCommit]:
+        found: Sequence[GitCommit] = await self._read(ListingKey(org, service, source), self._git.commits)
         return found
 
-    async def default_branch(self, org: str, source: Source) -> str:
+    async def default_branch(self, org: str, source: GitSource) -> str:
         name, _ = await self._read(ListingKey(org, "", source), self._git.head)
         return str(name)
 
-    async def _read(self, key: ListingKey, read: Callable[[Source], Awaitable[Any]]) -> Any:
+    async def _read(self, key: ListingKey, read: Callable[[GitSource], Awaitable[Any]]) -> Any:
         self._forget_old()
         listing = self._listings.get(key) or self._start(key, read)
         listing.waiting += 1
@@ -77,7 +77,7 @@ class Listings:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _start(self, key: ListingKey, read: Callable[[Source], Awaitable[Any]]) -> RunningListing:
+    def _start(self, key: ListingKey, read: Callable[[GitSource], Awaitable[Any]]) -> RunningListing:
         of = Counter(running.org for running in self._running.values())
         if of.total() >= MOST or of[key.org] >= MOST_OF_ONE:
             raise Unavailable(
@@ -90,7 +90,7 @@ class Listings:
         task.add_done_callback(lambda task: self._end(task, listing))
         return listing
 
-    async def _list(self, source: Source, read: Callable[[Source], Awaitable[Any]]) -> Any:
+    async def _list(self, source: GitSource, read: Callable[[GitSource], Awaitable[Any]]) -> Any:
         try:
             async with asyncio.timeout(self._seconds):
                 return await read(source)

@@ -10,10 +10,10 @@ import msgspec
 
 from windlass.base.errors import Missing
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results
-from windlass.control.request.resources import Draft, open_hidden, place, seal_hidden, target
+from windlass.control.request.resources import Draft, open_hidden, parent_of, seal_hidden, target
 from windlass.control.workloads.ports import public_port
 from windlass.core.declare.document import Document
-from windlass.core.deploy.databases import Credentials, configurations, kind_of, upgrades
+from windlass.core.deploy.databases import DatabaseLogin, configurations, kind_of, upgrades
 from windlass.store.store import Reads, Row, Tx
 
 # Letters and digits only: nothing to escape in URLs, shells, and configuration files of databases.
@@ -27,12 +27,12 @@ def give_credentials(ctx: Context, draft: Draft) -> None:
     draft.sealed |= _new(draft.spec.type)
 
 
-async def credentials_of(ctx: Context, source: Reads, row: Row) -> Credentials:
+async def credentials_of(ctx: Context, source: Reads, row: Row) -> DatabaseLogin:
     """Those of this database. One that was made before there were credentials gets them now."""
     hidden = open_hidden(ctx, row)
     if _PASSWORD not in hidden:
         hidden = await _given(ctx, source, row)
-    return Credentials(hidden[_LOGIN], hidden[_PASSWORD], hidden[_DATABASE])
+    return DatabaseLogin(hidden[_LOGIN], hidden[_PASSWORD], hidden[_DATABASE])
 
 
 def _new(type: str) -> dict[str, str]:
@@ -67,7 +67,9 @@ async def master_credentials(ctx: Context, call: Call) -> Reply:
     if document["accessibility"] == "PUBLIC":
         host, port = ctx.public_host, await public_port(ctx, row)
     else:
-        host, port = await ctx.engine.whereabouts(row.id, document["name"], kind_of(document["type"]).port)
+        host, port = await ctx.engine.neighbour_address(
+            row.id, document["name"], kind_of(document["type"]).port
+        )
     answer = {
         "host": host,
         "port": port,
@@ -80,7 +82,7 @@ async def master_credentials(ctx: Context, call: Call) -> Reply:
 
 @reads("database.databaseConfiguration")
 async def configuration(ctx: Context, call: Call) -> Reply:
-    await place(ctx.store.reads, call)
+    await parent_of(ctx.store.reads, call)
     return Reply(results([encode(one) for one in configurations()]))
 
 

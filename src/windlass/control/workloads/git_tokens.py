@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from windlass.base.errors import Invalid
-from windlass.base.http_out import Refused
+from windlass.base.http_out import AddressRefused
 from windlass.base.http_out.url import place as api_place
-from windlass.builders.git import GitError, Source
+from windlass.builders.git import GitError, GitSource
 from windlass.builders.git.source import place as repository_place
 from windlass.control.request.context import Context
 from windlass.control.request.resources import Behaviour, Draft, behaves, open_hidden
@@ -35,7 +35,7 @@ class GitTokens(Behaviour):
         return why_not_sent(document, address)
 
 
-async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> Source:
+async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> GitSource:
     """The repository of a service, with the token that opens it."""
     return await source_at(
         ctx, source, service.org, msgspec.json.decode(service.body)["git_repository"], commit
@@ -44,7 +44,7 @@ async def source_of(ctx: Context, source: Reads, service: Row, commit: str | Non
 
 async def source_at(
     ctx: Context, source: Reads, org: str, repository: Document, commit: str | None
-) -> Source:
+) -> GitSource:
     token = None
     if id := repository.get("git_token_id"):
         row = await source.find(git_token.name, id)
@@ -54,7 +54,7 @@ async def source_at(
         if why := why_not_sent(msgspec.json.decode(row.body), repository["url"]):
             raise GitError(f"git_repository.git_token_id: {why}.")
         token = open_hidden(ctx, row)["token"]
-    return Source(
+    return GitSource(
         repository["url"], repository.get("branch"), commit, repository.get("root_path") or "/", token
     )
 
@@ -66,7 +66,7 @@ def why_not_sent(token: Document, url: str) -> str:
         api = api_place(token["git_api_url"])
     except GitError as error:
         return f"the git token is sent to no address like this one. {error}".rstrip(".")
-    except Refused as error:
+    except AddressRefused as error:
         return f"git_api_url of the git token does not name a host. {error}".rstrip(".")
     if repository.scheme not in ("http", "https"):
         return ""  # ssh and files take no token
@@ -82,5 +82,5 @@ def why_not_sent(token: Document, url: str) -> str:
 def _check_api(address: str) -> None:
     try:
         api_place(address)
-    except Refused as error:
+    except AddressRefused as error:
         raise Invalid(f"git_api_url: {error}") from error

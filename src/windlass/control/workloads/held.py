@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from windlass.control.workloads.ports import PORT
 from windlass.core.deploy.hosts import key_of
-from windlass.core.deploy.workload import PortWanted
+from windlass.core.deploy.workload import WorkloadPort
 from windlass.store.store import NameRow
 
 
-def row_of(port: PortWanted, rows: Sequence[NameRow]) -> NameRow | None:
+def row_of(port: WorkloadPort, rows: Sequence[NameRow]) -> NameRow | None:
     """The name under which a port is served, if its service holds it."""
     if port.host:
         return next((row for row in rows if row.name == port.host), None)

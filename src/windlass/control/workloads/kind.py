@@ -20,8 +20,8 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
 from windlass.core.deploy import hosts
 from windlass.core.deploy.injected_variables import BuiltIn, address_variables, nominal_host, with_twins
-from windlass.core.deploy.progress import Made, Particulars
-from windlass.core.deploy.workload import Artifact, Wanted
+from windlass.core.deploy.progress import BuildResult, Particulars
+from windlass.core.deploy.workload import Artifact, Workload
 from windlass.core.words.variables import Inputs
 from windlass.store.store import DeploymentRow, Reads, Row, Tx
 
@@ -41,10 +41,10 @@ class Making(Struct, frozen=True, kw_only=True):
     """Takes a line of the build log."""
 
 
-class Built(Struct, frozen=True):
+class BuiltArtifact(Struct, frozen=True):
     """What a deployment starts, and the commit or the tag that it is."""
 
-    made: Made
+    made: BuildResult
     commit: Document | None = None
     branch: str | None = None
     image_tag: str | None = None
@@ -105,7 +105,7 @@ class ServiceKind:
         """Returns the settings that a deployment runs with."""
         return document
 
-    async def make(self, ctx: Context, making: Making) -> Built:
+    async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Makes what the engine starts. Raises BuildError, GitError or EngineError with words for people."""
         raise NotImplementedError
 
@@ -113,7 +113,7 @@ class ServiceKind:
         """True if an artifact of an earlier deployment can be started again."""
         return True
 
-    async def workload(self, ctx: Context, service: Row, document: Document, usual: Wanted) -> Wanted:
+    async def workload(self, ctx: Context, service: Row, document: Document, usual: Workload) -> Workload:
         """Returns what runs: `usual` has what all kinds have in common."""
         raise NotImplementedError
 

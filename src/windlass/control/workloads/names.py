@@ -18,7 +18,7 @@ from windlass.control.workloads.ports import PORT
 from windlass.control.workloads.sealed_workload import open_wanted
 from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
-from windlass.core.deploy.workload import Wanted
+from windlass.core.deploy.workload import Workload
 from windlass.routers.router import RouteError
 from windlass.store.store import NameRow, Reads, Row, Tx
 
@@ -32,7 +32,7 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
     service = await tx.find(family, id)
     if service is None:
         return
-    held = _Held(service, await tx.names(service.id))
+    held = _HeldNames(service, await tx.names(service.id))
     fitting = await _declared(tx, held)
     extra = [row for row in held.rows if row not in fitting and not is_lasting_port(row)]
     if extra:
@@ -42,20 +42,20 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
                 await tx.release_name(row)
 
 
-async def reserve_wanted(ctx: Context, tx: Tx, wanted: Wanted) -> Wanted:
+async def reserve_wanted(ctx: Context, tx: Tx, wanted: Workload) -> Workload:
     """Reserves a host for each port of a generation that is about to run; returns it with these hosts."""
     if not any(by_name(port) for port in wanted.ports):
         return wanted
     service = await tx.get(wanted.service)
     assert service is not None
-    held = _Held(service, await tx.names(service.id))
+    held = _HeldNames(service, await tx.names(service.id))
     await _declared(tx, held)
     rows = await _named(tx, held, wanted.name, [key_of(port) for port in wanted.ports if by_name(port)])
     ports = [replace(port, host=rows[key_of(port)].name) if by_name(port) else port for port in wanted.ports]
     return replace(wanted, ports=tuple(ports))
 
 
-async def reserve_ports(ctx: Context, wanted: Wanted) -> None:
+async def reserve_ports(ctx: Context, wanted: Workload) -> None:
     """Reserves the ports of the machine that a generation listens on, or raises RouteError."""
     asked = {f"{PORT}{number}": port.name for port in wanted.ports if (number := listens(port)) is not None}
     if asked.keys() <= {row.name for row in await ctx.store.reads.names(wanted.service)}:
@@ -105,7 +105,7 @@ async def _reserve_served(ctx: Context, tx: Tx, id: str) -> None:
     await reserve_declared(ctx, tx, service.family, id)
 
 
-class _Held:
+class _HeldNames:
     """The names of one service, while more are being reserved."""
 
     def __init__(self, service: Row, rows: list[NameRow]) -> None:
@@ -124,7 +124,7 @@ class _Held:
         raise AssertionError  # candidates have no end
 
 
-async def _declared(tx: Tx, held: _Held) -> list[NameRow]:
+async def _declared(tx: Tx, held: _HeldNames) -> list[NameRow]:
     document = msgspec.json.decode(held.service.body)
     asked = _keys(document.get("ports") or [])
     return [*(await _named(tx, held, document["name"], asked)).values()] if asked else []
@@ -139,7 +139,7 @@ def _keys(ports: list[Document]) -> list[str]:
     ]
 
 
-async def _named(tx: Tx, held: _Held, name: str, asked: Iterable[str]) -> dict[str, NameRow]:
+async def _named(tx: Tx, held: _HeldNames, name: str, asked: Iterable[str]) -> dict[str, NameRow]:
     """Reserves hosts by port: the default port gets the name of the service, others put theirs before it."""
     environment = await tx.find("environment", held.service.parent)
     assert environment is not None

@@ -17,7 +17,7 @@ from windlass.control.workloads.kind import ServiceKind
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Base
 from windlass.core.declare.shapes import VOLUME_DIGITS, Autoscaling
-from windlass.core.deploy.workload import PortWanted, Probe, ProbeKind, Volume, Wanted
+from windlass.core.deploy.workload import HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.core.words.variables import Unusable
 from windlass.store.store import Row, Tx
 
@@ -41,11 +41,11 @@ class Program(ServiceKind):
         _identify_parts(spec, before)
         extras |= _autoscaling(spec, before, row.id, row.org, stamp(tx.now))
 
-    async def workload(self, ctx: Context, service: Row, document: Document, usual: Wanted) -> Wanted:
+    async def workload(self, ctx: Context, service: Row, document: Document, usual: Workload) -> Workload:
         return program(document, usual)
 
 
-def program(document: Document, wanted: Wanted) -> Wanted:
+def program(document: Document, wanted: Workload) -> Workload:
     ports = tuple(_port(port) for port in document.get("ports", ()))
     checks = document.get("healthchecks") or {}
     readiness, liveness = checks.get("readiness_probe"), checks.get("liveness_probe")
@@ -82,8 +82,8 @@ def _words(entrypoint: str | None) -> tuple[str, ...]:
         raise Unusable(f"entrypoint: {error}") from error
 
 
-def _port(port: Document) -> PortWanted:
-    return PortWanted(
+def _port(port: Document) -> WorkloadPort:
+    return WorkloadPort(
         name=port["name"],
         internal=port["internal_port"],
         protocol=port["protocol"],
@@ -95,13 +95,13 @@ def _port(port: Document) -> PortWanted:
     )
 
 
-def derived(ports: Sequence[PortWanted]) -> tuple[Probe, ...]:
+def derived(ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
     """Nobody said how to tell that it is well: then it is, once it answers on its ports."""
     tcp = [port for port in ports if port.protocol != "UDP"]
-    return tuple(Probe(kind=ProbeKind.TCP, port=port.internal) for port in tcp)
+    return tuple(HealthProbe(kind=ProbeKind.TCP, port=port.internal) for port in tcp)
 
 
-def probes(asked: Document | None, ports: Sequence[PortWanted]) -> tuple[Probe, ...]:
+def probes(asked: Document | None, ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
     """As a client sends it: one kind of probe, or none."""
     kinds: Document = (asked or {}).get("type") or {}
     assert asked is not None or not kinds
@@ -112,7 +112,7 @@ def probes(asked: Document | None, ports: Sequence[PortWanted]) -> tuple[Probe, 
     return ()
 
 
-def _probe(kind: str, given: Document, asked: Document, first: int) -> Probe:
+def _probe(kind: str, given: Document, asked: Document, first: int) -> HealthProbe:
     times: dict[str, Any] = {
         "initial_delay": asked["initial_delay_seconds"],
         "period": asked["period_seconds"],
@@ -121,13 +121,15 @@ def _probe(kind: str, given: Document, asked: Document, first: int) -> Probe:
         "failures": asked["failure_threshold"],
     }
     if kind == "exec":
-        return Probe(kind=ProbeKind.EXEC, command=tuple(given["command"]), **times)
+        return HealthProbe(kind=ProbeKind.EXEC, command=tuple(given["command"]), **times)
     port = given.get("port") or first
     if kind == "http":
         scheme = (given.get("scheme") or "http").lower()
-        return Probe(kind=ProbeKind.HTTP, port=port, path=given.get("path") or "/", scheme=scheme, **times)
+        return HealthProbe(
+            kind=ProbeKind.HTTP, port=port, path=given.get("path") or "/", scheme=scheme, **times
+        )
     # gRPC's own health service needs HTTP/2: what listens is taken for well.
-    return Probe(kind=ProbeKind.TCP, port=port, **times)
+    return HealthProbe(kind=ProbeKind.TCP, port=port, **times)
 
 
 # Parts that keep their id from one version of the settings to the next

@@ -6,11 +6,11 @@ import msgspec
 
 from windlass.control.request.context import Context
 from windlass.core.declare.document import Document
-from windlass.core.deploy.workload import Artifact, Wanted
+from windlass.core.deploy.workload import Artifact, Workload
 from windlass.core.words.variables import Inputs
 from windlass.store.store import DeploymentRow, Row
 
-_decode = msgspec.msgpack.Decoder(Wanted).decode
+_decode = msgspec.msgpack.Decoder(Workload).decode
 
 
 async def wanted_of(
@@ -20,9 +20,9 @@ async def wanted_of(
     deployment: DeploymentRow,
     artifact: Artifact,
     inputs: Inputs,
-) -> Wanted:
+) -> Workload:
     """Returns what a deployment runs: what all services have in common, completed by the kind."""
-    usual = Wanted(
+    usual = Workload(
         service=service.id,
         family=service.family,
         name=document["name"],
@@ -46,12 +46,12 @@ async def wanted_of(
 # Sealed with its deployment
 
 
-def seal_wanted(ctx: Context, wanted: Wanted) -> bytes:
+def seal_wanted(ctx: Context, wanted: Workload) -> bytes:
     ctx.logs.masks.add(wanted.deployment, wanted.secrets)
     return ctx.seal.close(msgspec.msgpack.encode(wanted), wanted.org, wanted.deployment, "wanted", "1")
 
 
-def open_wanted(ctx: Context, deployment: DeploymentRow) -> Wanted | None:
+def open_wanted(ctx: Context, deployment: DeploymentRow) -> Workload | None:
     if deployment.sealed is None:
         return None
     wanted = _decode(ctx.seal.open(deployment.sealed, deployment.org, deployment.id, "wanted", "1"))

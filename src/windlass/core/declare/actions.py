@@ -76,7 +76,7 @@ class Trait(Struct, frozen=True, kw_only=True):
     """Deleting a resource with this trait ends services: itself, or those below it."""
 
 
-class Options(TypedDict, total=False):
+class ActionOptions(TypedDict, total=False):
     """What an action may say beyond its name, answer and summary; see `Action`."""
 
     id: str
@@ -94,30 +94,34 @@ class Options(TypedDict, total=False):
     unnested: bool
 
 
-def get(name: str, answer: Answer, summary: str, about: str = "", **options: Unpack[Options]) -> Action:
+def get(name: str, answer: Answer, summary: str, about: str = "", **options: Unpack[ActionOptions]) -> Action:
     """Declares an action that reads. Without a `suffix` its path ends with its name."""
     return _action("GET", name, answer, summary, about, {"need": Scope.READ, **options})
 
 
-def post(name: str, answer: Answer, summary: str, about: str = "", **options: Unpack[Options]) -> Action:
+def post(
+    name: str, answer: Answer, summary: str, about: str = "", **options: Unpack[ActionOptions]
+) -> Action:
     """Declares an action that starts or creates something. One that needs Deploy and answers, answers 202."""
     starts = options.get("need") is Scope.DEPLOY and answer is not None
     return _action("POST", name, answer, summary, about, {"status": 202 if starts else 200, **options})
 
 
-def put(name: str, answer: Answer, summary: str, about: str = "", **options: Unpack[Options]) -> Action:
+def put(name: str, answer: Answer, summary: str, about: str = "", **options: Unpack[ActionOptions]) -> Action:
     """Declares an action that replaces or moves something; it may be repeated."""
     return _action("PUT", name, answer, summary, about, options)
 
 
-def delete(name: str, summary: str, about: str = "", **options: Unpack[Options]) -> Action:
+def delete(name: str, summary: str, about: str = "", **options: Unpack[ActionOptions]) -> Action:
     """Declares an action that takes something away. It needs Admin and answers 204."""
     return _action("DELETE", name, None, summary, about, {"need": Scope.ADMIN, "status": 204, **options})
 
 
-def _action(method: str, name: str, answer: Answer, summary: str, about: str, options: Options) -> Action:
-    usual: Options = {"suffix": f"/{name}", "need": Scope.WRITE}
-    said: Options = {**usual, **options}
+def _action(
+    method: str, name: str, answer: Answer, summary: str, about: str, options: ActionOptions
+) -> Action:
+    usual: ActionOptions = {"suffix": f"/{name}", "need": Scope.WRITE}
+    said: ActionOptions = {**usual, **options}
     return Action(
         name=name,
         method=method,

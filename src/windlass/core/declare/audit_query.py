@@ -55,7 +55,7 @@ InProject = Annotated[Id, Meta(description="Only what happened in this project")
 InEnvironment = Annotated[Id, Meta(description="Only what happened in this environment")]
 
 
-class _Wanted(Spec):
+class _Parameters(Spec):
     from_timestamp: Annotated[Since, Meta(description="Only what happened from this time on")] = (
         msgspec.field(default="", name="fromTimestamp")
     )
@@ -70,7 +70,7 @@ class _Wanted(Spec):
     origin: Given[OriginWord] = UNSET
 
 
-class EventsWanted(_Wanted):
+class AuditParameters(_Parameters):
     page_size: Annotated[int, Meta(ge=1, le=1000, description="How many events")] = msgspec.field(
         default=10, name="pageSize"
     )
@@ -86,7 +86,7 @@ class EventsWanted(_Wanted):
     service_environment_id: Given[InEnvironment] = msgspec.field(default=UNSET, name="serviceEnvironmentId")
 
 
-class TargetsWanted(_Wanted):
+class TargetParameters(_Parameters):
     project_id: Given[InProject] = msgspec.field(default=UNSET, name="projectId")
     environment_id: Given[InEnvironment] = msgspec.field(default=UNSET, name="environmentId")
     target_level: Given[
@@ -176,7 +176,12 @@ _EVENTS: Final = (
 )
 
 events = get(
-    "events", OrganizationEvents, "Query the audit", _EVENTS, id="getOrganizationEvents", query=EventsWanted
+    "events",
+    OrganizationEvents,
+    "Query the audit",
+    _EVENTS,
+    id="getOrganizationEvents",
+    query=AuditParameters,
 )
 targets = get(
     "targets",
@@ -184,5 +189,5 @@ targets = get(
     "List what the audit speaks of",
     "By name; out of the newest 50,000 events that fit.",
     id="getOrganizationEventTargets",
-    query=TargetsWanted,
+    query=TargetParameters,
 )

@@ -20,7 +20,7 @@ from windlass.core.declare.operations import PAGE as PAGE
 from windlass.core.declare.operations import Operation as Operation
 from windlass.core.declare.operations import Paging as Paging
 from windlass.core.declare.operations import PathId, action_id, of_action, of_verbs
-from windlass.core.declare.resource import Family, PerService, extra_of
+from windlass.core.declare.resource import Family, ServiceActions, extra_of
 from windlass.core.declare.traits import DEPLOYABLE
 from windlass.core.words.audit import AuditNames
 from windlass.core.words.naming import spaced
@@ -57,7 +57,7 @@ class Actions(Struct, frozen=True):
     actions: tuple[Action, ...]
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
+class StandaloneOperation(Struct, frozen=True, kw_only=True):
     """An operation that belongs to no resource, such as a catalogue. Its path is its own."""
 
     path: str
@@ -65,17 +65,17 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     action: Action
 
 
-Declared: TypeAlias = Family | Endpoint | AnyOf | Actions | PerService
+Declared: TypeAlias = Family | StandaloneOperation | AnyOf | Actions | ServiceActions
 
 
 class Registry:
     def __init__(
         self,
         families: Iterable[Family],
-        endpoints: Iterable[Endpoint] = (),
+        endpoints: Iterable[StandaloneOperation] = (),
         unions: Iterable[AnyOf] = (),
         more: Iterable[Actions] = (),
-        shapes: Iterable[PerService] = (),
+        shapes: Iterable[ServiceActions] = (),
     ) -> None:
         self.unions = {union.name: union for union in unions}
         self.families = _by_name(families, self.unions.values())
@@ -130,7 +130,7 @@ class Registry:
 
     # From declarations to operations
 
-    def _endpoint(self, endpoint: Endpoint) -> Operation:
+    def _endpoint(self, endpoint: StandaloneOperation) -> Operation:
         action = endpoint.action
         made = of_action(action, endpoint.path, action.name, action.name, endpoint.group)
         return self._placed(made, action.ids)

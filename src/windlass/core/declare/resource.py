@@ -54,7 +54,7 @@ class Verb(StrEnum):
 ALL = frozenset(Verb)
 
 
-class PerService(Struct, frozen=True):
+class ServiceActions(Struct, frozen=True):
     """A shape that has a list for each family of services; the registry makes it, which knows them all."""
 
     base: type[Struct]
@@ -78,7 +78,7 @@ class Facts(NamedTuple):
         return self.info.encode_name
 
 
-class Reference(NamedTuple):
+class ReferenceField(NamedTuple):
     """A field that holds the id of another resource."""
 
     family: str
@@ -115,7 +115,7 @@ class Family:
         names: str | None = "name",
         created: int = 201,
         write_need: Scope = Scope.WRITE,
-        settle: Callable[[Any], None] = lambda spec: None,
+        normalise: Callable[[Any], None] = lambda spec: None,
         in_full: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         audit: AuditWords = AUDIT_WORDS,
     ) -> None:
@@ -140,7 +140,7 @@ class Family:
         self.created = created
         """The status that answers a creation."""
         self.write_need = write_need
-        self.settle = settle
+        self.normalise = normalise
         """Brings a spec into its final form, or raises Invalid: rules between fields."""
         self.in_full = in_full
         """Says a document in the full interface's words, where these are others."""
@@ -202,7 +202,7 @@ class Family:
         return frozenset(fact.name for fact in self.facts if "veiled" in fact.extra)
 
     @cached_property
-    def references(self) -> Mapping[str, Reference]:
+    def references(self) -> Mapping[str, ReferenceField]:
         """Path of a field, such as `git_repository.git_token_id`, to what its id must name."""
         return dict(_references(self.spec, ""))
 
@@ -351,12 +351,12 @@ def _extra_of(info: msgspec.inspect.Type) -> Mapping[str, Any]:
             return {}
 
 
-def _references(spec: type[Struct], above: str) -> Iterator[tuple[str, Reference]]:
+def _references(spec: type[Struct], above: str) -> Iterator[tuple[str, ReferenceField]]:
     for info in fields(spec):
         extra, path = extra_of(info.type), above + info.encode_name
         if "refers" in extra:
             opens = extra.get("opens", "")
-            yield path, Reference(extra["refers"], opens and above + opens)
+            yield path, ReferenceField(extra["refers"], opens and above + opens)
         if inner := struct_of(info.type):
             yield from _references(inner, f"{path}.")
 
@@ -385,5 +385,5 @@ def _is_owner(annotation: Any) -> bool:
 
 
 def clash(field: str, reason: str) -> Invalid:
-    """A rule between fields was broken: `settle` raises what this makes."""
+    """A rule between fields was broken: `normalise` raises what this makes."""
     return Invalid(f"{field}: {reason}")

@@ -10,20 +10,22 @@ from msgspec import Struct, StructMeta
 from windlass.core.declare.fields import Id, Timestamp
 
 
-class _Named(StructMeta):
+class _KeywordStruct(StructMeta):
     """Structs whose fields go by name, in subclasses too (msgspec's own `kw_only` is not inherited)."""
 
-    def __new__(mcls, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any) -> _Named:
+    def __new__(
+        mcls, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any
+    ) -> _KeywordStruct:
         return super().__new__(mcls, name, bases, space, **{"kw_only": True, **options})
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
-class Spec(Struct, metaclass=_Named, forbid_unknown_fields=True):
+class Spec(Struct, metaclass=_KeywordStruct, forbid_unknown_fields=True):
     """What a client may send: unknown fields are refused by name."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
-class Shown(Struct, metaclass=_Named):
+class Shown(Struct, metaclass=_KeywordStruct):
     """What the server adds to an answer."""
 
 

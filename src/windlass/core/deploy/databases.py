@@ -11,14 +11,14 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from windlass.core.deploy.injected_variables import PREFIX, marked
-from windlass.core.deploy.workload import Probe, ProbeKind
+from windlass.core.deploy.workload import HealthProbe, ProbeKind
 
 Type = Literal["POSTGRESQL", "MYSQL", "MONGODB", "REDIS"]
 Mode = Literal["CONTAINER", "MANAGED"]
 MODES: Final[tuple[Mode, ...]] = ("CONTAINER", "MANAGED")
 
 
-class Kind(Struct, frozen=True, kw_only=True):
+class DatabaseType(Struct, frozen=True, kw_only=True):
     """What databases of one type have in common."""
 
     type: Type
@@ -39,10 +39,10 @@ class Kind(Struct, frozen=True, kw_only=True):
     """Whether it must not leave out a major version on the way."""
 
 
-_KINDS: Final[Mapping[str, Kind]] = {
+_KINDS: Final[Mapping[str, DatabaseType]] = {
     kind.type: kind
     for kind in (
-        Kind(
+        DatabaseType(
             type="POSTGRESQL",
             port=5432,
             login="postgres",
@@ -52,7 +52,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
             versions=("18", "17", "16", "15", "14"),
             leaps=False,
         ),
-        Kind(
+        DatabaseType(
             type="MYSQL",
             port=3306,
             login="root",
@@ -63,7 +63,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
             leaps=True,
             stepwise=True,
         ),
-        Kind(
+        DatabaseType(
             type="MONGODB",
             port=27017,
             login="root",
@@ -75,7 +75,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
             leaps=True,
             stepwise=True,
         ),
-        Kind(
+        DatabaseType(
             type="REDIS",
             port=6379,
             login="",
@@ -90,11 +90,11 @@ _KINDS: Final[Mapping[str, Kind]] = {
 TYPES: Final[tuple[Type, ...]] = tuple(kind.type for kind in _KINDS.values())
 
 
-def kind_of(type: str) -> Kind:
+def kind_of(type: str) -> DatabaseType:
     return _KINDS[type]
 
 
-class Credentials(Struct, frozen=True):
+class DatabaseLogin(Struct, frozen=True):
     """Of the one who may do everything."""
 
     login: str
@@ -109,7 +109,7 @@ def image(type: str, version: str) -> str:
 # How the official images are started
 
 
-def environment(type: str, version: str, known: Credentials) -> dict[str, str]:
+def environment(type: str, version: str, known: DatabaseLogin) -> dict[str, str]:
     """Read by the image when there is no data yet, and by the probe always."""
     match type:
         case "POSTGRESQL":
@@ -132,7 +132,7 @@ def environment(type: str, version: str, known: Credentials) -> dict[str, str]:
             return {"REDIS_PASSWORD": known.password}
 
 
-def command(type: str, known: Credentials) -> tuple[str, ...]:
+def command(type: str, known: DatabaseLogin) -> tuple[str, ...]:
     """Instead of the image's own; empty leaves that."""
     if type != "REDIS":
         return ()
@@ -190,11 +190,11 @@ _QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def ready(type: str) -> Probe:
+def ready(type: str) -> HealthProbe:
     """Asks the database itself, with what `environment` put into the container."""
     # mongosh is a whole JavaScript engine, and takes seconds to start on a small machine.
     slow = type == "MONGODB"
-    return Probe(
+    return HealthProbe(
         kind=ProbeKind.EXEC,
         port=kind_of(type).port,
         command=_QUESTIONS[type],
@@ -203,9 +203,9 @@ def ready(type: str) -> Probe:
     )
 
 
-def alive(type: str) -> Probe:
+def alive(type: str) -> HealthProbe:
     """Costs the database next to nothing, for as long as it runs."""
-    return Probe(
+    return HealthProbe(
         kind=ProbeKind.TCP, port=kind_of(type).port, initial_delay=30.0, period=10.0, timeout=5.0, failures=9
     )
 
@@ -247,7 +247,9 @@ def hindrance(type: str, old: str, new: str) -> str:
     return ""
 
 
-def _step(kind: Kind, before: tuple[int | None, int | None], after: tuple[int | None, int | None]) -> str:
+def _step(
+    kind: DatabaseType, before: tuple[int | None, int | None], after: tuple[int | None, int | None]
+) -> str:
     """The version that must not be left out, if there is one."""
     assert before[0] is not None
     assert after[0] is not None
@@ -275,7 +277,7 @@ def _older(one: tuple[int | None, int | None], other: tuple[int | None, int | No
 # Connections
 
 
-class Part(Struct, frozen=True):
+class ConnectionVariable(Struct, frozen=True):
     """One of the variables that tell how to reach a database."""
 
     word: str
@@ -286,12 +288,12 @@ class Part(Struct, frozen=True):
 
 
 PARTS: Final = (
-    Part("HOST_INTERNAL", "HOST", False),
-    Part("PORT_INTERNAL", "PORT", False),
-    Part("LOGIN", "USER", False),
-    Part("DEFAULT_DATABASE_NAME", "NAME", False),
-    Part("PASSWORD", "PASSWORD", True),
-    Part("DATABASE_URL_INTERNAL", "URL", True),
+    ConnectionVariable("HOST_INTERNAL", "HOST", False),
+    ConnectionVariable("PORT_INTERNAL", "PORT", False),
+    ConnectionVariable("LOGIN", "USER", False),
+    ConnectionVariable("DEFAULT_DATABASE_NAME", "NAME", False),
+    ConnectionVariable("PASSWORD", "PASSWORD", True),
+    ConnectionVariable("DATABASE_URL_INTERNAL", "URL", True),
 )
 
 
@@ -313,7 +315,7 @@ def keys(id: str, name: str) -> frozenset[str]:
     return frozenset(key for type in TYPES for key, _ in _keys(type, id, name))
 
 
-def _keys(type: str, id: str, name: str) -> Iterator[tuple[str, Part]]:
+def _keys(type: str, id: str, name: str) -> Iterator[tuple[str, ConnectionVariable]]:
     for part in PARTS:
         yield from ((prefix + part.word, part) for prefix in marked(type, id))
         yield friendly(name, id) + part.friendly, part

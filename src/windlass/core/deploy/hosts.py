@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from windlass.core.deploy.workload import PortWanted
+from windlass.core.deploy.workload import WorkloadPort
 
 LONGEST = 63
 _NOT_IN_LABELS = re.compile(r"[^a-z0-9]+")
@@ -38,17 +38,17 @@ def is_candidate(name: str, wish: str, id: str) -> bool:
     return name in itertools.islice(candidates(wish, id), 3) or name.endswith(f"-{id}")
 
 
-def key_of(port: PortWanted) -> str:
+def key_of(port: WorkloadPort) -> str:
     """The default port has the service's own name; others put theirs before it."""
     return "" if port.default else port.name
 
 
-def by_name(port: PortWanted) -> bool:
+def by_name(port: WorkloadPort) -> bool:
     """Whether it is reached through the gateway."""
     return port.public and port.protocol in BY_NAME
 
 
-def listens(port: PortWanted) -> int | None:
+def listens(port: WorkloadPort) -> int | None:
     """The port of the machine that it asks for, beside the gateway or instead of it."""
     if not port.public or port.protocol == "UDP":
         return None

@@ -26,7 +26,7 @@ class Step(StrEnum):
     DELETE = "delete"
 
 
-class Open(Struct, frozen=True):
+class OpenDeployment(Struct, frozen=True):
     """A deployment that is not final."""
 
     do: str
@@ -36,7 +36,7 @@ class Open(Struct, frozen=True):
     """Its generation serves already: too late to cancel."""
 
 
-def plan(head: Open | None, serving: bool) -> Step:
+def plan(head: OpenDeployment | None, serving: bool) -> Step:
     """`head` is the oldest open deployment. Whoever comes back after an interruption gets the step again."""
     if head is None:
         return Step.KEEP if serving else Step.REST

@@ -12,12 +12,12 @@ from windlass.core.deploy.workload import Artifact
 from windlass.core.words.events import Event
 
 
-class Person(Struct, frozen=True):
+class Initiator(Struct, frozen=True):
     id: str
     name: str
 
 
-class Made(Struct, frozen=True, omit_defaults=True):
+class BuildResult(Struct, frozen=True, omit_defaults=True):
     """What was built, and from what: enough to know whether it must be built again."""
 
     artifact: Artifact
@@ -33,7 +33,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The document of a deployment."""
 
     family: str
-    actor: Person
+    actor: Initiator
     origin: str = "API"
     git_commit_id: str | None = None
     """The commit asked for."""
@@ -45,7 +45,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """Somebody asked to cancel it."""
     commit: dict[str, Any] | None = None
     """The commit that it was."""
-    made: Made | None = None
+    made: BuildResult | None = None
     digest: str = ""
     of: str | None = None
     """The deployment that it repeats or goes back to."""
@@ -53,7 +53,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     ended: int = 0
 
 
-class Told(Struct, frozen=True):
+class DeploymentEvents(Struct, frozen=True):
     """The events of one kind of deployment, by how it goes on."""
 
     queued: Event
@@ -68,10 +68,10 @@ _DEPLOYED: Final = {
     Progress.SUPERSEDED: Event.DEPLOYMENT_SUPERSEDED,
 }
 
-TOLD: Final[Mapping[Do, Told]] = {
-    Do.DEPLOY: Told(Event.DEPLOYMENT_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
-    Do.RESTART: Told(Event.RESTART_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
-    Do.STOP: Told(
+TOLD: Final[Mapping[Do, DeploymentEvents]] = {
+    Do.DEPLOY: DeploymentEvents(Event.DEPLOYMENT_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
+    Do.RESTART: DeploymentEvents(Event.RESTART_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
+    Do.STOP: DeploymentEvents(
         Event.STOP_QUEUED,
         {
             Progress.SUCCEEDED: Event.STOPPED,
@@ -80,7 +80,7 @@ TOLD: Final[Mapping[Do, Told]] = {
             Progress.SUPERSEDED: Event.STOP_CANCELLED,
         },
     ),
-    Do.UNINSTALL: Told(
+    Do.UNINSTALL: DeploymentEvents(
         Event.UNINSTALL_QUEUED,
         {
             Progress.SUCCEEDED: Event.UNINSTALLED,
@@ -90,5 +90,5 @@ TOLD: Final[Mapping[Do, Told]] = {
         },
     ),
     # Nothing cancels or supersedes it, and with its success the service and its deployments are gone.
-    Do.DELETE: Told(Event.DELETE_QUEUED, {Progress.FAILED: Event.DELETE_FAILED}),
+    Do.DELETE: DeploymentEvents(Event.DELETE_QUEUED, {Progress.FAILED: Event.DELETE_FAILED}),
 }

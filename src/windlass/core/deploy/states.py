@@ -68,7 +68,7 @@ class Do(StrEnum):
     DELETE = "DELETE"
 
 
-class Words(NamedTuple):
+class ActionStates(NamedTuple):
     """The states that a service goes through while something is done with it."""
 
     queued: State
@@ -77,12 +77,12 @@ class Words(NamedTuple):
     failed: State
 
 
-WORDS: Final[Mapping[Do, Words]] = {
-    Do.DEPLOY: Words(State.QUEUED, State.DEPLOYING, State.DEPLOYED, State.DEPLOYMENT_ERROR),
-    Do.RESTART: Words(State.RESTART_QUEUED, State.RESTARTING, State.RESTARTED, State.RESTART_ERROR),
-    Do.STOP: Words(State.STOP_QUEUED, State.STOPPING, State.STOPPED, State.STOP_ERROR),
-    Do.UNINSTALL: Words(State.DELETE_QUEUED, State.DELETING, State.READY, State.DELETE_ERROR),
-    Do.DELETE: Words(State.DELETE_QUEUED, State.DELETING, State.DELETED, State.DELETE_ERROR),
+WORDS: Final[Mapping[Do, ActionStates]] = {
+    Do.DEPLOY: ActionStates(State.QUEUED, State.DEPLOYING, State.DEPLOYED, State.DEPLOYMENT_ERROR),
+    Do.RESTART: ActionStates(State.RESTART_QUEUED, State.RESTARTING, State.RESTARTED, State.RESTART_ERROR),
+    Do.STOP: ActionStates(State.STOP_QUEUED, State.STOPPING, State.STOPPED, State.STOP_ERROR),
+    Do.UNINSTALL: ActionStates(State.DELETE_QUEUED, State.DELETING, State.READY, State.DELETE_ERROR),
+    Do.DELETE: ActionStates(State.DELETE_QUEUED, State.DELETING, State.DELETED, State.DELETE_ERROR),
 }
 
 _UP = frozenset({State.DEPLOYED, State.RESTARTED})

@@ -32,7 +32,7 @@ class ProbeKind(StrEnum):
     EXEC = "exec"
 
 
-class Probe(Struct, frozen=True, kw_only=True):
+class HealthProbe(Struct, frozen=True, kw_only=True):
     """How to tell that an instance is well. Times are seconds."""
 
     kind: ProbeKind
@@ -48,7 +48,7 @@ class Probe(Struct, frozen=True, kw_only=True):
     failures: int = 9
 
 
-class PortWanted(Struct, frozen=True, kw_only=True):
+class WorkloadPort(Struct, frozen=True, kw_only=True):
     name: str
     internal: int
     protocol: Literal["HTTP", "GRPC", "TCP", "UDP"] = "HTTP"
@@ -73,7 +73,7 @@ class Volume(Struct, frozen=True, kw_only=True):
     is started with an empty one."""
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class Workload(Struct, frozen=True, kw_only=True):
     """One generation of one service, as it should run."""
 
     service: str
@@ -102,18 +102,18 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """Thousandths of a core."""
     memory: int = 512
     """Megabytes."""
-    ports: tuple[PortWanted, ...] = ()
+    ports: tuple[WorkloadPort, ...] = ()
     volumes: tuple[Volume, ...] = ()
     alone: bool = False
     """It cannot run beside its older generation, because they share what they write to."""
     instances: int = 1
     most: int = 1
     """How many at least, and up to how many when there is much to do."""
-    ready: tuple[Probe, ...] = ()
+    ready: tuple[HealthProbe, ...] = ()
     """All must hold before it is given requests."""
     watched: bool = False
     """Whether `ready` goes on being asked: somebody declared it, it was not derived."""
-    alive: tuple[Probe, ...] = ()
+    alive: tuple[HealthProbe, ...] = ()
     """If one fails, the instance is started anew."""
     settle: float = 3.0
     """Where there is nothing to ask: how long it must have run."""
@@ -159,7 +159,7 @@ class Instance(Struct, frozen=True, kw_only=True):
     started_at: int = 0
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class Outcome(Struct, frozen=True, kw_only=True):
     """How a workload that runs once ended."""
 
     exit_code: int | None
@@ -170,7 +170,7 @@ class Ended(Struct, frozen=True, kw_only=True):
     ended_at: int
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class StoredData(Struct, frozen=True, kw_only=True):
     """The data of one service on an engine, whether or not the database knows the service."""
 
     name: str = ""
@@ -190,7 +190,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     """Bytes."""
 
 
-class Said(Struct, frozen=True, gc=False):
+class OutputLine(Struct, frozen=True, gc=False):
     """A line that an instance or a build wrote."""
 
     at: int

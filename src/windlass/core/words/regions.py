@@ -20,7 +20,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Region(msgspec.Struct, frozen=True, kw_only=True):
+class CloudRegion(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     country_code: str  # ISO 3166-1 alpha-2
     country: str
@@ -71,28 +71,28 @@ COUNTRIES = {
 }
 
 
-def region(name: str, code: str, city: str, *, arm: bool, zones: tuple[str, ...]) -> Region:
-    return Region(
+def region(name: str, code: str, city: str, *, arm: bool, zones: tuple[str, ...]) -> CloudRegion:
+    return CloudRegion(
         name=name, country_code=code, country=COUNTRIES[code], city=city, arm_supported=arm, zones=zones
     )
 
 
-def aws(name: str, code: str, city: str, letters: str = "abc") -> Region:
+def aws(name: str, code: str, city: str, letters: str = "abc") -> CloudRegion:
     """Zones are eu-west-3a, eu-west-3b ...; Graviton is taken to be everywhere, China and GovCloud too."""
     return region(name, code, city, arm=True, zones=tuple(name + letter for letter in letters))
 
 
-def gcp(name: str, code: str, city: str, letters: str = "abc", *, arm: bool = False) -> Region:
+def gcp(name: str, code: str, city: str, letters: str = "abc", *, arm: bool = False) -> CloudRegion:
     """Zones are europe-west9-a, europe-west9-b ...; ARM is Axion (C4A) or Ampere (T2A)."""
     return region(name, code, city, arm=arm, zones=tuple(f"{name}-{letter}" for letter in letters))
 
 
-def azure(name: str, code: str, city: str, *, zones: int = 3, arm: bool = False) -> Region:
+def azure(name: str, code: str, city: str, *, zones: int = 3, arm: bool = False) -> CloudRegion:
     """Zones are "1", "2", "3" in each subscription, or none at all; ARM is Cobalt 100."""
     return region(name, code, city, arm=arm, zones=tuple(str(n) for n in range(1, zones + 1)))
 
 
-def scaleway(name: str, code: str, city: str, *, arm: bool = False) -> Region:
+def scaleway(name: str, code: str, city: str, *, arm: bool = False) -> CloudRegion:
     """Zones are fr-par-1, fr-par-2, fr-par-3; ARM is Ampere (COPARM1, BASIC2-A)."""
     return region(name, code, city, arm=arm, zones=tuple(f"{name}-{n}" for n in (1, 2, 3)))
 
@@ -251,4 +251,4 @@ SCALEWAY = (
     scaleway("pl-waw", "PL", "Warsaw"),
 )
 
-REGIONS: dict[str, tuple[Region, ...]] = {"aws": AWS, "gcp": GCP, "azure": AZURE, "scaleway": SCALEWAY}
+REGIONS: dict[str, tuple[CloudRegion, ...]] = {"aws": AWS, "gcp": GCP, "azure": AZURE, "scaleway": SCALEWAY}

@@ -29,7 +29,7 @@ class Unusable(Exception):
     """No process can be given this; the message is for the person who deployed."""
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class DeclaredVariable(Struct, frozen=True, kw_only=True):
     """A variable or a secret, as it is said at one level."""
 
     id: str
@@ -81,12 +81,12 @@ class Resolved(Struct, frozen=True):
     """Names that are mentioned, and that no entry has."""
 
 
-def resolve(levels: Sequence[Sequence[Entry]]) -> Resolved:
+def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> Resolved:
     """The nearest level comes first, and the built-in ones last: the first who has a key has the say."""
     warnings: list[str] = []
     used: set[str] = set()
     chosen = _chosen(levels, warnings, used)
-    reading = _Reading(chosen)
+    reading = _Expansion(chosen)
     texts = {key: reading.of(key) for key in chosen}
     files, secret_files = _files(chosen, reading)
     _check_sizes(texts, files)
@@ -101,10 +101,12 @@ def resolve(levels: Sequence[Sequence[Entry]]) -> Resolved:
     )
 
 
-def _chosen(levels: Sequence[Sequence[Entry]], warnings: list[str], used: set[str]) -> dict[str, Entry]:
+def _chosen(
+    levels: Sequence[Sequence[DeclaredVariable]], warnings: list[str], used: set[str]
+) -> dict[str, DeclaredVariable]:
     """Returns the effective entry of each key; an alias carries the aliased entry, which is `used`."""
     known = {entry.id: entry for level in levels for entry in level}
-    chosen: dict[str, Entry] = {}
+    chosen: dict[str, DeclaredVariable] = {}
     for entry in (entry for level in levels for entry in level):
         if entry.key in chosen:
             continue
@@ -116,7 +118,9 @@ def _chosen(levels: Sequence[Sequence[Entry]], warnings: list[str], used: set[st
     return chosen
 
 
-def _filled(entry: Entry, known: Mapping[str, Entry], used: set[str]) -> Entry | None:
+def _filled(
+    entry: DeclaredVariable, known: Mapping[str, DeclaredVariable], used: set[str]
+) -> DeclaredVariable | None:
     """An alias may stand for an alias; one that leads nowhere, or to itself, is none."""
     other, passed = entry, set[str]()
     while other.stands_for:
@@ -128,7 +132,7 @@ def _filled(entry: Entry, known: Mapping[str, Entry], used: set[str]) -> Entry |
         used.add(other.id)
     if other is entry:
         return entry
-    return Entry(
+    return DeclaredVariable(
         id=entry.id,
         key=entry.key,
         value=other.value,
@@ -145,10 +149,10 @@ class _Text(NamedTuple):
     secret: bool
 
 
-class _Reading:
+class _Expansion:
     """Puts names in their places, each name once."""
 
-    def __init__(self, entries: Mapping[str, Entry]) -> None:
+    def __init__(self, entries: Mapping[str, DeclaredVariable]) -> None:
         self.warnings: list[str] = []
         self.used: set[str] = set()
         self.missing: set[str] = set()
@@ -163,7 +167,7 @@ class _Reading:
             self._done[key] = self._read(self._entries[key])
         return self._done[key]
 
-    def _read(self, entry: Entry) -> _Text:
+    def _read(self, entry: DeclaredVariable) -> _Text:
         if entry.mount_path:
             return _text(entry.mount_path, secret=False)
         if "\0" in entry.value:
@@ -185,7 +189,7 @@ class _Reading:
             )
         self._way.append(key)
 
-    def filled(self, entry: Entry, most: int) -> _Text:
+    def filled(self, entry: DeclaredVariable, most: int) -> _Text:
         """A value with what it mentions, as long as that does not make it too long."""
         if not entry.interpolated:
             return _checked(entry, [_text(entry.value, secret=entry.secret)], most)
@@ -198,7 +202,7 @@ class _Reading:
                 break
         return _checked(entry, parts, most)
 
-    def _parts(self, entry: Entry) -> Iterable[_Text]:
+    def _parts(self, entry: DeclaredVariable) -> Iterable[_Text]:
         pieces = _MENTION.split(entry.value)
         for place, piece in enumerate(pieces):
             if place % 2 == 0:
@@ -211,7 +215,7 @@ class _Reading:
                 self._warn(entry, piece)
                 yield _text(f"{{{{{piece}}}}}", secret=entry.secret)
 
-    def _warn(self, entry: Entry, name: str) -> None:
+    def _warn(self, entry: DeclaredVariable, name: str) -> None:
         # What looks like a name in a secret may be a part of the secret.
         what = "a name" if entry.secret else f"{{{{{name}}}}}"
         warning = f"{entry.key} mentions {what} that no variable here has: it stays as it is written"
@@ -223,7 +227,7 @@ def _text(value: str, *, secret: bool) -> _Text:
     return _Text(value, len(value.encode()), secret)
 
 
-def _checked(entry: Entry, parts: Sequence[_Text], most: int) -> _Text:
+def _checked(entry: DeclaredVariable, parts: Sequence[_Text], most: int) -> _Text:
     size = sum(part.size for part in parts)
     if size > most:
         mentioned = " with what it mentions" if len(parts) > 1 else ""
@@ -235,7 +239,9 @@ def _checked(entry: Entry, parts: Sequence[_Text], most: int) -> _Text:
     return _Text("".join(part.value for part in parts), size, any(part.secret for part in parts))
 
 
-def _files(chosen: Mapping[str, Entry], reading: _Reading) -> tuple[dict[str, bytes], frozenset[str]]:
+def _files(
+    chosen: Mapping[str, DeclaredVariable], reading: _Expansion
+) -> tuple[dict[str, bytes], frozenset[str]]:
     files: dict[str, bytes] = {}
     secret: set[str] = set()
     owners: dict[str, str] = {}
@@ -259,7 +265,7 @@ def _files(chosen: Mapping[str, Entry], reading: _Reading) -> tuple[dict[str, by
     return files, frozenset(secret)
 
 
-def _path(entry: Entry) -> str:
+def _path(entry: DeclaredVariable) -> str:
     path = entry.mount_path
     if path.endswith("/") or posixpath.normpath(path) != path or path.startswith("//"):
         raise Unusable(

@@ -11,23 +11,23 @@ from msgspec import Struct
 from windlass.core.words.events import full
 
 
-class Named(Struct, frozen=True):
+class Reference(Struct, frozen=True):
     id: str
     name: str
 
 
-class News(Struct, frozen=True, kw_only=True):
+class WebhookPayload(Struct, frozen=True, kw_only=True):
     """One event of one deployment, and everything above it, as it was at that moment."""
 
     kind: str
     """In the contract's words."""
     at: str
     family: str
-    service: Named
-    environment: Named
+    service: Reference
+    environment: Reference
     mode: str
-    project: Named
-    organization: Named
+    project: Reference
+    organization: Reference
     deployment: str
     number: int
     action: str
@@ -45,7 +45,7 @@ class News(Struct, frozen=True, kw_only=True):
         return f"/{self.family}/{self.service.id}/deployment/{self.deployment}"
 
 
-def concerns(webhook: Mapping[str, Any], news: News) -> bool:
+def concerns(webhook: Mapping[str, Any], news: WebhookPayload) -> bool:
     """Whether a webhook, as it is stored, asks for this."""
     names, modes = webhook["project_names_filter"], webhook["environment_types_filter"]
     return (
@@ -61,13 +61,13 @@ def _fits(pattern: str, name: str) -> bool:
     return re.fullmatch(".*".join(parts), name.casefold(), re.DOTALL) is not None
 
 
-def rendered(webhook: Mapping[str, Any], news: News, base: str) -> dict[str, Any]:
+def rendered(webhook: Mapping[str, Any], news: WebhookPayload, base: str) -> dict[str, Any]:
     """The body of a delivery; `base` is where this server is reached."""
     link = base.rstrip("/") + news.path
     return _slack(news, link) if webhook["kind"] == "SLACK" else _standard(webhook, news, link)
 
 
-def _standard(webhook: Mapping[str, Any], news: News, link: str) -> dict[str, Any]:
+def _standard(webhook: Mapping[str, Any], news: WebhookPayload, link: str) -> dict[str, Any]:
     word = full(news.kind) if webhook["vocabulary"] == "FULL" else news.kind
     payload: dict[str, Any] = {
         f"{news.family}_id": news.service.id,
@@ -108,7 +108,7 @@ _LONGEST = 2500
 """Characters of a message; a block of Slack holds 3,000."""
 
 
-def _slack(news: News, link: str) -> dict[str, Any]:
+def _slack(news: WebhookPayload, link: str) -> dict[str, Any]:
     sign, says = _SAYS[news.kind]
     where = f"{news.project.name} / {news.environment.name}"
     title = f"{sign} *{_plain(news.service.name)}* {says}" + (

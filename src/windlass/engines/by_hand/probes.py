@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from contextlib import suppress
 
-from windlass.core.deploy.workload import Instance, Probe, ProbeKind
+from windlass.core.deploy.workload import HealthProbe, Instance, ProbeKind
 from windlass.engines.engine import Engine, EngineError
 
 _HEAD = 4096
@@ -14,7 +14,7 @@ _NOTICED = 0.2
 """Seconds in which a go-between finds out that nobody listens behind it."""
 
 
-async def probe(engine: Engine, instance: Instance, probe: Probe) -> str:
+async def probe(engine: Engine, instance: Instance, probe: HealthProbe) -> str:
     """What is wrong, for people; nothing, if it is well."""
     try:
         async with asyncio.timeout(probe.timeout):
@@ -31,7 +31,7 @@ async def probe(engine: Engine, instance: Instance, probe: Probe) -> str:
         return f"it does not answer {_where(probe)} ({error.strerror or error})"
 
 
-def _where(probe: Probe) -> str:
+def _where(probe: HealthProbe) -> str:
     return {
         ProbeKind.EXEC: f"`{' '.join(probe.command)}`",
         ProbeKind.HTTP: f"GET {probe.path} on port {probe.port}",
@@ -39,7 +39,7 @@ def _where(probe: Probe) -> str:
     }[probe.kind]
 
 
-async def _connection(engine: Engine, instance: Instance, probe: Probe) -> str:
+async def _connection(engine: Engine, instance: Instance, probe: HealthProbe) -> str:
     port = instance.ports.get(probe.port)
     if port is None:
         return f"nothing listens on port {probe.port}"
@@ -58,7 +58,7 @@ async def _connection(engine: Engine, instance: Instance, probe: Probe) -> str:
     return f"it does not answer {_where(probe)} (the connection is closed at once)" if deaf else ""
 
 
-async def _directly(address: str, probe: Probe) -> str | None:
+async def _directly(address: str, probe: HealthProbe) -> str | None:
     """What its own address says: taken and refused are both answers. None where there is no way to it."""
     try:
         async with asyncio.timeout(_NOTICED):
@@ -80,7 +80,7 @@ async def _hangs_up(reader: asyncio.StreamReader) -> bool:
     return False
 
 
-async def _request(instance: Instance, probe: Probe) -> str:
+async def _request(instance: Instance, probe: HealthProbe) -> str:
     port = instance.ports.get(probe.port)
     if port is None:
         return f"nothing listens on port {probe.port}"
@@ -115,7 +115,7 @@ def _trusting(scheme: str) -> ssl.SSLContext | None:
     return context
 
 
-async def _command(engine: Engine, instance: Instance, probe: Probe) -> str:
+async def _command(engine: Engine, instance: Instance, probe: HealthProbe) -> str:
     try:
         code, output = await engine.execute(instance, probe.command, probe.timeout)
     except EngineError as error:

@@ -20,7 +20,7 @@ LATE: Final = 24 * 3600
 """Seconds after which no call for a service that is no more can still be on its way."""
 
 
-class Removed:
+class RemovedGenerations:
     def __init__(self, folder: Path, *, durable: bool) -> None:
         """`durable`: what is noted outlives a power cut, as what it speaks of does."""
         self._folder = folder

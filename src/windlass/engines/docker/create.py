@@ -7,7 +7,7 @@ from math import ceil
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from windlass.core.deploy.workload import Wanted
+from windlass.core.deploy.workload import Workload
 from windlass.engines.docker import names as words
 
 MEGABYTE: Final = 1024 * 1024
@@ -29,7 +29,7 @@ LOGS: Final = {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "3
 
 
 def container(
-    wanted: Wanted,
+    wanted: Workload,
     index: int,
     *,
     installation: str,
@@ -80,7 +80,7 @@ def container(
     return body
 
 
-def begins_by_itself(wanted: Wanted, image: Mapping[str, Any]) -> bool:
+def begins_by_itself(wanted: Workload, image: Mapping[str, Any]) -> bool:
     """It has an init of its own, and those insist on being the first."""
     config = image.get("Config") or {}
     said = [
@@ -91,14 +91,14 @@ def begins_by_itself(wanted: Wanted, image: Mapping[str, Any]) -> bool:
     return bool(said) and PurePosixPath(said[0]).name in INITS
 
 
-def variables(wanted: Wanted) -> Mapping[str, str]:
+def variables(wanted: Workload) -> Mapping[str, str]:
     given = {**wanted.artifact.environment, **wanted.variables}
     port = next((port.internal for port in wanted.ports if port.protocol != "UDP"), None)
     port = port or next(iter(wanted.artifact.ports), None)
     return {"PORT": str(port), **given} if port else given
 
 
-def published(wanted: Wanted) -> list[str]:
+def published(wanted: Workload) -> list[str]:
     """As the engine writes them: `80/tcp`."""
     asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in wanted.ports]
     return list(dict.fromkeys([*asked, *(f"{port}/tcp" for port in wanted.artifact.ports)]))

@@ -18,17 +18,17 @@ from typing import Any, Final, Literal, NoReturn, TypeVar
 from windlass.base import subprocesses as group
 from windlass.base.locks import Locks
 from windlass.base.log import log
-from windlass.core.deploy.workload import Artifact, Ended, Instance, Kept, Usage, Wanted
-from windlass.docker import NO_ANSWER, Away, Docker, Refused
-from windlass.engines.by_hand.removed_generations import Removed
+from windlass.core.deploy.workload import Artifact, Instance, Outcome, StoredData, Usage, Workload
+from windlass.docker import NO_ANSWER, Away, Docker, EngineRefused
+from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import create
 from windlass.engines.docker import names as words
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.files import packed
 from windlass.engines.docker.inspection import ended, instance
-from windlass.engines.docker.resources import Place
+from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import used
-from windlass.engines.docker.watch import Watch
+from windlass.engines.docker.watch import EventWatcher
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
 
 T = TypeVar("T")
@@ -62,9 +62,9 @@ class DockerEngine:
         what must outlive Windlass and belongs to this engine alone."""
         self._docker = Docker(host)
         self._installation = installation
-        self._place = Place(self._docker, installation)
-        self._watch = Watch(self._docker, installation, folder / "read")
-        self._removed = Removed(folder / "removed", durable=True)
+        self._place = DockerResources(self._docker, installation)
+        self._watch = EventWatcher(self._docker, installation, folder / "read")
+        self._removed = RemovedGenerations(folder / "removed", durable=True)
         self._locks = Locks()
 
     async def start(self, notice: Notice, sink: Sink) -> None:
@@ -74,14 +74,14 @@ class DockerEngine:
         await self._watch.stop()
         await self._docker.close()
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         name = words.container(self._installation, wanted.service, wanted.generation, index)
         with _translated():
             async with self._locks[name]:
                 said = await self._begun(wanted, index, name)
                 return self._instance(said or await self._inspect(name) or _vanished(wanted))
 
-    async def once(self, wanted: Wanted, index: int = 0) -> Ended:
+    async def once(self, wanted: Workload, index: int = 0) -> Outcome:
         name = words.container(self._installation, wanted.service, wanted.generation, index)
         with _translated():
             async with self._locks[name]:
@@ -133,7 +133,7 @@ class DockerEngine:
         with _translated():
             return await execute(self._docker, instance.id, command, timeout)
 
-    async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
+    async def neighbour_address(self, service: str, name: str, internal: int) -> tuple[str, int]:
         return words.sure(service, name), internal
 
     async def usage(self) -> Mapping[str, Usage]:
@@ -142,10 +142,10 @@ class DockerEngine:
             found = await _some_at_once([self._used(each) for each in running])
         return dict(each for each in found if each)
 
-    async def services(self) -> Mapping[str, Kept]:
+    async def services(self) -> Mapping[str, StoredData]:
         with _translated():
             return {
-                **{service: Kept() for service in self._removed.services()},
+                **{service: StoredData() for service in self._removed.services()},
                 **await self._kept(),
             }
 
@@ -170,22 +170,24 @@ class DockerEngine:
                 await self._docker.ping()
         except TimeoutError:
             return f"The Docker engine at {self._docker.host} does not answer"
-        except (Away, Refused) as error:
+        except (Away, EngineRefused) as error:
             return str(error)
         return ""
 
-    async def _kept(self) -> dict[str, Kept]:
+    async def _kept(self) -> dict[str, StoredData]:
         """Returns what the engine has of each service."""
         containers, volumes = await self._containers(), await self._place.volumes_by_service()
         instances = Counter(each["Labels"][words.SERVICE] for each in containers)
         names = {each["Labels"][words.SERVICE]: each["Labels"].get(words.ALIAS, "") for each in containers}
         return {
-            service: Kept(name=names.get(service, ""), instances=instances[service], volumes=volumes[service])
+            service: StoredData(
+                name=names.get(service, ""), instances=instances[service], volumes=volumes[service]
+            )
             for service in sorted(instances | volumes)
         }
 
     async def _begun(
-        self, wanted: Wanted, index: int, name: str, *, once: bool = False
+        self, wanted: Workload, index: int, name: str, *, once: bool = False
     ) -> dict[str, Any] | None:
         """What the engine says of it, if it was running already."""
         await self._take_leave_of_removal(wanted)
@@ -194,7 +196,7 @@ class DockerEngine:
             try:
                 said = await self._running(wanted, index, name, once)
                 break
-            except Refused as refused:
+            except EngineRefused as refused:
                 if attempt == TRIES or not _passes(refused):
                     raise
         if wanted.generation in self._removed.of(wanted.service):  # meanwhile, by another
@@ -211,12 +213,12 @@ class DockerEngine:
                 return said
             try:
                 await self._docker.raw("POST", f"/containers/{container}/wait", patience=None)
-            except Refused as refused:
+            except EngineRefused as refused:
                 if refused.status != 404:
                     raise
         return None
 
-    async def _running(self, wanted: Wanted, index: int, name: str, once: bool) -> dict[str, Any] | None:
+    async def _running(self, wanted: Workload, index: int, name: str, once: bool) -> dict[str, Any] | None:
         """What the engine says of it, if it was running already."""
         said = await self._inspect(name)
         if said and said["State"]["Status"] in ("removing", "dead"):
@@ -237,7 +239,7 @@ class DockerEngine:
         self._watch.listen(container, words.labels(self._installation, wanted, index))
         return said if said and said["State"]["Status"] == "running" else None
 
-    async def _made(self, wanted: Wanted, index: int, name: str, once: bool) -> str:
+    async def _made(self, wanted: Workload, index: int, name: str, once: bool) -> str:
         image = await self._place.image(wanted.artifact.ref)
         await self._place.volumes(wanted)
         async with self._place.network(wanted.environment) as network, self._place.names(wanted) as aliases:
@@ -256,7 +258,7 @@ class DockerEngine:
             _log.warning("the Docker engine warns", extra={"container": name, "reason": warning})
         return str(made["Id"])
 
-    async def _filled(self, container: str, wanted: Wanted) -> None:
+    async def _filled(self, container: str, wanted: Workload) -> None:
         if wanted.files:
             path = f"/containers/{container}/archive"
             await self._docker.raw("PUT", path, params={"path": "/"}, data=packed(wanted.files))
@@ -265,7 +267,7 @@ class DockerEngine:
         self._watch.begins(container)
         try:
             await self._docker.raw("POST", f"/containers/{container}/start")
-        except Refused:
+        except EngineRefused:
             # What cannot start is not left lying about; what could, is made anew.
             await self._gone(container)
             raise
@@ -290,7 +292,7 @@ class DockerEngine:
                 params={"t": ceil(grace)},
                 patience=grace + LEAVING,
             )
-        except Refused as refused:
+        except EngineRefused as refused:
             if refused.status != 404:
                 raise
         await self._watch.silent(container)
@@ -299,25 +301,25 @@ class DockerEngine:
         """Without it and the volumes that nobody named when this returns."""
         try:
             await self._docker.raw("DELETE", f"/containers/{container}", params={"force": True, "v": True})
-        except Refused as refused:
+        except EngineRefused as refused:
             if refused.status == 409:  # somebody is removing it already
                 await self._awaited(container)
             elif refused.status != 404:
                 raise
 
     async def _awaited(self, container: str) -> None:
-        with suppress(Refused):
+        with suppress(EngineRefused):
             path = f"/containers/{container}/wait"
             await self._docker.raw("POST", path, params={"condition": "removed"}, patience=LEAVING)
 
-    async def _take_leave_of_removal(self, wanted: Wanted) -> None:
+    async def _take_leave_of_removal(self, wanted: Workload) -> None:
         """One that was removed as a whole may be needed again, in the place of a later one that failed."""
         if wanted.generation in self._removed.of(wanted.service):
             there = await self._containers(service=wanted.service)
             later = any(_generation(each) > wanted.generation for each in there)
             self._removed.returns(wanted.service, wanted.generation, later=later)
 
-    def _refuse_removed(self, wanted: Wanted) -> None:
+    def _refuse_removed(self, wanted: Workload) -> None:
         if wanted.generation in self._removed.of(wanted.service):
             raise EngineError(
                 f"Deployment {wanted.generation} of {wanted.name} was removed, and is not started again"
@@ -338,7 +340,7 @@ class DockerEngine:
     async def _inspect(self, container: str) -> dict[str, Any] | None:
         try:
             return dict(await self._docker.json("GET", f"/containers/{container}/json"))
-        except Refused as refused:
+        except EngineRefused as refused:
             if refused.status == 404:
                 return None
             raise
@@ -350,7 +352,7 @@ class DockerEngine:
         path = f"/containers/{container['Id']}/stats"
         try:
             said = await self._docker.json("GET", path, params={"stream": False, "one-shot": True})
-        except Refused as refused:
+        except EngineRefused as refused:
             if refused.status in (404, 409):  # it ended meanwhile
                 return None
             raise
@@ -381,11 +383,11 @@ def _meant(container: Mapping[str, Any], generation: int | None, indexes: Collec
     return generation in (None, its_generation) and its_index in indexes
 
 
-def _passes(refused: Refused) -> bool:
+def _passes(refused: EngineRefused) -> bool:
     return refused.status == 409 or any(word in refused.message for word in PASSING)
 
 
-def _vanished(wanted: Wanted) -> NoReturn:
+def _vanished(wanted: Workload) -> NoReturn:
     raise EngineError(f"{wanted.name} was removed from the Docker engine while it was being started")
 
 
@@ -395,5 +397,5 @@ def _translated() -> Iterator[None]:
         yield
     except Away as away:
         raise EngineAway(NO_ANSWER) from away
-    except Refused as refused:
+    except EngineRefused as refused:
         raise EngineError(f"The Docker engine refuses: {refused.message}") from refused

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from windlass.docker import Away, Docker, Refused
+from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.frames import pieces
 from windlass.engines.engine import EngineError
 
@@ -49,7 +49,7 @@ async def _run(
     body = {"Cmd": list(command), "AttachStdout": True, "AttachStderr": True, "Env": [mark] if mark else []}
     try:
         execution = (await docker.json("POST", f"/containers/{container}/exec", body=body))["Id"]
-    except Refused as refused:
+    except EngineRefused as refused:
         if refused.status in (404, 409):
             raise EngineError("The instance does not run") from refused
         raise
@@ -63,7 +63,7 @@ async def _run(
 
 
 async def _end(docker: Docker, container: str, mark: str) -> None:
-    with suppress(TimeoutError, Away, Refused, EngineError):
+    with suppress(TimeoutError, Away, EngineRefused, EngineError):
         async with asyncio.timeout(ENDING):
             await _run(docker, container, ("sh", "-c", _ENDS, mark), bytearray())
 

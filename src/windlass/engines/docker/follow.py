@@ -9,12 +9,12 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.log import log
-from windlass.core.deploy.workload import Said
-from windlass.docker import Away, Docker, Refused
+from windlass.core.deploy.workload import OutputLine
+from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.frames import pieces
 from windlass.engines.docker.inspection import milliseconds
 from windlass.engines.docker.position import SLACK, Position, Positions
-from windlass.engines.docker.reader_lock import Turn
+from windlass.engines.docker.reader_lock import ReaderLock
 
 LONGEST: Final = 16 * 1024
 FIRST_PAUSE: Final = 0.1
@@ -24,7 +24,7 @@ LEAVING: Final = "marked for removal"
 _log = log("engines.docker")
 
 
-class Source(Struct, frozen=True):
+class ContainerOutput(Struct, frozen=True):
     """A container that is listened to."""
 
     container: str
@@ -33,12 +33,12 @@ class Source(Struct, frozen=True):
     version: str
 
 
-Write = Callable[[str, Sequence[Said]], None]
+Write = Callable[[str, Sequence[OutputLine]], None]
 
 
-class Follower:
+class ContainerFollower:
     def __init__(
-        self, docker: Docker, positions: Positions, turn: Turn, source: Source, write: Write
+        self, docker: Docker, positions: Positions, turn: ReaderLock, source: ContainerOutput, write: Write
     ) -> None:
         self._docker = docker
         self._turn = turn
@@ -84,7 +84,7 @@ class Follower:
             except Away:
                 pause = await _paused(pause)
                 continue
-            except Refused as refused:
+            except EngineRefused as refused:
                 if refused.status == 404:
                     break
                 if LEAVING not in refused.message:
@@ -112,7 +112,7 @@ class Follower:
         return said["State"]["Status"] in ("running", "paused")
 
     async def _read(self, *, follow: bool) -> None:
-        reading = Reading(self._positions.load(self._source.container))
+        reading = NewOutput(self._positions.load(self._source.container))
         params = {
             "follow": follow,
             "stdout": True,
@@ -127,11 +127,11 @@ class Follower:
                     self._write(self._source.service, [line for each in lines for line in each])
                 self._positions.save(self._source.container, reading.position)
 
-    def _line(self, stamp: str, text: bytes) -> list[Said]:
+    def _line(self, stamp: str, text: bytes) -> list[OutputLine]:
         at, whole = milliseconds(stamp), text.rstrip(b"\r\n")
         cuts = range(0, len(whole), LONGEST) or (0,)
         return [
-            Said(
+            OutputLine(
                 at,
                 whole[cut : cut + LONGEST].decode(errors="replace"),
                 self._source.pod,
@@ -141,7 +141,7 @@ class Follower:
         ]
 
 
-class Reading:
+class NewOutput:
     """Tells what is new from what was read before; see `position`."""
 
     def __init__(self, position: Position) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from windlass.base.clock import instant
-from windlass.core.deploy.workload import Ended, Instance, Phase
+from windlass.core.deploy.workload import Instance, Outcome, Phase
 from windlass.engines.docker import names as words
 
 MEGABYTE: Final = 1024 * 1024
@@ -29,7 +29,7 @@ _PHASES = {
 }
 
 
-class End(Struct, frozen=True):
+class LastExit(Struct, frozen=True):
     """How an instance ended the last time. The engine forgets it with the next start."""
 
     exit_code: int
@@ -38,7 +38,7 @@ class End(Struct, frozen=True):
     """What else there is to say of it."""
 
 
-def instance(said: Mapping[str, Any], address: str, last: End | None) -> Instance:
+def instance(said: Mapping[str, Any], address: str, last: LastExit | None) -> Instance:
     state = said["State"]
     service, generation, index = words.identity(said["Config"]["Labels"])
     phase = _PHASES.get(state["Status"], Phase.EXITED)
@@ -60,11 +60,11 @@ def instance(said: Mapping[str, Any], address: str, last: End | None) -> Instanc
     )
 
 
-def ended(said: Mapping[str, Any]) -> Ended:
+def ended(said: Mapping[str, Any]) -> Outcome:
     """How a container ended that is never started again."""
     state = said["State"]
-    end = _end(state) or End(int(state["ExitCode"]))
-    return Ended(
+    end = _end(state) or LastExit(int(state["ExitCode"]))
+    return Outcome(
         exit_code=end.exit_code,
         reason=_reason(end, said["HostConfig"]["Memory"]),
         started_at=milliseconds(state["StartedAt"]),
@@ -84,17 +84,17 @@ def _second(stamp: str) -> int:
     return instant(datetime.fromisoformat(stamp + "+00:00"))
 
 
-def _end(state: Mapping[str, Any]) -> End | None:
+def _end(state: Mapping[str, Any]) -> LastExit | None:
     if state["Status"] == "paused":
-        return End(0, otherwise="is paused: somebody told the engine so")
+        return LastExit(0, otherwise="is paused: somebody told the engine so")
     if state.get("Error"):
-        return End(int(state["ExitCode"]), otherwise=f"could not be started: {state['Error']}")
+        return LastExit(int(state["ExitCode"]), otherwise=f"could not be started: {state['Error']}")
     if state["Status"] == "created":
         return None
-    return End(int(state["ExitCode"]), bool(state.get("OOMKilled")))
+    return LastExit(int(state["ExitCode"]), bool(state.get("OOMKilled")))
 
 
-def _reason(end: End, memory: int) -> str:
+def _reason(end: LastExit, memory: int) -> str:
     if end.otherwise:
         return end.otherwise
     if end.out_of_memory and end.exit_code:

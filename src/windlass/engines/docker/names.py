@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final
 
-from windlass.core.deploy.workload import Volume, Wanted
+from windlass.core.deploy.workload import Volume, Workload
 
 INSTALLATION: Final = "windlass.installation"
 SERVICE: Final = "windlass.service"
@@ -57,12 +57,12 @@ def sure(service: str, name: str) -> str:
     return prefix + host(name, _LONGEST - len(prefix))
 
 
-def pod(wanted: Wanted, index: int) -> str:
+def pod(wanted: Workload, index: int) -> str:
     tail = f"-{wanted.generation}-{index}"
     return host(wanted.name, _LONGEST - len(tail)) + tail
 
 
-def labels(installation: str, wanted: Wanted, index: int) -> dict[str, str]:
+def labels(installation: str, wanted: Workload, index: int) -> dict[str, str]:
     return {
         INSTALLATION: installation,
         SERVICE: wanted.service,

@@ -13,7 +13,7 @@ AGAIN: Final = 0.5
 """Seconds until it is asked again whether the other has ended."""
 
 
-class Turn:
+class ReaderLock:
     """Held until it is given back, or until the process that holds it ends."""
 
     def __init__(self, file: Path) -> None:

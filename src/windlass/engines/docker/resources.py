@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from windlass.base.locks import Locks
-from windlass.core.deploy.workload import Volume, Wanted
+from windlass.core.deploy.workload import Volume, Workload
 from windlass.core.words.images import is_named_by_id, is_ours
-from windlass.docker import Docker, Refused
+from windlass.docker import Docker, EngineRefused
 from windlass.docker.images import image, pull, why_not_pulled
 from windlass.engines.docker import names as words
 from windlass.engines.engine import EngineError, VolumeLost
@@ -18,7 +18,7 @@ from windlass.engines.engine import EngineError, VolumeLost
 NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
 
 
-class Place:
+class DockerResources:
     def __init__(self, docker: Docker, installation: str) -> None:
         self._docker = docker
         self._installation = installation
@@ -41,13 +41,13 @@ class Place:
                 del self._entering[environment]
 
     @asynccontextmanager
-    async def names(self, wanted: Wanted) -> AsyncIterator[Sequence[str]]:
+    async def names(self, wanted: Workload) -> AsyncIterator[Sequence[str]]:
         """Under which its instances are found. Of two services with one plain name, the first has it: nobody
         else is told so before the block has made a container of that name."""
         async with self._locks[f"{wanted.environment}/{words.host(wanted.name)}"]:
             yield await self._aliases(wanted)
 
-    async def _aliases(self, wanted: Wanted) -> Sequence[str]:
+    async def _aliases(self, wanted: Workload) -> Sequence[str]:
         plain = words.host(wanted.name)
         named = await self._containers(environment=wanted.environment, alias=plain)
         taken = any(each["Labels"][words.SERVICE] != wanted.service for each in named)
@@ -67,11 +67,11 @@ class Place:
         say(f"Pulling {ref}")
         try:
             await pull(self._docker, ref)
-        except Refused as refused:
+        except EngineRefused as refused:
             raise EngineError(why_not_pulled(ref, refused.message)) from refused
         return await image(self._docker, ref) or {}
 
-    async def volumes(self, wanted: Wanted) -> None:
+    async def volumes(self, wanted: Workload) -> None:
         """They are there. The engine's own driver knows no limit of size: `size` has no effect here. Raises
         VolumeLost instead of making one that held data."""
         for volume in wanted.volumes:
@@ -85,7 +85,7 @@ class Place:
     async def _has_volume(self, service: str, volume: Volume) -> bool:
         try:
             await self._docker.json("GET", f"/volumes/{words.volume(self._installation, service, volume)}")
-        except Refused as refused:
+        except EngineRefused as refused:
             if refused.status == 404:
                 return False
             raise
@@ -126,7 +126,7 @@ class Place:
         }
         try:
             await self._docker.json("POST", "/networks/create", body=body)
-        except Refused as refused:
+        except EngineRefused as refused:
             if NO_ADDRESSES in refused.message:
                 raise EngineError(
                     "The Docker engine has no address range left for the network of another environment: "
@@ -153,7 +153,7 @@ class Place:
     async def _gone(self, path: str) -> None:
         try:
             await self._docker.raw("DELETE", path)
-        except Refused as refused:
+        except EngineRefused as refused:
             # 404: it is gone already. 403 and 409: something has come to use it, and another sweep will look.
             if refused.status not in (403, 404, 409):
                 raise

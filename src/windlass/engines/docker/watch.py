@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from windlass.base.log import log
-from windlass.core.deploy.workload import Said
-from windlass.docker import Away, Docker, Refused
+from windlass.core.deploy.workload import OutputLine
+from windlass.docker import Away, Docker, EngineRefused
 from windlass.engines.docker import names as words
-from windlass.engines.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, Follower, Source
-from windlass.engines.docker.inspection import End
+from windlass.engines.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, ContainerFollower, ContainerOutput
+from windlass.engines.docker.inspection import LastExit
 from windlass.engines.docker.position import Positions
-from windlass.engines.docker.reader_lock import Turn
+from windlass.engines.docker.reader_lock import ReaderLock
 from windlass.engines.engine import Notice, Sink
 
 KINDS: Final = ("start", "die", "oom", "destroy", "pause", "unpause")
@@ -27,16 +27,16 @@ LAST_WORDS_TO_ANOTHER: Final = 0.2
 _log = log("engines.docker")
 
 
-class Watch:
+class EventWatcher:
     def __init__(self, docker: Docker, installation: str, folder: Path) -> None:
         self._docker = docker
         self._installation = installation
         self._positions = Positions(folder)
-        self._turn = Turn(folder.with_name("reads"))
-        self._followers: dict[str, Follower] = {}
-        self._leaving: list[Follower] = []
+        self._turn = ReaderLock(folder.with_name("reads"))
+        self._followers: dict[str, ContainerFollower] = {}
+        self._leaving: list[ContainerFollower] = []
         """Of containers that are gone: they have yet to find that out."""
-        self._ends: dict[str, End] = {}
+        self._ends: dict[str, LastExit] = {}
         self._short_of_memory: set[str] = set()
         self._begun_here: set[str] = set()
         self._task: asyncio.Task[None] | None = None
@@ -69,7 +69,7 @@ class Watch:
         """It is begun here and now: nobody has to be told, unless it ends and begins once more."""
         self._begun_here.add(container)
 
-    def last_end(self, container: str) -> End | None:
+    def last_end(self, container: str) -> LastExit | None:
         """How it ended before it was started anew, as far as anybody saw."""
         return self._ends.get(container)
 
@@ -79,10 +79,10 @@ class Watch:
             return
         follower = self._followers.get(container)
         if follower is None or follower.over:
-            source = Source(
+            source = ContainerOutput(
                 container, labels[words.SERVICE], labels[words.POD], labels.get(words.DEPLOYMENT, "")
             )
-            self._followers[container] = Follower(
+            self._followers[container] = ContainerFollower(
                 self._docker, self._positions, self._turn, source, self._write
             )
         else:
@@ -93,7 +93,7 @@ class Watch:
         if follower := self._followers.get(container):
             await follower.silent(LAST_WORDS if self._turn.ours else LAST_WORDS_TO_ANOTHER)
 
-    def _write(self, service: str, lines: Sequence[Said]) -> None:
+    def _write(self, service: str, lines: Sequence[OutputLine]) -> None:
         self._sink(service, lines)
 
     async def _run(self) -> None:
@@ -110,7 +110,7 @@ class Watch:
                     pause, away = FIRST_PAUSE, False
                     async for event in events.objects():
                         self._happened(event)
-            except (Away, Refused) as error:
+            except (Away, EngineRefused) as error:
                 if not away:
                     _log.warning("the Docker engine is away", extra={"reason": str(error)})
                 away = True
@@ -150,7 +150,7 @@ class Watch:
                 self._short_of_memory.add(container)
             case "die":
                 self._begun_here.discard(container)
-                self._ends[container] = End(int(labels["exitCode"]), container in self._short_of_memory)
+                self._ends[container] = LastExit(int(labels["exitCode"]), container in self._short_of_memory)
                 self._short_of_memory.discard(container)
             case "destroy":
                 self._ends.pop(container, None)

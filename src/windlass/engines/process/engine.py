@@ -20,21 +20,21 @@ from windlass.base.clock import Clock
 from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log
-from windlass.core.deploy.workload import Artifact, Ended, Instance, Kept, Usage, Wanted
+from windlass.core.deploy.workload import Artifact, Instance, Outcome, StoredData, Usage, Workload
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
 from windlass.engines.process import cgroups, files, kernel, ports
 from windlass.engines.process import execute as beside
 from windlass.engines.process import exit_reason as fate
 from windlass.engines.process import memory as weight
-from windlass.engines.process.environment import Surroundings, by_this_python
+from windlass.engines.process.environment import InstanceEnvironment, by_this_python
 from windlass.engines.process.exit_reason import Pauses
-from windlass.engines.process.instances import Lives
+from windlass.engines.process.instances import Instances
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.kill import end_these
 from windlass.engines.process.output import BACKLOG
-from windlass.engines.process.output_reader import Keeper
-from windlass.engines.process.process_table import EXECUTED_BY, Census, Counting, Member, members
-from windlass.engines.process.records import Key, Record, Shelf, UnknownRecord, names, safe
+from windlass.engines.process.output_reader import OutputReader
+from windlass.engines.process.process_table import EXECUTED_BY, Counting, OwnedProcess, ProcessTable, members
+from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord, names, safe
 from windlass.engines.process.set_aside import move_in, move_out
 from windlass.engines.process.spawn import Birth
 
@@ -64,15 +64,15 @@ class ProcessEngine:
         between two looks at the memory of what no cgroup holds back. `isolation`: how services are kept
         apart; as far as this machine allows, unless it is given."""
         folder = folder.resolve()
-        self._shelf = Shelf(folder)
-        self._claims, self._places = ports.Claims(folder), ports.Whereabouts(folder)
+        self._shelf = RecordStore(folder)
+        self._claims, self._places = ports.PortClaims(folder), ports.PortAddresses(folder)
         self._groups = cgroups.Cgroups(cgroups.find(), folder)
         self._counting = Counting(folder)
-        self._keeper = Keeper(self._shelf, clock, backlog)
-        self._lives = Lives(
+        self._keeper = OutputReader(self._shelf, clock, backlog)
+        self._lives = Instances(
             self._shelf,
             self._claims,
-            Surroundings(self._shelf, self._claims, self._places),
+            InstanceEnvironment(self._shelf, self._claims, self._places),
             self._groups,
             self._keeper,
             self._counting,
@@ -102,13 +102,15 @@ class ProcessEngine:
         await self._lives.close()
         await self._keeper.stop()
 
-    async def run(self, wanted: Wanted, index: int) -> Instance:
+    async def run(self, wanted: Workload, index: int) -> Instance:
         self._prepare()
-        return await self._whole(self._lives.run(Key(wanted.service, wanted.generation, index), wanted))
+        return await self._whole(
+            self._lives.run(InstanceKey(wanted.service, wanted.generation, index), wanted)
+        )
 
-    async def once(self, wanted: Wanted, index: int = 0) -> Ended:
+    async def once(self, wanted: Workload, index: int = 0) -> Outcome:
         self._prepare()
-        key = Key(wanted.service, wanted.generation, index)
+        key = InstanceKey(wanted.service, wanted.generation, index)
         await self._whole(self._lives.run(key, wanted, once=True))
         while True:
             change, record = self._lives.change(wanted.service), self._shelf.read(key)
@@ -145,7 +147,7 @@ class ProcessEngine:
         await self._whole(self._discard(service))
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
-        key = Key(instance.service, instance.generation, instance.index)
+        key = InstanceKey(instance.service, instance.generation, instance.index)
         record = self._shelf.read(key)
         if record is None or record.process is None or not kernel.lives(record.process):
             raise EngineError(f"{instance.id} does not run: nothing can be executed in it")
@@ -163,7 +165,7 @@ class ProcessEngine:
     async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
         """Does nothing: what a builder made is on this machine."""
 
-    async def whereabouts(self, service: str, name: str, internal: int) -> tuple[str, int]:
+    async def neighbour_address(self, service: str, name: str, internal: int) -> tuple[str, int]:
         self._prepare()
         return ports.HOST, self._places.of(service, internal)
 
@@ -175,7 +177,7 @@ class ProcessEngine:
             if (record := self._shelf.known(key)) and kernel.lives(record.process)
         }
 
-    async def services(self) -> Mapping[str, Kept]:
+    async def services(self) -> Mapping[str, StoredData]:
         there = {*names(self._shelf.services), *names(self._shelf.volumes), *self._places.services()}
         there |= self._shelf.removed.services()
         return {
@@ -258,7 +260,7 @@ class ProcessEngine:
         except OSError as error:
             raise _away(error) from error
 
-    async def _seen(self, keys: Sequence[Key]) -> list[Instance]:
+    async def _seen(self, keys: Sequence[InstanceKey]) -> list[Instance]:
         found = [await self._lives.look(key) for key in keys]
         return [instance for instance in found if instance is not None]
 
@@ -297,14 +299,14 @@ class ProcessEngine:
         await asyncio.to_thread(erase, self._shelf.caches / service)
         self._shelf.ring()
 
-    def _kept(self, service: str) -> Kept:
+    def _kept(self, service: str) -> StoredData:
         keys = self._shelf.find(service)
         records = [record for key in keys if (record := self._shelf.known(key))]
         # A pod is called after its service, generation and index.
         name = records[-1].pod.rsplit("-", 2)[0] if records else ""
-        return Kept(name=name, instances=len(keys), volumes=len(names(self._shelf.volumes / service)))
+        return StoredData(name=name, instances=len(keys), volumes=len(names(self._shelf.volumes / service)))
 
-    def _lost(self, census: Census) -> dict[str, Kept]:
+    def _lost(self, census: ProcessTable) -> dict[str, StoredData]:
         """Services that run although their folder is gone. A program of a service that is there does not pass
         for one of another."""
         marked = [(Path(each.home), each) for each in census.by_pid.values() if each.home]
@@ -321,12 +323,12 @@ class ProcessEngine:
             record.cell["uid"] for record in records if record.cell and record.cell["identity"] == "user"
         }
         return {
-            home.parent.name: Kept(instances=1, is_lost=True)
+            home.parent.name: StoredData(instances=1, is_lost=True)
             for home, each in lost
             if each.space not in spaces and kernel.user(each.stat.pid) not in users
         }
 
-    async def _end_strays(self, census: Census) -> None:
+    async def _end_strays(self, census: ProcessTable) -> None:
         """Processes whose instance is gone, and commands whose Windlass is."""
         await end_these([each.stat for each in census.by_pid.values() if each.home and _stray(each)])
 
@@ -371,8 +373,8 @@ class ProcessEngine:
                 self._lives.go(self._lives.end_for(key, record.process, fate.too_much(record.memory)))
 
 
-def _ended(record: Record) -> Ended:
-    return Ended(
+def _ended(record: Record) -> Outcome:
+    return Outcome(
         exit_code=record.exit_code,
         reason=record.reason,
         started_at=record.started_at,
@@ -384,7 +386,7 @@ def _name(process: Process) -> str:
     return f"{process.pid}.{process.start}.{process.boot}"
 
 
-def _stray(each: Member) -> bool:
+def _stray(each: OwnedProcess) -> bool:
     if not each.executed_by:
         return not Path(each.home).exists()
     # A command beside the program is of no use once the Windlass that waits for it is gone.

@@ -6,17 +6,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from windlass.core.deploy.workload import Wanted
+from windlass.core.deploy.workload import Workload
 from windlass.engines.engine import EngineError
 from windlass.engines.process import files, ports
 from windlass.engines.process.process_table import EXECUTED_BY, FILES, INSTANCE
-from windlass.engines.process.records import Key, Record, Shelf
+from windlass.engines.process.records import InstanceKey, Record, RecordStore
 
 _LAUNCHERS: Final = "windlass.launch."
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def command(wanted: Wanted) -> tuple[str, ...]:
+def command(wanted: Workload) -> tuple[str, ...]:
     found = tuple(wanted.command or wanted.artifact.command)
     if not found:
         raise EngineError(f"{wanted.name} has no command: name one, in a Procfile or in the Dockerfile")
@@ -31,18 +31,18 @@ def by_this_python(command: Sequence[str]) -> tuple[str, ...]:
     return tuple(command)
 
 
-class Surroundings:
-    def __init__(self, shelf: Shelf, claims: ports.Claims, places: ports.Whereabouts) -> None:
+class InstanceEnvironment:
+    def __init__(self, shelf: RecordStore, claims: ports.PortClaims, places: ports.PortAddresses) -> None:
         self._shelf, self._claims, self._places = shelf, claims, places
 
-    def ports(self, key: Key, wanted: Wanted, record: Record) -> dict[int, int]:
+    def ports(self, key: InstanceKey, wanted: Workload, record: Record) -> dict[int, int]:
         """The port inside to the port given. One that is alone answers where others always find it."""
         inner = dict.fromkeys([*(port.internal for port in wanted.ports), *wanted.artifact.ports])
         if wanted.alone:
             return {each: self._places.of(key.service, each) for each in inner}
         return {each: self._port(key, record.ports.get(each)) for each in inner}
 
-    def _port(self, key: Key, before: int | None) -> int:
+    def _port(self, key: InstanceKey, before: int | None) -> int:
         """The same as before the last end, unless somebody has taken it meanwhile."""
         if before is not None:
             if ports.free(before):
@@ -50,7 +50,7 @@ class Surroundings:
             self._claims.release(before, key)
         return self._claims.claim(key)
 
-    def environment(self, key: Key, wanted: Wanted, given: Mapping[int, int]) -> dict[str, str]:
+    def environment(self, key: InstanceKey, wanted: Workload, given: Mapping[int, int]) -> dict[str, str]:
         """Nothing in it is Windlass's own."""
         home = self._shelf.home(key)
         own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
@@ -60,7 +60,7 @@ class Surroundings:
         whole.pop(EXECUTED_BY, None)  # it would pass for a command of ours
         return whole
 
-    def _told_volumes(self, key: Key, wanted: Wanted) -> dict[str, str]:
+    def _told_volumes(self, key: InstanceKey, wanted: Workload) -> dict[str, str]:
         return {
             files.volume_variable(volume.name): str(
                 files.volume_folder(self._shelf.volumes, key.service, volume.name)
@@ -74,7 +74,7 @@ def _told_ports(given: Mapping[int, int]) -> dict[str, str]:
     return told | ({"PORT": str(next(iter(given.values())))} if given else {})
 
 
-def _variables(wanted: Wanted, given: Mapping[int, int]) -> dict[str, str]:
+def _variables(wanted: Workload, given: Mapping[int, int]) -> dict[str, str]:
     """A PORT that names a port inside means the one that stands for it here: two generations of a program
     cannot both listen on 8080."""
     variables = dict(wanted.variables)

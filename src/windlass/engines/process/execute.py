@@ -14,7 +14,7 @@ from windlass.base.isolation.launching import Begun
 from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.kill import gone
-from windlass.engines.process.spawn import Birth, Nursery
+from windlass.engines.process.spawn import Birth, Spawner
 
 _KEPT: Final = 1024 * 1024
 """How much of what it says is kept."""
@@ -23,10 +23,10 @@ _REFUSED: Final = 126
 _NOT_FOUND: Final = 127
 
 
-async def execute(nursery: Nursery, what: Birth, process: Process, timeout: float) -> tuple[int, str]:
+async def execute(nursery: Spawner, what: Birth, process: Process, timeout: float) -> tuple[int, str]:
     """Exit code and output, as a shell has it: 124 when its time was over, 127 when it is not there.
     `process`: in whose cell it runs."""
-    said = _Said()
+    said = _CommandOutput()
     try:
         begun = await _started(nursery, what, process, said.theirs)
     except OSError as error:
@@ -55,7 +55,7 @@ def _refused(what: Birth, error: OSError) -> tuple[int, str]:
     return code, f"{what.command[0]}: {error.strerror or error}"
 
 
-async def _started(nursery: Nursery, what: Birth, process: Process, output: int) -> Begun:
+async def _started(nursery: Spawner, what: Birth, process: Process, output: int) -> Begun:
     def begin() -> Begun:
         there = kernel.handle(process.pid, process.start)
         if there is None:
@@ -85,7 +85,7 @@ async def _end(child: int, handle: int) -> None:
     os.close(handle)
 
 
-class _Said:
+class _CommandOutput:
     """The output of a command, heard while it runs so that it is never held up."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from typing import Final
 
 from windlass.base.erasing import erase
 from windlass.base.isolation.users import give, show
-from windlass.core.deploy.workload import Volume, Wanted
+from windlass.core.deploy.workload import Volume, Workload
 from windlass.engines.engine import EngineError, VolumeLost
 from windlass.engines.process import open_folders as beneath
 from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, opened
@@ -35,7 +35,7 @@ CACHED: Final = (".cache", ".m2", ".gradle", ".npm", "go")
 """Where tools keep, in a home, what they have fetched or made: it stays from one instance to the next."""
 
 
-def make(home: Path, wanted: Wanted, volumes: Path, cache: Path, owner: int | None) -> None:
+def make(home: Path, wanted: Workload, volumes: Path, cache: Path, owner: int | None) -> None:
     """Everything that the program needs to be there; what an interrupted attempt left is replaced. `owner`:
     the user of the machine that it runs as, where that is another than ours."""
     erase(home / "app")
@@ -57,7 +57,7 @@ def make(home: Path, wanted: Wanted, volumes: Path, cache: Path, owner: int | No
             give(own, owner)
 
 
-def check_volumes(volumes: Path, wanted: Wanted) -> None:
+def check_volumes(volumes: Path, wanted: Workload) -> None:
     """Raises VolumeLost if a volume that held data is not there any more."""
     for volume in wanted.volumes:
         if volume.is_known and not volume_folder(volumes, wanted.service, volume.name).is_dir():
@@ -80,7 +80,7 @@ def make_once(home: Path, owner: int | None) -> None:
         give(folder, owner)
 
 
-def writable(home: Path, wanted: Wanted, volumes: Path, cache: Path, *, once: bool = False) -> list[Path]:
+def writable(home: Path, wanted: Workload, volumes: Path, cache: Path, *, once: bool = False) -> list[Path]:
     """Returns the folders of the engine that the program may change."""
     own = [home / name for name in ("app", "home", "tmp", "files", "output", *((ONCE,) if once else ()))]
     return [*own, cache, *(volume_folder(volumes, wanted.service, each.name) for each in wanted.volumes)]

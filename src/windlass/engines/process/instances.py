@@ -20,20 +20,20 @@ from windlass.base.clock import Clock
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.log import log
-from windlass.core.deploy.workload import Instance, Phase, Wanted
+from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineError, Notice
 from windlass.engines.process import cgroups, files, kernel, listening, recorder
 from windlass.engines.process import exit_reason as fate
-from windlass.engines.process.environment import Surroundings, command
+from windlass.engines.process.environment import InstanceEnvironment, command
 from windlass.engines.process.exit_reason import Pauses
 from windlass.engines.process.kernel import Process
-from windlass.engines.process.kill import Ending
+from windlass.engines.process.kill import ProcessKiller
 from windlass.engines.process.output import last_words
-from windlass.engines.process.output_reader import Keeper
-from windlass.engines.process.ports import Claims
+from windlass.engines.process.output_reader import OutputReader
+from windlass.engines.process.ports import PortClaims
 from windlass.engines.process.process_table import Counting, members
-from windlass.engines.process.records import Key, Record, Shelf, UnknownRecord
-from windlass.engines.process.spawn import Birth, Born, Nursery
+from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord
+from windlass.engines.process.spawn import Birth, Born, Spawner
 
 _log = log("engines.process")
 T = TypeVar("T")
@@ -42,11 +42,11 @@ _PARENT_FIRST: Final = 1.0
 """How long the engine that can learn how a process ended has for it before another says that it cannot."""
 
 
-class Life:
+class Supervisor:
     """What this engine, and no file, knows of an instance."""
 
     def __init__(self) -> None:
-        self.wanted: Wanted | None = None
+        self.wanted: Workload | None = None
         self.process: Process | None = None
         """The one that is watched, or whose end is being dealt with."""
         self.handle: int | None = None
@@ -57,14 +57,14 @@ class Life:
         """Sockets that listen on its ports and are somebody else's, by inode."""
 
 
-class Lives:
+class Instances:
     def __init__(
         self,
-        shelf: Shelf,
-        claims: Claims,
-        surroundings: Surroundings,
+        shelf: RecordStore,
+        claims: PortClaims,
+        surroundings: InstanceEnvironment,
         groups: cgroups.Cgroups,
-        keeper: Keeper,
+        keeper: OutputReader,
         counting: Counting,
         clock: Clock,
         pauses: Pauses,
@@ -73,11 +73,11 @@ class Lives:
         self._shelf, self._claims, self._surroundings = shelf, claims, surroundings
         self._groups, self._keeper, self._counting = groups, keeper, counting
         self._clock, self._pauses = clock, pauses
-        self._ending = Ending(counting)
+        self._ending = ProcessKiller(counting)
         self._isolation = isolation
-        self.nursery = Nursery()
+        self.nursery = Spawner()
         self.notice: Notice = lambda service: None
-        self._lives: dict[Key, Life] = {}
+        self._lives: dict[InstanceKey, Supervisor] = {}
         self._changes: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
@@ -87,7 +87,7 @@ class Lives:
         """Also after it was closed: who only looks at what is here closes it, too."""
         self.notice = self._telling(notice)
         if self._closing:
-            self._closing, self.nursery = False, Nursery()
+            self._closing, self.nursery = False, Spawner()
 
     def _telling(self, notice: Notice) -> Notice:
         def tell(service: str) -> None:
@@ -101,13 +101,13 @@ class Lives:
         """Set when an instance of the service changes next, as far as this engine hears of it."""
         return self._changes.setdefault(service, asyncio.Event())
 
-    def watched(self) -> list[Key]:
+    def watched(self) -> list[InstanceKey]:
         return [key for key, life in self._lives.items() if life.handle is not None]
 
-    def of(self, key: Key) -> Life:
-        return self._lives.setdefault(key, Life())
+    def of(self, key: InstanceKey) -> Supervisor:
+        return self._lives.setdefault(key, Supervisor())
 
-    def agree(self, keys: Collection[Key]) -> set[str]:
+    def agree(self, keys: Collection[InstanceKey]) -> set[str]:
         """Watches all of these and no others. Answers the services of which another engine began or removed
         an instance."""
         gone = set(self._lives) - set(keys)
@@ -120,7 +120,7 @@ class Lives:
             key.service for key in keys if self.of(key).process != before[key]
         }
 
-    def environment(self, key: Key, record: Record, process: Process) -> dict[str, str]:
+    def environment(self, key: InstanceKey, record: Record, process: Process) -> dict[str, str]:
         """Of one that runs: as it was given, or for one that was adopted, as the kernel still tells."""
         wanted = self.of(key).wanted
         if wanted is not None:
@@ -151,7 +151,7 @@ class Lives:
             self.let_go(key)
         await asyncio.to_thread(self.nursery.close)
 
-    def let_go(self, key: Key) -> None:
+    def let_go(self, key: InstanceKey) -> None:
         life = self._lives.pop(key, None)
         if life is not None:
             _unwatch(life)
@@ -160,7 +160,7 @@ class Lives:
 
     # Begun.
 
-    async def run(self, key: Key, wanted: Wanted, *, once: bool = False) -> Instance:
+    async def run(self, key: InstanceKey, wanted: Workload, *, once: bool = False) -> Instance:
         command(wanted)
         self._shelf.check(key.service)
         while True:
@@ -179,7 +179,7 @@ class Lives:
                     record = await self._run(key, home, wanted, record)
             return await self.describe(key, record) or _instance(key, record, Phase.EXITED, record.ports)
 
-    async def _run(self, key: Key, home: Path, wanted: Wanted, record: Record | None) -> Record:
+    async def _run(self, key: InstanceKey, home: Path, wanted: Workload, record: Record | None) -> Record:
         self.of(key).wanted = wanted
         if record is None or not (record.process or record.resume_at):
             return await self._first(key, wanted, record or _fresh(key, wanted))
@@ -192,7 +192,9 @@ class Lives:
             record = await self._again(key, wanted, record)
         return record
 
-    async def _run_once(self, key: Key, home: Path, wanted: Wanted, record: Record | None) -> Record:
+    async def _run_once(
+        self, key: InstanceKey, home: Path, wanted: Workload, record: Record | None
+    ) -> Record:
         """Nothing of `wanted` is kept in memory, so that nothing here can start it again."""
         record = record or structs.replace(_fresh(key, wanted), once=True)
         if record.process is not None and kernel.lives(record.process):
@@ -204,14 +206,14 @@ class Lives:
                 record = await self._first(key, wanted, record)
         return record
 
-    async def _first(self, key: Key, wanted: Wanted, record: Record) -> Record:
+    async def _first(self, key: InstanceKey, wanted: Workload, record: Record) -> Record:
         try:
             return await self._begin(key, wanted, record)
         except (EngineError, OSError) as error:
             await self._take_away(key, self._shelf.read(key))
             raise _for_people(error) from error
 
-    async def _again(self, key: Key, wanted: Wanted, record: Record) -> Record:
+    async def _again(self, key: InstanceKey, wanted: Workload, record: Record) -> Record:
         """What fails now may work later: it is tried with growing pauses, like a program that ends."""
         try:
             begun = await self._begin(key, wanted, record)
@@ -224,7 +226,7 @@ class Lives:
             self._resume_later(key, record)
             return record
 
-    async def _begin(self, key: Key, wanted: Wanted, record: Record) -> Record:
+    async def _begin(self, key: InstanceKey, wanted: Workload, record: Record) -> Record:
         """The lock is held, and no process of the instance lives."""
         files.check_volumes(self._shelf.volumes, wanted)
         home = self._shelf.home(key)
@@ -252,11 +254,11 @@ class Lives:
         self._shelf.ring()
         return record
 
-    def _make(self, key: Key, wanted: Wanted) -> None:
+    def _make(self, key: InstanceKey, wanted: Workload) -> None:
         home, cache = self._shelf.home(key), self._shelf.caches / key.service
         files.make(home, wanted, self._shelf.volumes, cache, self._isolation.owner(key.service))
 
-    def _cell(self, key: Key, wanted: Wanted, once: bool = False) -> Cell | None:
+    def _cell(self, key: InstanceKey, wanted: Workload, once: bool = False) -> Cell | None:
         """Returns the cell of a service. It may read what was built for it and the operator's programs, and
         nothing that its own command or variables name: that could be any folder of the machine."""
         path = programs(wanted.artifact.environment.get("PATH", ""), self._isolation.folders)
@@ -268,7 +270,7 @@ class Lives:
             temporary=home / "tmp",
         )
 
-    async def _born(self, key: Key, wanted: Wanted, what: Birth, record: Record) -> Record:
+    async def _born(self, key: InstanceKey, wanted: Workload, what: Birth, record: Record) -> Record:
         record = structs.replace(
             record,
             engine=self.own,
@@ -290,7 +292,7 @@ class Lives:
 
     # Watched.
 
-    def adopt(self, key: Key) -> None:
+    def adopt(self, key: InstanceKey) -> None:
         """Brings what this engine does for an instance up to what its record says."""
         record = self._shelf.known(key)
         if record is None:
@@ -302,14 +304,14 @@ class Lives:
         elif record.resume_at and not self._resume_later(key, record) and self.of(key).wanted:
             self.go(self._resume(key, record.resume_at))
 
-    def forsaken(self, key: Key) -> bool:
+    def forsaken(self, key: InstanceKey) -> bool:
         """Of a generation whose removal was interrupted before it came to this one: it is finished."""
         if key.generation not in self._shelf.removed.of(key.service):
             return False
         self.go(self.remove(key, 0))
         return True
 
-    def _watch(self, key: Key, process: Process) -> None:
+    def _watch(self, key: InstanceKey, process: Process) -> None:
         """From now on its end is noticed. It may have ended already; then that is."""
         life = self.of(key)
         if life.process == process:
@@ -322,10 +324,10 @@ class Lives:
         else:
             asyncio.get_running_loop().add_reader(life.handle, self._saw_end, key, process)
 
-    def _saw_end(self, key: Key, process: Process) -> None:
+    def _saw_end(self, key: InstanceKey, process: Process) -> None:
         self.go(self._ended(key, process, self._bury(key, process)))
 
-    def _bury(self, key: Key, process: Process) -> int | None:
+    def _bury(self, key: InstanceKey, process: Process) -> int | None:
         """How it ended, where it was our child."""
         life = self.of(key)
         if life.process != process or life.handle is None:
@@ -335,7 +337,7 @@ class Lives:
         life.process = process
         return status
 
-    async def _ended(self, key: Key, process: Process, status: int | None) -> None:
+    async def _ended(self, key: InstanceKey, process: Process, status: int | None) -> None:
         await self._let_the_parent(key, status)
         async with self._shelf.held(key) as home:
             record = self._shelf.read(key)
@@ -351,12 +353,12 @@ class Lives:
         self._shelf.ring()
         self.notice(key.service)
 
-    async def _let_the_parent(self, key: Key, status: int | None) -> None:
+    async def _let_the_parent(self, key: InstanceKey, status: int | None) -> None:
         record = self._shelf.read(key)
         if status is None and record and record.engine != self.own and kernel.lives(record.engine):
             await asyncio.sleep(_PARENT_FIRST)
 
-    async def _note_end(self, key: Key, home: Path, record: Record, status: int | None) -> Record:
+    async def _note_end(self, key: InstanceKey, home: Path, record: Record, status: int | None) -> Record:
         if record.once and status is None and not recorder.has_begun(home / files.ONCE):
             # Whoever started it was killed before the first instruction: it has yet to run.
             return self._shelf.write(key, structs.replace(record, process=None, started_at=0))
@@ -369,7 +371,7 @@ class Lives:
         cgroups.remove(record.cgroup)
         return self._shelf.write(key, fate.ended(record, status, reason, now, self._pauses))
 
-    def _why(self, key: Key, home: Path, record: Record, status: int | None) -> str:
+    def _why(self, key: InstanceKey, home: Path, record: Record, status: int | None) -> str:
         if cgroups.killed_for_memory(record.cgroup):
             return fate.too_much(record.memory)
         reason = fate.said(status)
@@ -381,7 +383,7 @@ class Lives:
 
     # Begun anew.
 
-    def _resume_later(self, key: Key, record: Record) -> bool:
+    def _resume_later(self, key: InstanceKey, record: Record) -> bool:
         """Whether it is between an end and the next start."""
         life = self.of(key)
         if life.resume is not None:
@@ -394,7 +396,7 @@ class Lives:
         )
         return True
 
-    async def _resume(self, key: Key, due: int) -> None:
+    async def _resume(self, key: InstanceKey, due: int) -> None:
         life = self.of(key)
         life.resume = None
         async with self._shelf.held(key) as home:
@@ -408,7 +410,7 @@ class Lives:
 
     # Seen.
 
-    async def look(self, key: Key) -> Instance | None:
+    async def look(self, key: InstanceKey) -> Instance | None:
         """Returns an instance as it is now. One whose record is of another version is there all the same."""
         try:
             record = self._shelf.read(key)
@@ -416,7 +418,7 @@ class Lives:
             return _unknown(key, str(error))
         return None if record is None else await self.describe(key, record)
 
-    async def describe(self, key: Key, record: Record) -> Instance | None:
+    async def describe(self, key: InstanceKey, record: Record) -> Instance | None:
         if kernel.lives(record.process):
             return _instance(key, record, Phase.RUNNING, await self._ports(key, record))
         if record.removing:
@@ -426,7 +428,7 @@ class Lives:
         waits = life is not None and life.wanted is not None
         return _instance(key, record, Phase.WAITING if waits else Phase.EXITED, record.ports)
 
-    async def _ports(self, key: Key, record: Record) -> Mapping[int, int]:
+    async def _ports(self, key: InstanceKey, record: Record) -> Mapping[int, int]:
         """Where it was told to listen, unless it is found to listen on the port of its own choice."""
         life = self.of(key)
         if life.process != record.process:
@@ -435,7 +437,7 @@ class Lives:
             life.heard = await self._heard(key, record, life)
         return {**record.ports, **life.heard}
 
-    async def _heard(self, key: Key, record: Record, life: Life) -> dict[int, int]:
+    async def _heard(self, key: InstanceKey, record: Record, life: Supervisor) -> dict[int, int]:
         listened = listening.listened()
         heard = {inner: given for inner, given in record.ports.items() if given in listened}
         own_choice = {
@@ -451,7 +453,7 @@ class Lives:
 
     # Taken away.
 
-    async def remove(self, key: Key, grace: float) -> None:
+    async def remove(self, key: InstanceKey, grace: float) -> None:
         async with self._shelf.held(key) as home:
             if home is None:
                 return
@@ -462,7 +464,7 @@ class Lives:
             await self._take_away(key, record)
         self.notice(key.service)
 
-    async def halt(self, key: Key, grace: float) -> None:
+    async def halt(self, key: InstanceKey, grace: float) -> None:
         """Ends the program and keeps the instance with its working copy: only `run` begins it again."""
         async with self._shelf.held(key) as home:
             record = self._shelf.read(key)
@@ -479,7 +481,7 @@ class Lives:
             self._keeper.drop(home)
         self.notice(key.service)
 
-    async def end_for(self, key: Key, seen: Process, verdict: str) -> None:
+    async def end_for(self, key: InstanceKey, seen: Process, verdict: str) -> None:
         """Ends the program, not the instance: it is begun anew, and the reason is this one."""
         async with self._shelf.held(key) as home:
             record = self._shelf.read(key)
@@ -487,7 +489,7 @@ class Lives:
                 self._shelf.write(key, structs.replace(record, verdict=verdict))
                 await self._ending.end(home, record.process, record)
 
-    async def _finish_removal(self, key: Key) -> None:
+    async def _finish_removal(self, key: InstanceKey) -> None:
         """Of a Windlass that was interrupted. One that is still at it holds the lock."""
         async with self._shelf.held(key) as home:
             record = self._shelf.read(key)
@@ -496,7 +498,7 @@ class Lives:
             await self._take_away(key, record)
         self.notice(key.service)
 
-    async def _take_away(self, key: Key, record: Record | None) -> None:
+    async def _take_away(self, key: InstanceKey, record: Record | None) -> None:
         """The lock is held. Nothing of the instance is left, but its last words are heard."""
         home = self._shelf.home(key)
         if record is not None:
@@ -511,14 +513,14 @@ class Lives:
         await self._keeper.finish(aside)
 
 
-def _unwatch(life: Life) -> None:
+def _unwatch(life: Supervisor) -> None:
     if life.handle is not None:
         asyncio.get_running_loop().remove_reader(life.handle)
         os.close(life.handle)
     life.handle = life.process = None
 
 
-def _fresh(key: Key, wanted: Wanted) -> Record:
+def _fresh(key: InstanceKey, wanted: Workload) -> Record:
     return Record(
         service=key.service,
         pod=f"{wanted.name}-{key.generation}-{key.index}",
@@ -528,7 +530,7 @@ def _fresh(key: Key, wanted: Wanted) -> Record:
     )
 
 
-def _instance(key: Key, record: Record, phase: Phase, ports: Mapping[int, int]) -> Instance:
+def _instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[int, int]) -> Instance:
     return Instance(
         id=key.id,
         service=key.service,
@@ -543,7 +545,7 @@ def _instance(key: Key, record: Record, phase: Phase, ports: Mapping[int, int]) 
     )
 
 
-def _unknown(key: Key, reason: str) -> Instance:
+def _unknown(key: InstanceKey, reason: str) -> Instance:
     return Instance(
         id=key.id,
         service=key.service,

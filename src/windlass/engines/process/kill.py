@@ -21,7 +21,7 @@ _SOON: Final = 5.0
 _MOMENT: Final = 0.01
 
 
-class Ending:
+class ProcessKiller:
     def __init__(self, counting: Counting) -> None:
         self._counting = counting
 

@@ -6,26 +6,26 @@ from collections.abc import Collection
 
 from windlass.core.deploy.workload import Usage
 from windlass.engines.process import cgroups, kernel
-from windlass.engines.process.process_table import Member
+from windlass.engines.process.process_table import OwnedProcess
 from windlass.engines.process.records import Record
 
 
-def usage(record: Record, found: Collection[Member]) -> Usage:
+def usage(record: Record, found: Collection[OwnedProcess]) -> Usage:
     counted = cgroups.used(record.cgroup)
     if counted is not None:
         return Usage(cpu_ms=counted[0], memory=counted[1])
     return Usage(cpu_ms=sum(each.stat.cpu for each in found) * kernel.TICK, memory=_resident(found))
 
 
-def looks_heavy(record: Record, found: Collection[Member]) -> bool:
+def looks_heavy(record: Record, found: Collection[OwnedProcess]) -> bool:
     """What its processes share is counted for each of them."""
     return 0 < record.memory << 20 < _resident(found)
 
 
-def is_heavy(record: Record, found: Collection[Member]) -> bool:
+def is_heavy(record: Record, found: Collection[OwnedProcess]) -> bool:
     """What they share is counted once. That takes long, so only what looks heavy is looked at so closely."""
     return record.memory << 20 < sum(kernel.proportional(each.stat.pid) for each in found)
 
 
-def _resident(found: Collection[Member]) -> int:
+def _resident(found: Collection[OwnedProcess]) -> int:
     return sum(each.stat.memory for each in found)

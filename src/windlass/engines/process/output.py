@@ -40,7 +40,7 @@ def prepare(file: int) -> None:
         os.ftruncate(file, FORELAND)
 
 
-class Tail:
+class OutputFile:
     """One file, and how far it was read."""
 
     def __init__(self, home: Path, service: str, record: Record, backlog: int = BACKLOG) -> None:

@@ -17,11 +17,11 @@ from windlass.base import filelock
 from windlass.base.clock import Clock
 from windlass.base.erasing import erase
 from windlass.base.log import log
-from windlass.core.deploy.workload import Said
+from windlass.core.deploy.workload import OutputLine
 from windlass.engines.engine import Sink
 from windlass.engines.process.inotify import Inotify
-from windlass.engines.process.output import Tail
-from windlass.engines.process.records import Key, Record, Shelf, UnknownRecord, names
+from windlass.engines.process.output import OutputFile
+from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord, names
 
 _log = log("engines.process")
 
@@ -34,12 +34,12 @@ _LOOK: Final = 5.0
 """Between two looks at files of which the kernel says nothing, in case that it forgot."""
 
 
-class Keeper:
-    def __init__(self, shelf: Shelf, clock: Clock, backlog: int) -> None:
+class OutputReader:
+    def __init__(self, shelf: RecordStore, clock: Clock, backlog: int) -> None:
         self._shelf, self._clock, self._backlog = shelf, clock, backlog
         self._sink: Sink | None = None
         self._lock: int | None = None
-        self._tails: dict[Path, Tail] = {}
+        self._tails: dict[Path, OutputFile] = {}
         self._awake: set[Path] = set()
         self._watches: dict[int, Path] = {}
         self._wake = asyncio.Event()
@@ -81,11 +81,11 @@ class Keeper:
             self._lock = filelock.taken(self._shelf.folder / "keeper.lock")
         return self._lock is not None
 
-    def follow(self, key: Key, record: Record) -> None:
+    def follow(self, key: InstanceKey, record: Record) -> None:
         home = self._shelf.home(key)
         if home not in self._tails and self.keeps():
             try:
-                self._tails[home] = Tail(home, key.service, record, self._backlog)
+                self._tails[home] = OutputFile(home, key.service, record, self._backlog)
             except FileNotFoundError:
                 return  # removed by another engine meanwhile
             except OSError as error:  # its program may do with it what it likes; it is tried again
@@ -103,7 +103,7 @@ class Keeper:
             self._watches.pop(tail.watch, None)
             tail.close()
 
-    def agree(self, keys: list[Key]) -> None:
+    def agree(self, keys: list[InstanceKey]) -> None:
         """Follows all of these and no others, and finishes what instances that are gone have left."""
         if not self.keeps():
             return
@@ -153,7 +153,7 @@ class Keeper:
 
     async def _last_words(self, aside: Path, record: Record) -> bool:
         try:
-            tail = Tail(aside, record.service, record, self._backlog)
+            tail = OutputFile(aside, record.service, record, self._backlog)
         except FileNotFoundError:
             return True  # somebody else was faster
         try:
@@ -230,7 +230,7 @@ class Keeper:
                 self._let_sleep(home, tail)
         return more
 
-    def _take(self, tail: Tail, *, unfinished: bool) -> bool:
+    def _take(self, tail: OutputFile, *, unfinished: bool) -> bool:
         """Whether there was something."""
         assert self._sink is not None
         lines = tail.lines(unfinished=unfinished)
@@ -238,21 +238,21 @@ class Keeper:
             return False
         at, pod, version = self._clock.now(), tail.pod, tail.version
         try:
-            self._sink(tail.service, [Said(at, line, pod, version) for line in lines])
+            self._sink(tail.service, [OutputLine(at, line, pod, version) for line in lines])
         except BaseException:
             tail.again()
             raise
         tail.taken()
         return True
 
-    async def _free(self, tail: Tail) -> None:
+    async def _free(self, tail: OutputFile) -> None:
         if tail.closed:
             return
         tail.save()
         if tail.can_free() and not await asyncio.to_thread(tail.freeing()):
             tail.begin_anew()
 
-    def _let_sleep(self, home: Path, tail: Tail) -> None:
+    def _let_sleep(self, home: Path, tail: OutputFile) -> None:
         tail.save()
         self._awake.discard(home)
         tail.watch = self._inotify.watch(home / "output")

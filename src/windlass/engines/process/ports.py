@@ -14,7 +14,7 @@ import msgspec
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
 from windlass.engines.engine import EngineError
-from windlass.engines.process.records import Key, names, safe
+from windlass.engines.process.records import InstanceKey, names, safe
 
 HOST: Final = "127.0.0.1"
 # Neither overlaps with what Linux gives to outgoing connections by default, which begins at 32768.
@@ -46,7 +46,7 @@ def _chosen(ports: range, good: Callable[[int], bool]) -> int:
     raise EngineError(f"every port from {ports[0]} to {ports[-1]} of this machine is taken: remove services")
 
 
-class Claims:
+class PortClaims:
     """Ports that instances hold, as symlinks from the port to the instance: made at once or not at all."""
 
     def __init__(self, folder: Path) -> None:
@@ -56,10 +56,10 @@ class Claims:
     def prepare(self) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
 
-    def claim(self, key: Key) -> int:
+    def claim(self, key: InstanceKey) -> int:
         return _chosen(INSTANCES, lambda port: self._claimed(port, key))
 
-    def _claimed(self, port: int, key: Key) -> bool:
+    def _claimed(self, port: int, key: InstanceKey) -> bool:
         link = self._folder / str(port)
         try:
             link.symlink_to(f"{key.service}/{key.generation}-{key.index}")
@@ -70,7 +70,7 @@ class Claims:
         link.unlink()
         return False
 
-    def release(self, port: int, key: Key) -> None:
+    def release(self, port: int, key: InstanceKey) -> None:
         """A port that somebody else has got meanwhile stays theirs."""
         link = self._folder / str(port)
         with suppress(FileNotFoundError):
@@ -85,7 +85,7 @@ class Claims:
                     (self._folder / name).unlink()
 
 
-class Whereabouts:
+class PortAddresses:
     """The lasting ports. They are told to others as variables, so they hold over a power cut."""
 
     def __init__(self, folder: Path) -> None:

@@ -36,7 +36,7 @@ _GET_PARENT: Final = 0xB702
 """What ioctl asks of a namespace: the one above it."""
 
 
-class Member(Struct, frozen=True, gc=False):
+class OwnedProcess(Struct, frozen=True, gc=False):
     """A living process of this machine, and what it says of where it belongs."""
 
     stat: Stat
@@ -48,14 +48,14 @@ class Member(Struct, frozen=True, gc=False):
     """The number of the process namespace right below ours that it is in; 0: in none."""
 
 
-class Census:
+class ProcessTable:
     """All that live, found by what matters."""
 
-    def __init__(self, everyone: Iterable[Member]) -> None:
+    def __init__(self, everyone: Iterable[OwnedProcess]) -> None:
         self.by_pid = {each.stat.pid: each for each in everyone}
-        self.by_home: dict[str, list[Member]] = {}
-        self.by_session: dict[int, list[Member]] = {}
-        self.by_space: dict[int, list[Member]] = {}
+        self.by_home: dict[str, list[OwnedProcess]] = {}
+        self.by_session: dict[int, list[OwnedProcess]] = {}
+        self.by_space: dict[int, list[OwnedProcess]] = {}
         for each in self.by_pid.values():
             self.by_session.setdefault(each.stat.session, []).append(each)
             if each.home:
@@ -64,27 +64,27 @@ class Census:
                 self.by_space.setdefault(each.space, []).append(each)
 
 
-def count(folder: Path, before: Census | None = None) -> Census:
+def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
     """What `before` tells of ours, and of others in cells, is not asked again: once there, always there."""
     prefix, known, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces()
-    return Census(
+    return ProcessTable(
         _known(known, stat) or _member(stat, prefix, spaces) for stat in kernel.everyone() if not stat.dead
     )
 
 
-def _known(known: Mapping[int, Member], stat: Stat) -> Member | None:
+def _known(known: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | None:
     before = known.get(stat.pid)
     if before is None or not (before.home or before.space) or before.stat.start != stat.start:
         return None
-    return Member(stat, before.home, before.executed_by, before.space)
+    return OwnedProcess(stat, before.home, before.executed_by, before.space)
 
 
-def _member(stat: Stat, prefix: bytes, spaces: _Spaces) -> Member:
+def _member(stat: Stat, prefix: bytes, spaces: _Spaces) -> OwnedProcess:
     said = kernel.environment(stat.pid)
     files = said.get(FILES.encode(), b"")
     ours = INSTANCE.encode() in said and files.startswith(prefix)
     by = said.get(EXECUTED_BY.encode(), b"")
-    return Member(
+    return OwnedProcess(
         stat=stat,
         home=os.fsdecode(files.rpartition(b"/")[0]) if ours else "",
         executed_by=by.decode() if ours and _EXECUTED_BY.fullmatch(by) else "",
@@ -120,7 +120,7 @@ class _Spaces:
         return 0
 
 
-def members(census: Census, home: Path, leader: Process | None, record: Record) -> list[Member]:
+def members(census: ProcessTable, home: Path, leader: Process | None, record: Record) -> list[OwnedProcess]:
     """All that belongs to the instance of this folder and record, whose program was `leader`."""
     if record.space:
         inside = census.by_space.get(record.space, [])
@@ -134,13 +134,13 @@ def members(census: Census, home: Path, leader: Process | None, record: Record) 
     return [*marked, *others]
 
 
-def _is_of(each: Member, record: Record) -> bool:
+def _is_of(each: OwnedProcess, record: Record) -> bool:
     """False for a program that another user runs than the one that this service has for itself."""
     cell = record.cell
     return cell is None or cell["identity"] != "user" or kernel.user(each.stat.pid) in (None, cell["uid"])
 
 
-def _session(census: Census, home: Path, leader: Process | None) -> list[Member]:
+def _session(census: ProcessTable, home: Path, leader: Process | None) -> list[OwnedProcess]:
     """Of the leader. The number of a session is as good as a pid: it may be somebody else's by now."""
     if leader is None or leader.boot != kernel.boot():
         return []
@@ -157,16 +157,16 @@ class Counting:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._one = asyncio.Lock()
-        self._coming: asyncio.Future[Census] | None = None
-        self._last: Census | None = None
+        self._coming: asyncio.Future[ProcessTable] | None = None
+        self._last: ProcessTable | None = None
 
-    async def now(self) -> Census:
+    async def now(self) -> ProcessTable:
         """Begun after the question: a process that was there then is in it."""
         if self._coming is None:
             self._coming = asyncio.ensure_future(self._count())
         return await asyncio.shield(self._coming)
 
-    async def _count(self) -> Census:
+    async def _count(self) -> ProcessTable:
         async with self._one:
             self._coming = None
             self._last = await asyncio.to_thread(count, self._folder, self._last)

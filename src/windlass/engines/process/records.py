@@ -28,7 +28,7 @@ from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
 from windlass.base.isolation.cell import Cell
 from windlass.base.log import log
-from windlass.engines.by_hand.removed_generations import Removed
+from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.engine import EngineError
 from windlass.engines.process.kernel import Process
 
@@ -43,7 +43,7 @@ class UnknownRecord(EngineError):
     """The record of an instance is whole and cannot be understood; the message is for who deploys."""
 
 
-class Key(Struct, frozen=True):
+class InstanceKey(Struct, frozen=True):
     """Which instance it is. There is never more than one live copy of it."""
 
     service: str
@@ -96,7 +96,7 @@ class Record(Struct, frozen=True, kw_only=True):
     removing: bool = False
 
 
-class Shelf:
+class RecordStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.services = folder / "services"
@@ -104,7 +104,7 @@ class Shelf:
         self.ended = folder / "ended"
         self.caches = folder / "caches"
         """What tools of a service have fetched or made, such as dependencies: for its next instances."""
-        self.removed = Removed(folder / "removed", durable=False)
+        self.removed = RemovedGenerations(folder / "removed", durable=False)
         self._bell = folder / "bell"
         self._decoder = msgspec.json.Decoder(Record)
         self._logged: set[Path] = set()
@@ -117,14 +117,14 @@ class Shelf:
             each.mkdir(mode=_PRIVATE, exist_ok=True)
         self._bell.touch()
 
-    def home(self, key: Key) -> Path:
+    def home(self, key: InstanceKey) -> Path:
         return self.services / safe(key.service) / f"{key.generation}-{key.index}"
 
-    def find(self, service: str | None = None) -> list[Key]:
+    def find(self, service: str | None = None) -> list[InstanceKey]:
         services = names(self.services) if service is None else [safe(service)]
         return sorted(
             (
-                Key(each, int(generation), int(index))
+                InstanceKey(each, int(generation), int(index))
                 for each in services
                 for name in names(self.services / each)
                 for generation, _, index in [name.partition("-")]
@@ -133,7 +133,7 @@ class Shelf:
             key=lambda key: (key.service, key.generation, key.index),
         )
 
-    def read(self, key: Key) -> Record | None:
+    def read(self, key: InstanceKey) -> Record | None:
         return self.read_in(self.home(key))
 
     def read_in(self, home: Path) -> Record | None:
@@ -153,7 +153,7 @@ class Shelf:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None  # torn by a power cut, which nothing that it spoke of has outlived
 
-    def known(self, key: Key) -> Record | None:
+    def known(self, key: InstanceKey) -> Record | None:
         """Returns the record, for somebody who only looks: an unknown one is like none."""
         with suppress(UnknownRecord):
             return self.read(key)
@@ -170,12 +170,12 @@ class Shelf:
             extra = {"folder": str(home), "why": str(error)}
             _log.error("a record of another version cannot be read, and is left as it is", extra=extra)
 
-    def write(self, key: Key, record: Record) -> Record:
+    def write(self, key: InstanceKey, record: Record) -> Record:
         write_whole(self.home(key) / "record.json", msgspec.json.encode(record), durable=False)
         return record
 
     @asynccontextmanager
-    async def held(self, key: Key, *, make: bool = False) -> AsyncIterator[Path | None]:
+    async def held(self, key: InstanceKey, *, make: bool = False) -> AsyncIterator[Path | None]:
         """The folder of the instance, held; None if there is none and none is to be made."""
         fd = await self._lock(key, make)
         try:
@@ -184,7 +184,7 @@ class Shelf:
             if fd is not None:
                 os.close(fd)
 
-    async def _lock(self, key: Key, make: bool) -> int | None:
+    async def _lock(self, key: InstanceKey, make: bool) -> int | None:
         path, pause = self.home(key) / "lock", 0.002
         while True:
             try:
@@ -201,7 +201,7 @@ class Shelf:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PATIENCE)
 
-    def lay_aside(self, key: Key) -> Path:
+    def lay_aside(self, key: InstanceKey) -> Path:
         """What is left of an instance goes where it is nobody's, and then away."""
         aside = self.ended / uuid4().hex
         self.home(key).rename(aside)
@@ -209,7 +209,7 @@ class Shelf:
             self.home(key).parent.rmdir()
         return aside
 
-    def may_run(self, key: Key) -> bool:
+    def may_run(self, key: InstanceKey) -> bool:
         """Unless its generation was removed as a whole, and is not needed again."""
         later = any(each.generation > key.generation for each in self.find(key.service))
         return self.removed.returns(safe(key.service), key.generation, later=later)
@@ -225,7 +225,7 @@ class Shelf:
 
 def unknown_records(folder: Path) -> list[Path]:
     """Returns the records below the folder of an engine that are of another version."""
-    shelf, found = Shelf(folder), []
+    shelf, found = RecordStore(folder), []
     for key in shelf.find():
         try:
             shelf.read(key)

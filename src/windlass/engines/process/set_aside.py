@@ -9,13 +9,13 @@ from typing import Final
 import msgspec
 
 from windlass.base.atomic_files import move, write_whole
-from windlass.engines.process.ports import Whereabouts
-from windlass.engines.process.records import Shelf, safe
+from windlass.engines.process.ports import PortAddresses
+from windlass.engines.process.records import RecordStore, safe
 
 _PORTS: Final = "whereabouts.json"
 
 
-def move_out(shelf: Shelf, places: Whereabouts, service: str, into: Path) -> None:
+def move_out(shelf: RecordStore, places: PortAddresses, service: str, into: Path) -> None:
     """Moves the files of a service to `into`. Nothing of the service may run."""
     if known := places.known(service):
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def move_out(shelf: Shelf, places: Whereabouts, service: str, into: Path) -> Non
     places.forget(service)
 
 
-def move_in(shelf: Shelf, places: Whereabouts, service: str, out: Path) -> None:
+def move_in(shelf: RecordStore, places: PortAddresses, service: str, out: Path) -> None:
     file = out / _PORTS
     if file.exists():
         places.take_back(service, msgspec.json.decode(file.read_bytes(), type=dict[int, int]))
@@ -35,7 +35,7 @@ def move_in(shelf: Shelf, places: Whereabouts, service: str, out: Path) -> None:
         move(kept, own)
 
 
-def _folders(shelf: Shelf, service: str, aside: Path) -> Iterator[tuple[Path, Path]]:
+def _folders(shelf: RecordStore, service: str, aside: Path) -> Iterator[tuple[Path, Path]]:
     """Yields each folder in the engine and aside; volumes first, because they cannot be made again."""
     yield shelf.volumes / safe(service), aside / "volumes"
     yield shelf.removed.file(safe(service)), aside / "removed"

@@ -46,7 +46,7 @@ class Born(NamedTuple):
     """See `Record.space`."""
 
 
-class Nursery:
+class Spawner:
     """The thread that everything is started from, and the launcher that it asks."""
 
     def __init__(self) -> None:

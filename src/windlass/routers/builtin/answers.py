@@ -24,7 +24,7 @@ _NO_FRAMING: Final = frozenset({*range(100, 200), 204})
 _SINGLE: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
-class Answer:
+class AnswerHead:
     """What the head of an answer says."""
 
     __slots__ = ("_before", "_framing", "as_it_is", "keep", "length", "raw", "status", "upgrade")

@@ -17,14 +17,14 @@ from windlass.base.http_in.connections import Room, network_of
 from windlass.base.http_in.heads import CHUNKED, LINE, check_authority, judged_line
 from windlass.base.http_in.wire import END, Bad, Gathering
 from windlass.routers.builtin import pages
-from windlass.routers.builtin.pages import Page
-from windlass.routers.builtin.pipes import End, Pipe
+from windlass.routers.builtin.pages import ErrorPage
+from windlass.routers.builtin.pipes import Pipe, PipeEnd
 from windlass.routers.builtin.requests import IDEMPOTENT, Fields, judged_fields
 from windlass.routers.builtin.upstream import Upstream
 
 if TYPE_CHECKING:
     from windlass.routers.builtin.peers import Peer
-    from windlass.routers.builtin.shared_state import Gate
+    from windlass.routers.builtin.shared_state import SharedState
     from windlass.routers.builtin.table import Backend, Paths
 
 _SLASH: Final = ord("/")
@@ -34,7 +34,7 @@ _AT_ONCE: Final = 32
 _NO_FIELDS: Final = Fields(b"\0", False)
 
 
-class Client(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_address",
         "_backend",
@@ -68,7 +68,7 @@ class Client(asyncio.Protocol):
         "whole",
     )
 
-    def __init__(self, gate: Gate, find: Callable[[bytes], Paths | None]) -> None:
+    def __init__(self, gate: SharedState, find: Callable[[bytes], Paths | None]) -> None:
         self._gate = gate
         self._find = find
         self._held = Gathering(gate.bounds.head_bytes, gate.bounds.target_bytes)
@@ -515,8 +515,8 @@ class Client(asyncio.Protocol):
         assert backend is not None
         assert peer is not None
         self.transport.write(head + rest)
-        ours = End(self.transport, paused=self._paused, stuck=self._stuck)
-        theirs = End(upstream.transport, paused=upstream.paused, stuck=upstream.stuck)
+        ours = PipeEnd(self.transport, paused=self._paused, stuck=self._stuck)
+        theirs = PipeEnd(upstream.transport, paused=upstream.paused, stuck=upstream.stuck)
         ahead = self._held.take()
         self.transport.set_protocol(ours)
         upstream.transport.set_protocol(theirs)
@@ -533,7 +533,7 @@ class Client(asyncio.Protocol):
 
     # What is said by the router itself
 
-    def _say(self, page: Page) -> None:
+    def _say(self, page: ErrorPage) -> None:
         close = self.close or self._gate.stopping or not self.whole or self._eof
         self.close = close
         fields = self._fields.raw

@@ -47,7 +47,7 @@ footer {{ margin-top: 1.75rem; padding-top: 1rem; border-top: 1px solid var(--li
 """
 
 
-class Page(Struct, frozen=True):
+class ErrorPage(Struct, frozen=True):
     status: int
     title: str
     message: str
@@ -100,12 +100,12 @@ def _reason(status: int) -> str:
     return HTTPStatus(status).phrase
 
 
-def refused(status: int, message: str) -> Page:
-    return Page(status, "This request cannot be taken", message)
+def refused(status: int, message: str) -> ErrorPage:
+    return ErrorPage(status, "This request cannot be taken", message)
 
 
-def unknown(host: str) -> Page:
-    return Page(
+def unknown(host: str) -> ErrorPage:
+    return ErrorPage(
         404,
         f"No service is called {host}" if host else "No service was named",
         "Look up the service's address in Windlass: it may be spelt otherwise, or have been deleted."
@@ -114,12 +114,12 @@ def unknown(host: str) -> Page:
     )
 
 
-def no_path(host: str, path: str) -> Page:
-    return Page(404, f"There is nothing at {path}", f"No service of {host} has this path.")
+def no_path(host: str, path: str) -> ErrorPage:
+    return ErrorPage(404, f"There is nothing at {path}", f"No service of {host} has this path.")
 
 
-def not_running(title: str) -> Page:
-    return Page(
+def not_running(title: str) -> ErrorPage:
+    return ErrorPage(
         503,
         f"{title} is not running",
         "No instance of it is there now. If it is just being started, try again in a moment.",
@@ -127,18 +127,18 @@ def not_running(title: str) -> Page:
     )
 
 
-def not_answering(title: str) -> Page:
-    return Page(
+def not_answering(title: str) -> ErrorPage:
+    return ErrorPage(
         503, f"{title} does not answer", "It runs, but takes no connection. Try again in a moment.", retry=2
     )
 
 
-def broken(title: str, why: str) -> Page:
-    return Page(502, f"{title} gave no valid answer", why)
+def broken(title: str, why: str) -> ErrorPage:
+    return ErrorPage(502, f"{title} gave no valid answer", why)
 
 
-def crowded() -> Page:
-    return Page(
+def crowded() -> ErrorPage:
+    return ErrorPage(
         503,
         "Too many connections",
         "The router has as many connections as it may have. Try again in a moment.",

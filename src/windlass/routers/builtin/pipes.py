@@ -7,20 +7,20 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from windlass.base.http_in.connections import ClientConnection, Room, network_of
+from windlass.base.http_in.connections import OpenConnection, Room, network_of
 from windlass.routers.builtin.peers import Peer
-from windlass.routers.builtin.shared_state import Gate
+from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import Backend
 
 
-class End(asyncio.Protocol):
+class PipeEnd(asyncio.Protocol):
     """One end. `other` is set as soon as there are two."""
 
     __slots__ = ("_ahead", "_pipe", "eof", "lost", "other", "paused", "stuck", "transport")
 
     def __init__(self, transport: Any = None, *, paused: bool = False, stuck: bool = False) -> None:
         self.transport = transport
-        self.other: End | None = None
+        self.other: PipeEnd | None = None
         self.paused = paused
         """It is not read."""
         self.stuck = stuck
@@ -31,7 +31,7 @@ class End(asyncio.Protocol):
         """What came while there was no other end."""
         self._pipe: Pipe | None = None
 
-    def join(self, pipe: Pipe, other: End) -> None:
+    def join(self, pipe: Pipe, other: PipeEnd) -> None:
         self._pipe = pipe
         self.other = other
 
@@ -110,12 +110,12 @@ class Pipe:
 
     def __init__(
         self,
-        gate: Gate,
+        gate: SharedState,
         peer: Peer,
-        client: End,
-        instance: End,
+        client: PipeEnd,
+        instance: PipeEnd,
         ended: Callable[[], None],
-        before: ClientConnection,
+        before: OpenConnection,
     ) -> None:
         """`peer.active` counts it already; `ended` is called when both ends are closed. `before` is what the
         connection of the client was counted as."""
@@ -156,12 +156,12 @@ class Pipe:
                 end.transport.abort()
 
 
-class Caller(End):
+class Caller(PipeEnd):
     """A client of a TCP port, until an instance takes it."""
 
     __slots__ = ("_active", "_backend", "_gate", "_peer", "_tried", "network")
 
-    def __init__(self, gate: Gate, backend: Backend | None) -> None:
+    def __init__(self, gate: SharedState, backend: Backend | None) -> None:
         super().__init__()
         self.network = ""
         self._active = False
@@ -208,7 +208,7 @@ class Caller(End):
             return
         peer.active += 1
         self._peer = peer
-        self._gate.dial(peer, End, self._connected, self._refused)
+        self._gate.dial(peer, PipeEnd, self._connected, self._refused)
 
     def _refused(self, peer: Peer) -> None:
         peer.ended()
@@ -216,7 +216,7 @@ class Caller(End):
         if not self.lost:
             self._next()
 
-    def _connected(self, instance: End) -> None:
+    def _connected(self, instance: PipeEnd) -> None:
         if self.lost or self.transport.is_closing():
             instance.transport.abort()
             self._peer.ended()

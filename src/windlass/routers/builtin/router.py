@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from windlass.base.http_in.bounds import Bounds
-from windlass.routers.builtin.client import Client
+from windlass.routers.builtin.client import ClientConnection
 from windlass.routers.builtin.pipes import Caller
 from windlass.routers.builtin.ports import bound
-from windlass.routers.builtin.shared_state import Gate
-from windlass.routers.builtin.table import Table, Traffic
+from windlass.routers.builtin.shared_state import SharedState
+from windlass.routers.builtin.table import RoutingTable, Traffic
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
 
 _LOCAL: Final = "127.0.0.1"
@@ -40,8 +40,8 @@ class BuiltinRouter:
         self._wanted_port = port
         self._gateway: asyncio.Server | None = None
         self._port = port
-        self._gate = Gate(bounds or Bounds(), trusts)
-        self._table = Table(self._gate.peer)
+        self._gate = SharedState(bounds or Bounds(), trusts)
+        self._table = RoutingTable(self._gate.peer)
         self._listening: dict[str, Servers] = {}
         self._changing = asyncio.Lock()
 
@@ -66,7 +66,7 @@ class BuiltinRouter:
         self._port = listening.getsockname()[1]
         self._gate.start()
         try:
-            self._gateway = await _serving(listening, lambda: Client(self._gate, self._table.host))
+            self._gateway = await _serving(listening, lambda: ClientConnection(self._gate, self._table.host))
         except BaseException:
             await self._gate.stop()
             raise
@@ -173,7 +173,7 @@ class BuiltinRouter:
 
         def protocol() -> asyncio.Protocol:
             if self._table.port(port) is not None:
-                return Client(self._gate, lambda _: self._table.port(port))
+                return ClientConnection(self._gate, lambda _: self._table.port(port))
             return Caller(self._gate, self._table.tcp(port))
 
         return protocol

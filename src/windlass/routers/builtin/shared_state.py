@@ -22,7 +22,7 @@ _log = log("router")
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
-class Gate:
+class SharedState:
     def __init__(self, bounds: Bounds, trusts: Callable[[str], bool]) -> None:
         self.bounds = bounds
         self.connections = ConnectionTable("gateway", bounds, trusts, self._sweep)

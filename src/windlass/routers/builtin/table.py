@@ -95,7 +95,7 @@ class Paths:
         return None
 
 
-class Table:
+class RoutingTable:
     def __init__(self, peer_at: Callable[[Endpoint], Peer]) -> None:
         self._peer_at = peer_at
         self._backends: dict[str, list[Backend]] = {}

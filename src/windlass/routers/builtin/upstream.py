@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from windlass.base.http_in.bounds import ROOM
 from windlass.base.http_in.chunks import Chunks
 from windlass.base.http_in.wire import Bad, Gathering
-from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, Answer
+from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, AnswerHead
 
 if TYPE_CHECKING:
-    from windlass.routers.builtin.client import Client
+    from windlass.routers.builtin.client import ClientConnection
     from windlass.routers.builtin.peers import Peer
-    from windlass.routers.builtin.shared_state import Gate
+    from windlass.routers.builtin.shared_state import SharedState
 
 _QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 """Linux has it; the kernel forgets it by and by, so that it is said again with each answer in pieces."""
@@ -53,10 +53,10 @@ class Upstream(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, gate: Gate, peer: Peer) -> None:
+    def __init__(self, gate: SharedState, peer: Peer) -> None:
         self._gate = gate
         self.peer = peer
-        self.client: Client | None = None
+        self.client: ClientConnection | None = None
         """Whose request it carries."""
         self.begun = False
         """A byte of the answer has arrived."""
@@ -64,7 +64,7 @@ class Upstream(asyncio.Protocol):
         self.since = gate.now
         self._held = Gathering(ROOM, ROOM)
         self._raw = b"\0"
-        self._answer: Answer | None = None
+        self._answer: AnswerHead | None = None
         """The last head, and what was found in it: the next one is often the same."""
         self._left = _IN_HEAD
         self._keep = False
@@ -75,7 +75,7 @@ class Upstream(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
-    def carry(self, client: Client, request: bytes) -> None:
+    def carry(self, client: ClientConnection, request: bytes) -> None:
         self.client = client
         self.begun = False
         self._left = _IN_HEAD
@@ -84,7 +84,7 @@ class Upstream(asyncio.Protocol):
         else:
             self.transport.write(request)
 
-    def _failed_at_once(self, client: Client) -> None:
+    def _failed_at_once(self, client: ClientConnection) -> None:
         if self.client is client:
             self.client = None
             client.failed(self.peer, _HUNG_UP, unsent=True)
@@ -182,13 +182,13 @@ class Upstream(asyncio.Protocol):
             client.transport.write(data[:left] if len(data) > left else data)
             self._end(client, clean=len(data) == left)
 
-    def _gather(self, client: Client, data: bytes) -> None:
+    def _gather(self, client: ClientConnection, data: bytes) -> None:
         """One head after the other, until it is that of the answer itself."""
         self._held.add(data)
         try:
             while (whole := self._held.complete()) is not None:
                 end = whole.find(b"\r\n\r\n") + 4
-                answer = Answer(whole[:end])
+                answer = AnswerHead(whole[:end])
                 if answer.status >= 200:
                     self._answer, self._raw = answer, answer.raw
                     self._begin(client, answer, whole, end)
@@ -202,7 +202,7 @@ class Upstream(asyncio.Protocol):
         except Bad as bad:
             self._break(client, bad.message)
 
-    def _begin(self, client: Client, answer: Answer, data: bytes, end: int) -> None:
+    def _begin(self, client: ClientConnection, answer: AnswerHead, data: bytes, end: int) -> None:
         length = 0 if client.head_only else answer.length
         self._keep = answer.keep
         if answer.as_it_is and not client.close and len(data) - end == length:
@@ -226,7 +226,7 @@ class Upstream(asyncio.Protocol):
             client.transport.write(head + data[end : end + length])
             self._end(client, clean=len(data) - end == length)
 
-    def _chunked(self, client: Client, data: bytes, head: bytes = b"") -> None:
+    def _chunked(self, client: ClientConnection, data: bytes, head: bytes = b"") -> None:
         try:
             data, after = self._chunks.feed(data)
         except Bad:
@@ -239,7 +239,7 @@ class Upstream(asyncio.Protocol):
         if after is not None:
             self._end(client, clean=not after)
 
-    def _end(self, client: Client, *, clean: bool) -> None:
+    def _end(self, client: ClientConnection, *, clean: bool) -> None:
         """More than one answer to one request is no answer to the next."""
         self._left = _IN_HEAD
         self.client = None
@@ -251,19 +251,19 @@ class Upstream(asyncio.Protocol):
             self.hang_up()
         client.answered()
 
-    def _switch(self, client: Client, answer: Answer, rest: bytes) -> None:
+    def _switch(self, client: ClientConnection, answer: AnswerHead, rest: bytes) -> None:
         if not client.upgrade or not answer.upgrade:
             self._break(client, "It switched to another protocol without having been asked.")
             return
         self.client = None
         client.switch(self, answer.switching(), rest)
 
-    def _break(self, client: Client, why: str) -> None:
+    def _break(self, client: ClientConnection, why: str) -> None:
         self.client = None
         self.transport.abort()
         client.broken(why)
 
-    def _cut(self, client: Client) -> None:
+    def _cut(self, client: ClientConnection) -> None:
         self.client = None
         self.transport.abort()
         client.cut()
