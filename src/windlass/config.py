@@ -60,7 +60,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: Annotated[
         str,
         _says(
-            "Key that seals secrets, 64 hexadecimal digits; empty is the file `key` in the data directory",
+            "Key that encrypts secrets, 64 hexadecimal digits; empty is the file `key` in the data directory",
             secret=True,
         ),
     ] = ""

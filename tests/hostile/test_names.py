@@ -18,7 +18,7 @@ from tests.hostile import streets
 from tests.hostile.streets import Organization, Street, make_street
 from windlass.control.deploying import routes
 from windlass.control.workloads import names
-from windlass.control.workloads.sealed_workload import open_wanted, seal_wanted
+from windlass.control.workloads.sealed_workload import decrypt_workload, encrypt_workload
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.table import RoutingTable
 from windlass.routers.router import Route
@@ -157,11 +157,11 @@ async def aged(street: Street) -> None:
     async def change(tx: Tx) -> None:
         for service, _, deployment in await tx.serving():
             row = await tx.deployment(deployment)
-            wanted = open_wanted(street.ctx, row) if row else None
+            wanted = decrypt_workload(street.ctx, row) if row else None
             assert row
             assert wanted
             ports = tuple(replace(port, host="") for port in wanted.ports)
-            sealed = seal_wanted(street.ctx, replace(wanted, ports=ports))
+            sealed = encrypt_workload(street.ctx, replace(wanted, ports=ports))
             await tx.change_deployment(replace(row, sealed=sealed))
             for name in await tx.names(service):
                 await tx.release_name(name)

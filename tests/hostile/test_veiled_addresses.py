@@ -11,7 +11,7 @@ import pytest
 
 from tests.webhooks.receivers import Receivers
 from tests.world import HandClock, World, make_world
-from windlass.control.request.resources import seal_hidden
+from windlass.control.request.resources import encrypt_hidden
 from windlass.store.store import Row, Tx
 
 CANARY = "CANARYxyz0123456789"
@@ -136,7 +136,7 @@ async def as_before(world: World, tx: Tx, id: str) -> None:
     row: Row | None = await tx.get(id)
     assert row is not None
     document = msgspec.json.decode(row.body) | {"target_url": SLACK}
-    sealed = seal_hidden(world.installation.ctx, row.org, row.id, row.tag, {"target_secret": "kept"})
+    sealed = encrypt_hidden(world.installation.ctx, row.org, row.id, row.tag, {"target_secret": "kept"})
     await tx.change(msgspec.structs.replace(row, body=msgspec.json.encode(document), sealed=sealed))
     for delivery in (await tx.deliveries(id, 0, 100))[0]:
         story = delivery.story.replace(SHOWN.encode(), SLACK.encode())

@@ -267,7 +267,7 @@ async def test_the_private_key_is_sealed_at_rest(world):
     ctx = world.installation.ctx
     kept = await ctx.store.reads.fact("issuer_key")
     assert b"PRIVATE KEY" not in kept
-    assert b"PRIVATE KEY" in ctx.seal.open(kept, "issuer_key")
+    assert b"PRIVATE KEY" in ctx.encryption.decrypt(kept, "issuer_key")
 
 
 # On a real port

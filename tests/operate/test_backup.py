@@ -16,7 +16,7 @@ from tests.operate.installations import again, apart, contents, elsewhere, furni
 from tests.world import HandClock, make_world
 from windlass.base.isolation.users import Users, range_of
 from windlass.config import DATABASE, Settings
-from windlass.install.key import WrongKey, found_seal
+from windlass.install.key import WrongKey, load_encryption
 from windlass.operate.archive import FORMAT, ArchiveWriter, BadArchive, Manifest
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import examined
@@ -337,13 +337,13 @@ async def test_a_backup_of_a_later_windlass_is_refused_with_the_way_out(furnishe
             windlass="99.0",
             created_at="2027-01-31T09:05:00.007Z",
             database="SQLite",
-            key_fingerprint=found_seal(settings).fingerprint,
+            key_fingerprint=load_encryption(settings).fingerprint,
             migrations={9999: "unknown"},
             counts={},
             tables=[],
             logs=[],
         )
-        writer.close(manifest, found_seal(settings))
+        writer.close(manifest, load_encryption(settings))
     with pytest.raises(CommandRefused, match=r"99\.0.*install that version"):
         await restore(settings, later, force=True)
 
@@ -362,7 +362,7 @@ async def test_a_backup_of_every_earlier_form_can_be_restored(level, tmp_path, d
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     settings = Settings(data_dir=str(old), key="ab" * 32)
-    make_at(old, level, found_seal(settings).fingerprint)
+    make_at(old, level, load_encryption(settings).fingerprint)
     await backup(settings, tmp_path / "all.zip")
     other = Settings(data_dir=str(new), database_url=database_url, key="ab" * 32)
     await restore(other, tmp_path / "all.zip", force=False)

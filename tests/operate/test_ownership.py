@@ -80,7 +80,7 @@ async def test_an_installation_from_before_there_were_ids_is_taken_over_silently
             await tx._all("DELETE FROM fact WHERE name = $1", INSTALLATION)
 
         await store.write(forget)
-        fingerprint = world.installation.ctx.seal.fingerprint
+        fingerprint = world.installation.ctx.encryption.fingerprint
         settings = world.installation.ctx.settings
     mark.file_of(settings).unlink()
     async with make_world(database_url, folder=tmp_path, engine=engine) as world:

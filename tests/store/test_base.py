@@ -1,4 +1,4 @@
-"""The small parts that everything at rest relies on: seals, tokens, ids, time."""
+"""The small parts that everything at rest relies on: encryption, tokens, ids, time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windlass.base.encryption import KEY_BYTES, CannotDecrypt, Encryption, new_k
 
 KEYS = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
 OWNERS = st.lists(st.text(), min_size=1, max_size=4)
-SEAL = Encryption(bytes(range(KEY_BYTES)))
+ENCRYPTION = Encryption(bytes(range(KEY_BYTES)))
 
 
 # Seals
@@ -27,12 +27,12 @@ SEAL = Encryption(bytes(range(KEY_BYTES)))
 
 @given(KEYS, st.binary(max_size=2_000), OWNERS)
 def test_what_was_sealed_opens_again_for_its_owner(key: bytes, value: bytes, owner: list[str]):
-    assert Encryption(key).open(Encryption(key).close(value, *owner), *owner) == value
+    assert Encryption(key).decrypt(Encryption(key).encrypt(value, *owner), *owner) == value
 
 
 @given(st.binary(min_size=8, max_size=200))
 def test_a_sealed_value_shows_nothing_of_the_value_and_never_looks_the_same(value: bytes):
-    one, other = SEAL.close(value, "a"), SEAL.close(value, "a")
+    one, other = ENCRYPTION.encrypt(value, "a"), ENCRYPTION.encrypt(value, "a")
     assert value not in one
     assert one[1:] != other[1:]
     assert len(one) == len(other)
@@ -40,35 +40,35 @@ def test_a_sealed_value_shows_nothing_of_the_value_and_never_looks_the_same(valu
 
 @given(st.binary(max_size=50), st.integers(min_value=0), st.integers(0, 7))
 def test_one_flipped_bit_and_it_does_not_open(value: bytes, place: int, bit: int):
-    sealed = bytearray(SEAL.close(value, "a"))
+    sealed = bytearray(ENCRYPTION.encrypt(value, "a"))
     sealed[place % len(sealed)] ^= 1 << bit
     with pytest.raises(CannotDecrypt):
-        SEAL.open(bytes(sealed), "a")
+        ENCRYPTION.decrypt(bytes(sealed), "a")
 
 
 def test_no_bit_can_be_flipped_anywhere():
-    sealed = SEAL.close(b"value", "a")
+    sealed = ENCRYPTION.encrypt(b"value", "a")
     for place in range(8 * len(sealed)):
         flipped = bytearray(sealed)
         flipped[place // 8] ^= 1 << place % 8
         with pytest.raises(CannotDecrypt):
-            SEAL.open(bytes(flipped), "a")
-    assert SEAL.open(sealed, "a") == b"value"
+            ENCRYPTION.decrypt(bytes(flipped), "a")
+    assert ENCRYPTION.decrypt(sealed, "a") == b"value"
 
 
 @given(st.binary(max_size=50), st.data())
 def test_a_part_of_it_does_not_open(value: bytes, data: st.DataObject):
-    sealed = SEAL.close(value, "a")
+    sealed = ENCRYPTION.encrypt(value, "a")
     start = data.draw(st.integers(0, len(sealed)))
     end = data.draw(st.integers(start, len(sealed) - (start == 0)))
     with pytest.raises(CannotDecrypt):
-        SEAL.open(sealed[start:end], "a")
+        ENCRYPTION.decrypt(sealed[start:end], "a")
 
 
 @given(st.binary(max_size=300))
 def test_what_was_never_sealed_does_not_open(value: bytes):
     with pytest.raises(CannotDecrypt):
-        SEAL.open(value, "a")
+        ENCRYPTION.decrypt(value, "a")
 
 
 @given(OWNERS, OWNERS)
@@ -77,18 +77,18 @@ def test_what_was_never_sealed_does_not_open(value: bytes):
 @example(["a", ""], ["a"])
 @example(["a|"], ["a", ""])
 def test_it_opens_for_its_owner_only(owner: list[str], other: list[str]):
-    sealed = SEAL.close(b"value", *owner)
+    sealed = ENCRYPTION.encrypt(b"value", *owner)
     if owner == other:
-        assert SEAL.open(sealed, *other) == b"value"
+        assert ENCRYPTION.decrypt(sealed, *other) == b"value"
         return
     with pytest.raises(CannotDecrypt):
-        SEAL.open(sealed, *other)
+        ENCRYPTION.decrypt(sealed, *other)
 
 
 @given(KEYS)
 def test_another_key_does_not_open_it(key: bytes):
     with pytest.raises(CannotDecrypt):
-        Encryption(key).open(SEAL.close(b"value", "a"), "a")
+        Encryption(key).decrypt(ENCRYPTION.encrypt(b"value", "a"), "a")
 
 
 @pytest.mark.parametrize("size", [0, 16, 31, 33, 64])
@@ -105,8 +105,8 @@ def test_a_fingerprint_tells_keys_apart_and_is_no_part_of_the_key():
 
 @given(st.binary(), st.binary())
 def test_a_mark_tells_values_apart_and_depends_on_the_key(one: bytes, other: bytes):
-    assert (SEAL.mark(one) == SEAL.mark(other)) is (one == other)
-    assert SEAL.mark(one) != Encryption(bytes(KEY_BYTES)).mark(one)
+    assert (ENCRYPTION.mark(one) == ENCRYPTION.mark(other)) is (one == other)
+    assert ENCRYPTION.mark(one) != Encryption(bytes(KEY_BYTES)).mark(one)
 
 
 # Tokens

@@ -21,7 +21,7 @@ from tests.world import ADMIN, HandClock, World, make_world
 from windlass.base.encryption import CannotDecrypt, Encryption, new_key
 from windlass.base.log import JsonLines, TextLines
 from windlass.config import BadSetting, Settings, describe
-from windlass.control.request.resources import open_hidden
+from windlass.control.request.resources import decrypt_hidden
 from windlass.install.key import WrongKey
 
 KEY = new_key().hex()
@@ -295,14 +295,14 @@ async def test_a_sealed_value_that_was_moved_to_another_resource_does_not_open(w
     ctx = world.installation.ctx
     row = await ctx.store.reads.get(one)
     assert row
-    assert open_hidden(ctx, row) == {"value": "value 0"}
+    assert decrypt_hidden(ctx, row) == {"value": "value 0"}
     stolen = await place.sql("SELECT sealed FROM resource WHERE id = $1", one)
     await place.sql("UPDATE resource SET sealed = $1 WHERE id = $2", stolen[0][0], other)
     moved = await ctx.store.reads.get(other)
     assert moved
     assert moved.sealed == row.sealed
     with pytest.raises(CannotDecrypt):
-        open_hidden(ctx, moved)
+        decrypt_hidden(ctx, moved)
 
 
 @pytest.mark.parametrize("field", ["org", "id", "tag"])
@@ -312,17 +312,17 @@ async def test_it_is_bound_to_its_organization_its_resource_and_its_version(worl
     row = await ctx.store.reads.get(id)
     assert row
     with pytest.raises(CannotDecrypt):
-        open_hidden(ctx, msgspec.structs.replace(row, **{field: "another"}))
+        decrypt_hidden(ctx, msgspec.structs.replace(row, **{field: "another"}))
 
 
 async def test_an_answer_kept_for_one_caller_does_not_open_for_another(world: World, place: Place):
     await world.post(f"/organization/{world.org}/project", {"name": "shop"}, headers=under("k"))
     ((caller, answer),) = await place.sql("SELECT caller, answer FROM idempotency")
-    seal = world.installation.ctx.seal
-    assert b"shop" in seal.open(answer, caller, "k")
+    encryption = world.installation.ctx.encryption
+    assert b"shop" in encryption.decrypt(answer, caller, "k")
     for other in ((caller, "l"), ("token:another", "k"), (f"{caller}|k",)):
         with pytest.raises(CannotDecrypt):
-            seal.open(answer, *other)
+            encryption.decrypt(answer, *other)
 
 
 async def test_what_does_not_open_is_not_told(world: World, place: Place):

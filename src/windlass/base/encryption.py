@@ -1,6 +1,6 @@
 """Secrets at rest: AES-256-GCM, one data key per value, wrapped by the installation's key.
 
-The associated data says whose value it is, so a sealed value that was moved elsewhere does not open.
+The associated data names the owner of the value, so a value that was moved to another owner does not decrypt.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ _FORMAT = b"\x01"
 
 
 class CannotDecrypt(Exception):
-    """The value was changed, moved, or sealed with another key."""
+    """The value was changed, moved, or encrypted with another key."""
 
 
 class Encryption:
+    """Encrypts and decrypts values with the installation's key."""
+
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise ValueError(f"the key must have {KEY_BYTES} bytes, this one has {len(key)}")
@@ -29,26 +31,26 @@ class Encryption:
         self._mark = hmac.digest(key, b"mark", "sha256")
         self.fingerprint = hashlib.sha256(b"fingerprint" + key).hexdigest()[:16]
 
-    def close(self, value: bytes, *owner: str) -> bytes:
+    def encrypt(self, value: bytes, *owner: str) -> bytes:
         data_key, about = os.urandom(KEY_BYTES), _about(owner)
         nonce = os.urandom(_NONCE)
         wrapped = self._wrap.encrypt(nonce, data_key, about)
-        # The data key is used once, so that its nonce may be fixed.
+        # The data key is used once, so its nonce may be fixed.
         return _FORMAT + nonce + wrapped + AESGCM(data_key).encrypt(bytes(_NONCE), value, about)
 
-    def open(self, sealed: bytes, *owner: str) -> bytes:
-        nonce, rest = sealed[1 : 1 + _NONCE], sealed[1 + _NONCE :]
+    def decrypt(self, encrypted: bytes, *owner: str) -> bytes:
+        nonce, rest = encrypted[1 : 1 + _NONCE], encrypted[1 + _NONCE :]
         about = _about(owner)
         try:
-            if sealed[:1] != _FORMAT:
+            if encrypted[:1] != _FORMAT:
                 raise CannotDecrypt("unknown format")
             data_key = self._wrap.decrypt(nonce, rest[:_WRAPPED], about)
             return AESGCM(data_key).decrypt(bytes(_NONCE), rest[_WRAPPED:], about)
         except (InvalidTag, ValueError) as error:
-            raise CannotDecrypt("a sealed value does not open here") from error
+            raise CannotDecrypt("the value cannot be decrypted here") from error
 
     def mark(self, *parts: bytes) -> str:
-        """A keyed digest: compares values without keeping them guessable."""
+        """Returns a keyed digest, to compare values without storing anything that can be guessed."""
         return hmac.digest(self._mark, b"\0".join(parts), "sha256").hex()
 
 
@@ -57,5 +59,5 @@ def new_key() -> bytes:
 
 
 def _about(owner: tuple[str, ...]) -> bytes:
-    """No two owners look alike, whatever is in their names."""
+    """Returns a text that no two owners share, whatever characters their names contain."""
     return "|".join(part.replace("\\", "\\\\").replace("|", "\\|") for part in owner).encode()

@@ -53,7 +53,7 @@ from windlass.engines.engine import EngineError
 from windlass.families import registry
 from windlass.families.organization import Organization
 from windlass.install import mark
-from windlass.install.key import FACT, check_key, found_seal
+from windlass.install.key import FACT, check_key, load_encryption
 from windlass.install.ownership import (
     NotOurs,
     OwnershipReport,
@@ -305,12 +305,12 @@ async def install(
     store = await open_store(settings, clock)
     try:
         await aside(recover, Path(settings.data_dir) / LOGS)  # nobody restores while this has the database
-        seal, id = await _opened_seal(settings, store)
+        encryption, id = await _check_installation(settings, store)
         own = await parts_for(id)
         watcher = Watcher(lambda: ctx)
         known = families or registry(), kinds or kinds_of(*declared())
         check_kinds(*known)
-        ctx = _context(settings, id, own, store, clock, seal, watcher, out, *known, point)
+        ctx = _context(settings, id, own, store, clock, encryption, watcher, out, *known, point)
         installation = Installation(ctx, fetcher or out.fetch, watcher, lease)
         if keeps_engine:
             installation.marked_engine = kept_engine(settings) or own.engine.name
@@ -343,7 +343,7 @@ def _context(
     own: Parts,
     store: Store,
     clock: Clock,
-    seal: Encryption,
+    encryption: Encryption,
     watcher: Watcher,
     out: OutgoingHttp,
     families: Registry,
@@ -358,7 +358,7 @@ def _context(
         kinds=kinds,
         store=store,
         clock=clock,
-        seal=seal,
+        encryption=encryption,
         engine=own.engine,
         builder=own.builder,
         router=own.router,
@@ -405,10 +405,10 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
     return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
 
 
-async def _opened_seal(settings: Settings, store: Store) -> tuple[Encryption, str]:
+async def _check_installation(settings: Settings, store: Store) -> tuple[Encryption, str]:
     """Returns the key of this installation (given, found, or made if nothing is encrypted yet) and its id."""
     known = await store.reads.fact(FACT)
-    seal = found_seal(settings, may_make=known is None)
+    encryption = load_encryption(settings, may_make=known is None)
 
     async def settle(tx: Tx) -> tuple[bytes, bytes]:
         """Stores key and id unless they are there: of several replicas, the first decides."""
@@ -417,15 +417,15 @@ async def _opened_seal(settings: Settings, store: Store) -> tuple[Encryption, st
             id = (new_id() if key is None else legacy_id(key.decode())).encode()
             await tx.set_fact(INSTALLATION, id)
         if key is None:
-            key = seal.fingerprint.encode()
+            key = encryption.fingerprint.encode()
             await tx.set_fact(FACT, key)
         return key, id
 
     if known:
-        check_key(seal, known.decode())
+        check_key(encryption, known.decode())
     key, id = await store.write(settle)
-    check_key(seal, key.decode())
-    return seal, id.decode()
+    check_key(encryption, key.decode())
+    return encryption, id.decode()
 
 
 async def _take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) -> None:

@@ -18,15 +18,15 @@ class WrongKey(Exception):
     """The secrets of this installation were sealed with another key."""
 
 
-def found_seal(settings: Settings, *, may_make: bool = False) -> Encryption:
+def load_encryption(settings: Settings, *, may_make: bool = False) -> Encryption:
     return Encryption(_key(settings, may_make))
 
 
-def check_key(seal: Encryption, fingerprint: str, whose: str = "this database") -> None:
-    if seal.fingerprint != fingerprint:
+def check_key(encryption: Encryption, fingerprint: str, whose: str = "this database") -> None:
+    if encryption.fingerprint != fingerprint:
         raise WrongKey(
             f"the secrets of {whose} were sealed with the key {fingerprint}, and this is the key "
-            f"{seal.fingerprint}: bring back the file `key` of the data directory, or set WINDLASS_KEY"
+            f"{encryption.fingerprint}: bring back the file `key` of the data directory, or set WINDLASS_KEY"
         )
 
 

@@ -23,7 +23,7 @@ from windlass.core.deploy.workload import StoredData
 from windlass.engines.engine import EngineAway
 from windlass.install import mark
 from windlass.install.database import file_of, looking
-from windlass.install.key import FACT, WrongKey, found_seal
+from windlass.install.key import FACT, WrongKey, load_encryption
 from windlass.install.mark import Mark
 from windlass.install.parts import Parts, real_parts
 from windlass.store.archive import Snapshot
@@ -208,7 +208,7 @@ def _labels(settings: Settings, report: OwnershipReport, database: DatabaseState
 
 def _label_by_key(settings: Settings) -> str:
     try:
-        return legacy_id(found_seal(settings).fingerprint)
+        return legacy_id(load_encryption(settings).fingerprint)
     except (WrongKey, BadSetting):
         return ""
 

@@ -108,9 +108,9 @@ class ArchiveWriter:
             file.write(msgspec.json.encode(given))
         return ArchiveFile(file=USERS, sha256=file.digest)
 
-    def close(self, manifest: Manifest, seal: Encryption) -> None:
+    def close(self, manifest: Manifest, encryption: Encryption) -> None:
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
-        for name, content in ((MANIFEST, text), (SEAL, _seal_of(text, seal))):
+        for name, content in ((MANIFEST, text), (SEAL, _signature(text, encryption))):
             with self._opened(name) as file:
                 file.write(content)
         self._zip.close()
@@ -165,8 +165,8 @@ def _zip_time(at: str) -> tuple[int, int, int, int, int, int]:
     return int(at[:4]), int(at[5:7]), int(at[8:10]), int(at[11:13]), int(at[14:16]), int(at[17:19])
 
 
-def _seal_of(manifest: bytes, seal: Encryption) -> bytes:
-    return seal.mark(b"backup", manifest).encode()
+def _signature(manifest: bytes, encryption: Encryption) -> bytes:
+    return encryption.mark(b"backup", manifest).encode()
 
 
 # Reading
@@ -190,10 +190,10 @@ class Archive:
                     raise BadArchive(f"{path} is a {found.manifest.format!r}, and this reads a {FORMAT!r}")
             yield found
 
-    def verify(self, seal: Encryption) -> None:
+    def verify(self, encryption: Encryption) -> None:
         """All of it, before any of it is used."""
         with _understood(Path(str(self._zip.filename))):
-            if not hmac.compare_digest(self._zip.read(SEAL), _seal_of(self._text, seal)):
+            if not hmac.compare_digest(self._zip.read(SEAL), _signature(self._text, encryption)):
                 raise BadArchive("the backup was changed after it had been made: take another one")
             for part in self.manifest.parts:
                 self._verify(part)

@@ -24,7 +24,7 @@ from windlass.control.request.log_store import LOGS, recover, replaced, restored
 from windlass.core.deploy.workload import StoredData
 from windlass.install import mark
 from windlass.install.database import looking, replacing
-from windlass.install.key import FACT, WrongKey, check_key, found_seal, key_file
+from windlass.install.key import FACT, WrongKey, check_key, key_file, load_encryption
 from windlass.install.ownership import check, inventory, look, without_record
 from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest, in_batches
 from windlass.store.archive import Refill, Snapshot
@@ -36,14 +36,14 @@ _OPEN_OURS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> Manifest:
     """Writes everything of one moment into `file`, which is there whole or not at all."""
-    seal = found_seal(settings)
+    encryption = load_encryption(settings)
     await check(settings)
     async with looking(settings) as line:
         moment = Snapshot(line)
         fingerprint = await moment.fact(FACT) if await moment.applied() else None
         if fingerprint is None:
             raise CommandRefused("there is nothing to back up: this installation was never started")
-        check_key(seal, fingerprint.decode())
+        check_key(encryption, fingerprint.decode())
         with _appearing(file) as written:
             now = (clock or SystemClock()).now()
             writer = ArchiveWriter(written, now)
@@ -62,7 +62,7 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
                 logs=list(_logs(writer, log_folder(settings))),
                 users=writer.users(_users(settings).all()),
             )
-            writer.close(manifest, seal)
+            writer.close(manifest, encryption)
     return manifest
 
 
@@ -74,13 +74,13 @@ async def restore(
     `tell` is called with messages for people before anything changes."""
     with Archive.opened(file) as archive:
         manifest = archive.manifest
-        seal = _fitting_seal(settings, manifest)
+        encryption = _encryption_of(settings, manifest)
         _check_age(manifest)
         folder = Path(settings.data_dir)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # noqa: ASYNC240 (nothing else runs in this process)
         async with replacing(settings) as line:
             refill = Refill(line)
-            archive.verify(seal)
+            archive.verify(encryption)
             orphans = await without_record(settings, archive.services())
             if await refill.occupied() and not force:
                 raise CommandRefused(
@@ -123,16 +123,16 @@ def log_folder(settings: Settings) -> Path:
     return Path(settings.data_dir) / LOGS
 
 
-def _fitting_seal(settings: Settings, manifest: Manifest) -> Encryption:
+def _encryption_of(settings: Settings, manifest: Manifest) -> Encryption:
     """The key is not in the backup, so it has to be here already."""
     if not settings.key and not key_file(settings).exists():
         raise WrongKey(
             f"this backup was sealed with the key {manifest.key_fingerprint}, and there is no key here: put "
             f"the file `key` of that installation at {key_file(settings)}, or set WINDLASS_KEY"
         )
-    seal = found_seal(settings)
-    check_key(seal, manifest.key_fingerprint, "this backup")
-    return seal
+    encryption = load_encryption(settings)
+    check_key(encryption, manifest.key_fingerprint, "this backup")
+    return encryption
 
 
 def _check_age(manifest: Manifest) -> None:

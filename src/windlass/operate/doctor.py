@@ -24,7 +24,7 @@ from windlass.base.errors import Unavailable
 from windlass.config import BadSetting, Settings, strangers, to_type
 from windlass.control.request.log_store import replaced
 from windlass.install.database import file_of, looking
-from windlass.install.key import FACT, WrongKey, check_key, found_seal, key_file
+from windlass.install.key import FACT, WrongKey, check_key, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal
 from windlass.operate.backup import log_folder
 from windlass.operate.explain import explain
@@ -143,10 +143,10 @@ def _key(settings: Settings) -> Finding:
 
 def _sound_key(settings: Settings, where: str) -> Finding:
     try:
-        seal = found_seal(settings)
+        encryption = load_encryption(settings)
     except (BadSetting, OSError) as error:
         return fail("Key", str(error), "bring back the key of this installation")
-    return ok("Key", f"{where} (fingerprint {seal.fingerprint})")
+    return ok("Key", f"{where} (fingerprint {encryption.fingerprint})")
 
 
 async def _database(settings: Settings) -> AsyncIterator[Finding]:
@@ -230,7 +230,7 @@ async def _form(moment: Snapshot) -> Finding:
 async def _fitting_key(settings: Settings, moment: Snapshot) -> Finding:
     fingerprint = await moment.fact(FACT)
     try:
-        check_key(found_seal(settings), (fingerprint or b"").decode())
+        check_key(load_encryption(settings), (fingerprint or b"").decode())
     except (WrongKey, BadSetting, OSError) as error:
         return fail("Secrets", "cannot be opened", str(error))
     return ok("Secrets", "were sealed with this key")

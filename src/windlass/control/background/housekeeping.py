@@ -17,7 +17,7 @@ from windlass.control.request.deployments import RECONCILE
 from windlass.control.request.resources import DISCARD
 from windlass.control.telling.webhooks import KEPT
 from windlass.control.workloads.builds import sweep_work
-from windlass.control.workloads.sealed_workload import open_wanted
+from windlass.control.workloads.sealed_workload import decrypt_workload
 from windlass.core.deploy.scaling import scaled
 from windlass.core.deploy.workload import Instance, Phase, Usage, Workload
 from windlass.engines.engine import EngineAway
@@ -173,7 +173,7 @@ class Autoscaler(Struct):
 
 async def _scalable(ctx: Context, deployment: str) -> Workload | None:
     row = await ctx.store.reads.deployment(deployment)
-    wanted = open_wanted(ctx, row) if row else None
+    wanted = decrypt_workload(ctx, row) if row else None
     return wanted if wanted and wanted.most > wanted.instances and not wanted.alone else None
 
 

@@ -38,7 +38,7 @@ from windlass.control.variables.inputs import inputs_of
 from windlass.control.workloads.builds import builds_of
 from windlass.control.workloads.kind import BuiltArtifact, Making
 from windlass.control.workloads.names import reserve_declared, reserve_wanted
-from windlass.control.workloads.sealed_workload import open_wanted, seal_wanted, wanted_of
+from windlass.control.workloads.sealed_workload import decrypt_workload, encrypt_workload, wanted_of
 from windlass.core.declare.document import Document
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.progress import Particulars
@@ -218,7 +218,7 @@ async def _build(ctx: Context, task: Task) -> None:
         story = particulars(current)
         story.made, story.commit, story.branch = built.made, built.commit, built.branch
         story.image_tag, story.digest = built.image_tag, inputs.digest
-        sealed = seal_wanted(ctx, await reserve_wanted(ctx, tx, wanted))
+        sealed = encrypt_workload(ctx, await reserve_wanted(ctx, tx, wanted))
         await move(tx, current, Progress.DEPLOYING, story, sealed)
         await tx.change_status(
             replace(await status_of(tx, service), state=WORDS[Do(current.action)].under_way)
@@ -316,7 +316,7 @@ async def _freeze(ctx: Context, task: Task) -> Workload:
     deployment = await ctx.store.reads.deployment(task.doing.id)
     if deployment is None:
         raise LostClaim(task.claim.id)
-    if wanted := open_wanted(ctx, deployment):
+    if wanted := decrypt_workload(ctx, deployment):
         return wanted
     story = particulars(deployment)
     if Do(deployment.action) is Do.RESTART:
@@ -342,7 +342,7 @@ async def _freeze(ctx: Context, task: Task) -> Workload:
         story = particulars(current)
         story.digest, story.made, story.commit, story.image_tag = digest, made, commit, tag
         named = await reserve_wanted(ctx, tx, wanted)
-        await move(tx, current, Progress.DEPLOYING, story, seal_wanted(ctx, named))
+        await move(tx, current, Progress.DEPLOYING, story, encrypt_workload(ctx, named))
         return named
 
     named = await ctx.store.write(change)
@@ -494,7 +494,7 @@ async def _ended(ctx: Context, task: Task, state: State) -> None:
 async def _abandon(ctx: Context, task: Task) -> None:
     """It was cancelled: what served before goes on serving."""
     deployment = task.doing
-    wanted = open_wanted(ctx, deployment)
+    wanted = decrypt_workload(ctx, deployment)
     old = await _wanted_of(ctx, ctx.store.reads, task.status.serving)
     if wanted and deployment.status == Progress.DEPLOYING:
         await release.take_down(ctx, wanted, old, task.status.instances)
@@ -660,7 +660,7 @@ async def _current(tx: Tx, task: Task) -> DeploymentRow:
 
 async def _wanted_of(ctx: Context, source: Reads, deployment: str | None) -> Workload | None:
     row = await source.deployment(deployment) if deployment else None
-    return open_wanted(ctx, row) if row else None
+    return decrypt_workload(ctx, row) if row else None
 
 
 async def _still_ours(ctx: Context, task: Task) -> None:

@@ -12,7 +12,7 @@ from windlass.control.request.context import Context
 from windlass.control.request.deployments import status_of
 from windlass.control.workloads.held import row_of
 from windlass.control.workloads.names import reserve_ports, reserve_served
-from windlass.control.workloads.sealed_workload import open_wanted
+from windlass.control.workloads.sealed_workload import decrypt_workload
 from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.workload import Instance, Phase, Workload, WorkloadPort
@@ -75,7 +75,7 @@ async def _refresh(ctx: Context, service: str) -> list[Instance]:
 async def _set(ctx: Context, service: str, status: StatusRow) -> list[Instance]:
     source = ctx.store.reads
     serving = await source.deployment(status.serving) if status.serving else None
-    wanted = open_wanted(ctx, serving) if serving else await _last(ctx, service)
+    wanted = decrypt_workload(ctx, serving) if serving else await _last(ctx, service)
     if wanted is None:
         return []
     seen = await ctx.engine.observe(service) if serving else []
@@ -106,7 +106,7 @@ async def _as_far_as_can_be(ctx: Context, wanted: Workload, routes: Sequence[Rou
 async def _last(ctx: Context, service: str) -> Workload | None:
     """What it was when it last ran: whoever still comes is told that it does not run."""
     for row in await ctx.store.reads.deployments(service, 20):
-        if wanted := open_wanted(ctx, row):
+        if wanted := decrypt_workload(ctx, row):
             return wanted
     return None
 
@@ -181,7 +181,7 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
     """Where the public ports are reached, once the service was deployed."""
     status = await status_of(source, service)
     deployment = await source.deployment(status.serving) if status.serving else None
-    wanted = open_wanted(ctx, deployment) if deployment else await _last(ctx, service.id)
+    wanted = decrypt_workload(ctx, deployment) if deployment else await _last(ctx, service.id)
     if wanted is None:
         return []
     names = await source.names(service.id)

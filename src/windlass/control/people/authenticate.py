@@ -291,7 +291,7 @@ async def _key(ctx: Context, tx: Tx) -> bytes:
     kept = await tx.fact(_KEY_FACT)
     if kept is not None:
         return kept
-    sealed = ctx.seal.close(Signer.new_key(), _KEY_FACT)
+    sealed = ctx.encryption.encrypt(Signer.new_key(), _KEY_FACT)
     await tx.set_fact(_KEY_FACT, sealed)
     return sealed
 
@@ -300,12 +300,12 @@ def _signer(ctx: Context, sealed: bytes, now: Callable[[], int] | None = None) -
     from windlass.base.issuer import Signer  # noqa: PLC0415 (see above)
 
     now = now or ctx.clock.now
-    return Signer(ctx.settings.url, ctx.seal.open(sealed, _KEY_FACT), lambda: now() / SECOND)
+    return Signer(ctx.settings.url, ctx.encryption.decrypt(sealed, _KEY_FACT), lambda: now() / SECOND)
 
 
 def _operators_mark(ctx: Context) -> str:
     """Names the operator's token in a session without giving it away: another token, another mark."""
-    return f"{OPERATOR}:{ctx.seal.mark(OPERATOR.encode(), ctx.settings.admin_token.encode())}"
+    return f"{OPERATOR}:{ctx.encryption.mark(OPERATOR.encode(), ctx.settings.admin_token.encode())}"
 
 
 @writes("createSession")

@@ -145,7 +145,7 @@ class Context(Struct, frozen=True, kw_only=True):
     """By family: how services of this family are made and run."""
     store: Store
     clock: Clock
-    seal: Encryption
+    encryption: Encryption
     engine: Engine
     builder: Builder
     router: Router

@@ -45,7 +45,7 @@ async def once(
 ) -> tuple[Reply, bool]:
     """The reply, and whether it is that of an earlier twin."""
     caller, key = call.actor.subject, repeatable.key
-    request = ctx.seal.mark(call.operation.id.encode(), "/".join(call.ids).encode(), repeatable.request)
+    request = ctx.encryption.mark(call.operation.id.encode(), "/".join(call.ids).encode(), repeatable.request)
     kept = await tx.idempotent(caller, key)
     if kept and kept.at > tx.now - DAY:
         if kept.request != request:
@@ -82,19 +82,19 @@ async def _keep(
 ) -> None:
     body, shown = _parted(call.operation, reply.body)
     answer = StoredAnswer(reply.status or call.operation.status, reply.tag, body)
-    sealed = ctx.seal.close(msgspec.msgpack.encode(answer), caller, key)
-    secret = ctx.seal.close(encode(shown), caller, key, "once") if shown else None
+    sealed = ctx.encryption.encrypt(msgspec.msgpack.encode(answer), caller, key)
+    secret = ctx.encryption.encrypt(encode(shown), caller, key, "once") if shown else None
     await tx.keep_answer(caller, key, msgspec.structs.replace(answered, answer=sealed, once=secret))
     if shown:
         await tx.ask(FORGET, FORGET, tx.now + SHOWN_FOR)
 
 
 async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:
-    answer = msgspec.msgpack.decode(ctx.seal.open(kept.answer, caller, key), type=StoredAnswer)
+    answer = msgspec.msgpack.decode(ctx.encryption.decrypt(kept.answer, caller, key), type=StoredAnswer)
     # An answer that an earlier version kept still holds everything.
     body, held = _parted(call.operation, answer.body)
     if kept.once is not None and kept.at > tx.now - SHOWN_FOR:
-        held |= msgspec.json.decode(ctx.seal.open(kept.once, caller, key, "once"))
+        held |= msgspec.json.decode(ctx.encryption.decrypt(kept.once, caller, key, "once"))
     if not held and not _is_parted(call.operation, body):
         return Reply(answer.body, answer.tag, answer.status)
     if kept.at <= tx.now - SHOWN_FOR or not await _is_there(tx, call, body):

@@ -258,7 +258,7 @@ async def _stored(ctx: Context, tx: Tx, draft: Draft) -> Row:
     view = view_of(family, draft.spec, {**owners, **draft.extras, **base})
     tag = ids.new_tag()
     name = family.key_of(msgspec.structs.asdict(view))
-    sealed = seal_hidden(ctx, draft.org, draft.id, tag, {**draft.sealed, **hidden_of(family, draft.spec)})
+    sealed = encrypt_hidden(ctx, draft.org, draft.id, tag, {**draft.sealed, **hidden_of(family, draft.spec)})
     row = Row(draft.id, family.name, draft.org, parent_id, position, name, created, tag, encode(view), sealed)
     try:
         await tx.add(row)
@@ -295,7 +295,7 @@ async def _apply_changes(
 ) -> Reply:
     family = ctx.registry[row.family]
     before: Document = msgspec.json.decode(row.body)
-    hidden = open_hidden(ctx, row)
+    hidden = decrypt_hidden(ctx, row)
     changes = without_veils(family, before, hidden, changeable(family, before, changes))
     own = family.hidden | family.veiled
     sent = {name: value for name, value in hidden.items() if name in own}
@@ -320,7 +320,7 @@ async def _apply_changes(
         return Reply(in_dialect(call, await unveiled(ctx, tx, call, row)), row.tag)
     after["updated_at"] = view.updated_at = stamp(max(tx.now, row.created))  # type: ignore[attr-defined]
     tag = ids.new_tag()
-    sealed = seal_hidden(ctx, row.org, row.id, tag, new_hidden)
+    sealed = encrypt_hidden(ctx, row.org, row.id, tag, new_hidden)
     new = msgspec.structs.replace(row, name=family.key_of(after), tag=tag, body=encode(view), sealed=sealed)
     try:
         await tx.change(new)
@@ -500,22 +500,22 @@ def name_conflict(family: Family, spec: Any) -> Conflict:
     return Conflict(f"{field}: there is already one {family.noun} with the {field} {value} here")
 
 
-def seal_hidden(ctx: Context, org: str, id: str, tag: str, hidden: Mapping[str, str]) -> bytes | None:
-    return ctx.seal.close(encode(hidden), org, id, "hidden", tag) if hidden else None
+def encrypt_hidden(ctx: Context, org: str, id: str, tag: str, hidden: Mapping[str, str]) -> bytes | None:
+    return ctx.encryption.encrypt(encode(hidden), org, id, "hidden", tag) if hidden else None
 
 
-def open_hidden(ctx: Context, row: Row) -> dict[str, str]:
+def decrypt_hidden(ctx: Context, row: Row) -> dict[str, str]:
     if row.sealed is None:
         return {}
     return msgspec.json.decode(
-        ctx.seal.open(row.sealed, row.org, row.id, "hidden", row.tag), type=dict[str, str]
+        ctx.encryption.decrypt(row.sealed, row.org, row.id, "hidden", row.tag), type=dict[str, str]
     )
 
 
 def whole_addresses(ctx: Context, row: Row) -> Document:
     """The fields of which the document holds only a part that everybody may see."""
     family = ctx.registry[row.family]
-    hidden = open_hidden(ctx, row) if family.veiled else {}
+    hidden = decrypt_hidden(ctx, row) if family.veiled else {}
     return {name: hidden[name] for name in family.veiled & hidden.keys()}
 
 

@@ -23,7 +23,7 @@ from windlass.base.http_out import HttpResult
 from windlass.base.signing import signature
 from windlass.control.request.context import Context, encode
 from windlass.control.request.outbox import payload_of
-from windlass.control.request.resources import open_hidden, record
+from windlass.control.request.resources import decrypt_hidden, record
 from windlass.control.telling.webhooks import (
     DELIVERED,
     FAILED,
@@ -33,7 +33,7 @@ from windlass.control.telling.webhooks import (
     attempts_of,
     keys_of,
     mark_of,
-    resealed,
+    reencrypted,
 )
 from windlass.core.access import SYSTEM
 from windlass.core.declare.document import Document, veil
@@ -119,7 +119,7 @@ class WebhookSender:
         self._fixed = {"Content-Type": "application/json"}
         self._keys = []
         if self._document["kind"] != "SLACK":
-            hidden = open_hidden(self._ctx, row)
+            hidden = decrypt_hidden(self._ctx, row)
             self._keys = keys_of(hidden, self._ctx.clock.now())
             if self._document["send_secret"] and SECRET in hidden:
                 self._fixed["Qovery-Signature"] = hidden[SECRET]
@@ -314,7 +314,9 @@ class DeliveryResults:
         since = stamp(receiver.failing) if receiver.failing else None
         if why_disabled and before["enabled"]:
             after = before | {"failing_since": since, "enabled": False, "disabled_reason": why_disabled}
-            new = resealed(self._ctx, row, after | {"updated_at": stamp(tx.now)}, open_hidden(self._ctx, row))
+            new = reencrypted(
+                self._ctx, row, after | {"updated_at": stamp(tx.now)}, decrypt_hidden(self._ctx, row)
+            )
             await tx.change(new)
             await record(
                 self._ctx, tx, Event.WEBHOOK_DISABLED, new, SYSTEM, None, before=row.body, after=new.body

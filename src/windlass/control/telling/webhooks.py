@@ -22,10 +22,10 @@ from windlass.control.request.resources import (
     Behaviour,
     behaves,
     check_tag,
-    open_hidden,
+    decrypt_hidden,
+    encrypt_hidden,
     paging,
     record,
-    seal_hidden,
     target,
     whole_addresses,
 )
@@ -167,12 +167,12 @@ async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
     document = msgspec.json.decode(row.body)
     if document["send_secret"]:
         check_sendable(secret)
-    hidden = open_hidden(ctx, row)
+    hidden = decrypt_hidden(ctx, row)
     until = tx.now + asked.overlap_in_hours * HOUR
     if old := hidden.get(SECRET):
         hidden |= {PREVIOUS: old, PREVIOUS_UNTIL: str(until)}
     document |= {"target_secret_set": True, "updated_at": stamp(tx.now)}
-    new = resealed(ctx, row, document, hidden | {SECRET: secret})
+    new = reencrypted(ctx, row, document, hidden | {SECRET: secret})
     await tx.change(new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(
@@ -192,7 +192,7 @@ def address_of(ctx: Context, row: Row) -> str:
 
 def mark_of(ctx: Context, row: Row, address: str) -> str:
     """Tells addresses of one webhook apart without keeping them readable."""
-    return ctx.seal.mark(b"address", row.id.encode(), address.encode())
+    return ctx.encryption.mark(b"address", row.id.encode(), address.encode())
 
 
 async def veil_stored(ctx: Context, tx: Tx) -> None:
@@ -206,9 +206,9 @@ async def veil_stored(ctx: Context, tx: Tx) -> None:
 
 
 async def _veil(ctx: Context, tx: Tx, row: Row) -> None:
-    document, hidden = msgspec.json.decode(row.body), open_hidden(ctx, row)
+    document, hidden = msgspec.json.decode(row.body), decrypt_hidden(ctx, row)
     address = hidden.get("target_url", document["target_url"])
-    sealed = seal_hidden(ctx, row.org, row.id, row.tag, hidden | {"target_url": address})
+    sealed = encrypt_hidden(ctx, row.org, row.id, row.tag, hidden | {"target_url": address})
     body = encode(document | {"target_url": veil(address)})
     await tx.change(replace(row, body=body, sealed=sealed))
     mark, skip = mark_of(ctx, row, address), 0
@@ -224,9 +224,11 @@ def _veiled(delivery: DeliveryRow, address: str, mark: str) -> DeliveryRow:
     return replace(delivery, story=encode(attempts), address=mark if sent_there else delivery.address)
 
 
-def resealed(ctx: Context, row: Row, document: Document, hidden: Mapping[str, str]) -> Row:
+def reencrypted(ctx: Context, row: Row, document: Document, hidden: Mapping[str, str]) -> Row:
     tag = ids.new_tag()
-    return replace(row, tag=tag, body=encode(document), sealed=seal_hidden(ctx, row.org, row.id, tag, hidden))
+    return replace(
+        row, tag=tag, body=encode(document), sealed=encrypt_hidden(ctx, row.org, row.id, tag, hidden)
+    )
 
 
 def keys_of(hidden: Mapping[str, str], now: int) -> list[bytes]:

@@ -12,7 +12,7 @@ from msgspec import Struct, inspect
 
 from windlass.base.errors import Missing
 from windlass.control.request.context import Context
-from windlass.control.request.resources import open_hidden
+from windlass.control.request.resources import decrypt_hidden
 from windlass.control.variables.injected import injected_variables
 from windlass.control.workloads.kind import Whereabouts
 from windlass.core.declare.document import Document
@@ -79,7 +79,7 @@ def _entry(ctx: Context, row: Row) -> DeclaredVariable:
     return DeclaredVariable(
         id=row.id,
         key=document["key"],
-        value=open_hidden(ctx, row).get("value", "") if hush else document["value"],
+        value=decrypt_hidden(ctx, row).get("value", "") if hush else document["value"],
         secret=hush,
         mount_path=mount_path,
         interpolated=not mount_path or bool(document.get("enable_interpolation_in_file")),

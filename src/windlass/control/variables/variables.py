@@ -17,11 +17,11 @@ from windlass.control.request.resources import (
     apply_changes,
     behaves,
     create_in,
+    decrypt_hidden,
+    encrypt_hidden,
     in_dialect,
-    open_hidden,
     paged,
     parent_of,
-    seal_hidden,
 )
 from windlass.control.variables import injected as built_ins
 from windlass.core.declare.document import Document
@@ -145,7 +145,7 @@ async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
     """The same value under another key, from this level down."""
     here, other, document = await _original(ctx, tx, call)
-    value = open_hidden(ctx, other).get("value", "") if other.sealed else document.get("value", "")
+    value = decrypt_hidden(ctx, other).get("value", "") if other.sealed else document.get("value", "")
     spec = _spec(call.family)(
         key=call.body.key,
         value=value,
@@ -277,7 +277,7 @@ class Variables(Behaviour):
         if noun == "variable":
             document["value"] = other["value"]
         else:
-            sealed = seal_hidden(ctx, alias.org, alias.id, alias.tag, open_hidden(ctx, target))
+            sealed = encrypt_hidden(ctx, alias.org, alias.id, alias.tag, decrypt_hidden(ctx, target))
         await tx.change(msgspec.structs.replace(alias, body=encode(document), sealed=sealed))
 
 
@@ -290,7 +290,7 @@ def _a(family: Family) -> str:
 
 
 def _stored_value(ctx: Context, row: Row, before: Document) -> str:
-    return open_hidden(ctx, row).get("value", "") if row.family == secret.name else str(before["value"])
+    return decrypt_hidden(ctx, row).get("value", "") if row.family == secret.name else str(before["value"])
 
 
 def _other(row: Row) -> Document:

@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.base.errors import Missing
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results
-from windlass.control.request.resources import Draft, open_hidden, parent_of, seal_hidden, target
+from windlass.control.request.resources import Draft, decrypt_hidden, encrypt_hidden, parent_of, target
 from windlass.control.workloads.ports import public_port
 from windlass.core.declare.document import Document
 from windlass.core.deploy.databases import DatabaseLogin, configurations, kind_of, upgrades
@@ -29,7 +29,7 @@ def give_credentials(ctx: Context, draft: Draft) -> None:
 
 async def credentials_of(ctx: Context, source: Reads, row: Row) -> DatabaseLogin:
     """Those of this database. One that was made before there were credentials gets them now."""
-    hidden = open_hidden(ctx, row)
+    hidden = decrypt_hidden(ctx, row)
     if _PASSWORD not in hidden:
         hidden = await _given(ctx, source, row)
     return DatabaseLogin(hidden[_LOGIN], hidden[_PASSWORD], hidden[_DATABASE])
@@ -47,11 +47,11 @@ async def _given(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
         current = await tx.get(row.id)
         if current is None:
             raise Missing("This database was deleted meanwhile")
-        hidden = open_hidden(ctx, current)
+        hidden = decrypt_hidden(ctx, current)
         if _PASSWORD in hidden:
             return hidden
         hidden |= _new(msgspec.json.decode(current.body)["type"])
-        sealed = seal_hidden(ctx, current.org, current.id, current.tag, hidden)
+        sealed = encrypt_hidden(ctx, current.org, current.id, current.tag, hidden)
         await tx.change(msgspec.structs.replace(current, sealed=sealed))
         return hidden
 

@@ -12,7 +12,7 @@ from windlass.base.http_out.url import place as api_place
 from windlass.builders.git import GitError, GitSource
 from windlass.builders.git.source import place as repository_place
 from windlass.control.request.context import Context
-from windlass.control.request.resources import Behaviour, Draft, behaves, open_hidden
+from windlass.control.request.resources import Behaviour, Draft, behaves, decrypt_hidden
 from windlass.core.declare.document import Document
 from windlass.families.git_token import git_token
 from windlass.store.store import Reads, Row, Tx
@@ -53,7 +53,7 @@ async def source_at(
         # Judged again: the address may have been stored before addresses were judged.
         if why := why_not_sent(msgspec.json.decode(row.body), repository["url"]):
             raise GitError(f"git_repository.git_token_id: {why}.")
-        token = open_hidden(ctx, row)["token"]
+        token = decrypt_hidden(ctx, row)["token"]
     return GitSource(
         repository["url"], repository.get("branch"), commit, repository.get("root_path") or "/", token
     )

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from windlass.control.request.context import Context
 from windlass.control.workloads.held import host_names, is_lasting_port, row_of
 from windlass.control.workloads.ports import PORT
-from windlass.control.workloads.sealed_workload import open_wanted
+from windlass.control.workloads.sealed_workload import decrypt_workload
 from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
 from windlass.core.deploy.workload import Workload
@@ -96,7 +96,7 @@ async def _reserve_served(ctx: Context, tx: Tx, id: str) -> None:
     if service is None or status is None:
         return
     serving = await tx.deployment(status.serving) if status.serving else None
-    if serving and (wanted := open_wanted(ctx, serving)):
+    if serving and (wanted := decrypt_workload(ctx, serving)):
         await reserve_wanted(ctx, tx, wanted)
         held = {row.name for row in await tx.names(id)}
         for port in wanted.ports:
@@ -157,7 +157,7 @@ async def _in_use(ctx: Context, source: Reads, service: Row, rows: Sequence[Name
         deployments.append(serving)
     names: set[str] = set()
     for deployment in deployments:
-        if wanted := open_wanted(ctx, deployment):
+        if wanted := decrypt_workload(ctx, deployment):
             found = [row_of(port, rows) for port in wanted.ports if by_name(port)]
             names |= {row.name for row in found if row}
             names |= {f"{PORT}{number}" for port in wanted.ports if (number := listens(port)) is not None}

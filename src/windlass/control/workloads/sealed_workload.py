@@ -46,15 +46,17 @@ async def wanted_of(
 # Sealed with its deployment
 
 
-def seal_wanted(ctx: Context, wanted: Workload) -> bytes:
+def encrypt_workload(ctx: Context, wanted: Workload) -> bytes:
     ctx.logs.masks.add(wanted.deployment, wanted.secrets)
-    return ctx.seal.close(msgspec.msgpack.encode(wanted), wanted.org, wanted.deployment, "wanted", "1")
+    return ctx.encryption.encrypt(
+        msgspec.msgpack.encode(wanted), wanted.org, wanted.deployment, "wanted", "1"
+    )
 
 
-def open_wanted(ctx: Context, deployment: DeploymentRow) -> Workload | None:
+def decrypt_workload(ctx: Context, deployment: DeploymentRow) -> Workload | None:
     if deployment.sealed is None:
         return None
-    wanted = _decode(ctx.seal.open(deployment.sealed, deployment.org, deployment.id, "wanted", "1"))
+    wanted = _decode(ctx.encryption.decrypt(deployment.sealed, deployment.org, deployment.id, "wanted", "1"))
     ctx.logs.masks.know(deployment.id, wanted.secrets)
     return wanted
 
@@ -62,5 +64,5 @@ def open_wanted(ctx: Context, deployment: DeploymentRow) -> Workload | None:
 async def find_secrets(ctx: Context, deployment: str) -> None:
     """Looks up the secrets to hide in logs of a deployment; there are none if it is gone."""
     row = await ctx.store.reads.deployment(deployment)
-    if row is None or open_wanted(ctx, row) is None:
+    if row is None or decrypt_workload(ctx, row) is None:
         ctx.logs.masks.know(deployment, ())
