@@ -24,13 +24,14 @@ from windlass.base.http_out import HttpResult, NoAnswer
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
 from windlass.control.request.context import OutgoingHttp, Repositories
+from windlass.control.request.places import Gateway
 from windlass.control.workloads.kind import ServiceKind
 from windlass.core.declare.registry import Registry
 from windlass.core.deploy.workload import HealthProbe, Instance
 from windlass.engines.engine import Engine
 from windlass.engines.fake import FakeEngine
 from windlass.install.installation import Installation, install
-from windlass.install.parts import Gateway, Parts
+from windlass.install.parts import Parts
 from windlass.routers.fake import FakeRouter
 
 ADMIN = "admin-token-of-the-tests-0123456789abcdef"
@@ -111,10 +112,10 @@ class World:
         self.clock = clock
         self.engine = engine
         self.folder = folder
-        self.builder: Any = installation.ctx.builder
+        self.builder: Any = installation.ctx.places.local.builder
         self.git: Any = installation.ctx.git
-        self.router: Any = installation.ctx.router
-        self.probes: Any = installation.ctx.probe
+        self.router: Any = installation.ctx.places.local.router
+        self.probes: Any = installation.ctx.places.local.probe
         self.token: str | None = ADMIN
         self.org = ""
         self._names = 0

@@ -32,7 +32,9 @@ class Inside:
         self.ground = ground
         self.environment = ""
         self._names = 0
-        self._world = World(installation, HandClock(), cast(Any, installation.ctx.engine), Path())
+        self._world = World(
+            installation, HandClock(), cast(Any, installation.ctx.places.local.engine), Path()
+        )
 
     async def call(self, method: str, path: str, body: Any = UNSET) -> Answer:
         return await self._world.call(method, path, body)
@@ -92,7 +94,7 @@ class Service:
 
     async def running(self) -> list[tuple[int, int]]:
         """Generation and index of what the engine has."""
-        seen = await self.inside.ctx.engine.observe(self.id)
+        seen = await self.inside.ctx.places.local.engine.observe(self.id)
         return sorted((one.generation, one.index) for one in seen)
 
     async def runs(self, count: int) -> None:

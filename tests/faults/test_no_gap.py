@@ -81,7 +81,7 @@ class Crowd:
 
 
 async def crowd_of(service: Service, path: str = "/", enough: int = IN_EACH) -> Crowd:
-    return Crowd(service.inside.ctx.gateway(), await service.address(), path, enough)
+    return Crowd(service.inside.ctx.places.local.router.port, await service.address(), path, enough)
 
 
 async def test_a_thousand_requests_see_nothing_of_a_release_the_way_back_and_a_change_of_number(
@@ -133,7 +133,7 @@ async def worked(there: Inside) -> None:
     """Until the instances took so much processor time that no rounding of the engine's hides it."""
 
     async def spent() -> int:
-        return sum(usage.cpu_ms for usage in (await there.ctx.engine.usage()).values())
+        return sum(usage.cpu_ms for usage in (await there.ctx.places.local.engine.usage()).values())
 
     before = await spent()
 

@@ -126,7 +126,7 @@ class Site:
     async def services(self) -> set[str]:
         """Returns services that have data on the machine."""
         async with self.started() as windlass:
-            return set(await windlass.installation.ctx.engine.services())
+            return set(await windlass.installation.ctx.places.local.engine.services())
 
     async def family(self, windlass: Windlass, service: str) -> str:
         row = await windlass.installation.ctx.store.reads.get(service)
@@ -137,7 +137,8 @@ class Site:
         """As it is done from time to time."""
         ctx = windlass.installation.ctx
         await holdings.set_unknown_aside(ctx, "a test")
-        for holder in (ctx.engine, ctx.builder, ctx.servers, ctx.logs):
+        place = ctx.places.local
+        for holder in (place.engine, place.builder, place.servers, ctx.logs):
             await holdings.sweep(ctx, holder)
 
     async def events(self, windlass: Windlass) -> list[EventRow]:
@@ -152,7 +153,7 @@ class Site:
 
     async def stored(self, windlass: Windlass, service: str) -> str:
         """Returns the content of a service's volume."""
-        engine = windlass.installation.ctx.engine
+        engine = windlass.installation.ctx.places.local.engine
 
         async def runs() -> bool:
             return [each.phase for each in await engine.observe(service)] == [Phase.RUNNING]

@@ -121,11 +121,11 @@ async def test_a_database_that_answers_wrongly_changes_nothing(world, monkeypatc
     monkeypatch.setattr(Reads, "fact", another)
     with pytest.raises((holdings.OtherDatabase, Unavailable)):
         await holdings.set_unknown_aside(ctx, "a test")
-    await holdings.sweep(ctx, ctx.engine)
-    await holdings.sweep(ctx, ctx.builder)
+    await holdings.sweep(ctx, ctx.places.local.engine)
+    await holdings.sweep(ctx, ctx.places.local.builder)
     assert [one.service for one in world.engine.instances.values()] == [app]
     assert world.engine.discarded == []
-    assert await ctx.builder.services() == {app}
+    assert await ctx.places.local.builder.services() == {app}
 
 
 async def test_work_that_discards_a_service_which_was_not_deleted_erases_nothing(world):

@@ -33,7 +33,9 @@ async def test_a_database_says_how_to_enter_it(world: World, type: str):
     answer = await world.get(f"/database/{database}/masterCredentials")
     assert answer.status == 200, answer
     name = (await world.get(f"/database/{database}"))["name"]
-    where = await world.installation.ctx.engine.neighbour_address(database, name, kind_of(type).port)
+    where = await world.installation.ctx.places.local.engine.neighbour_address(
+        database, name, kind_of(type).port
+    )
     assert (answer["host"], answer["port"]) == where
     assert answer["login"] == kind_of(type).login
     assert answer["access_mode"] == "PRIVATE"

@@ -40,6 +40,7 @@ from windlass.control.request.deployments import RECONCILE
 from windlass.control.request.log_store import LOGS, Logs, recover
 from windlass.control.request.neighbours import Neighbours
 from windlass.control.request.nudges import Nudges
+from windlass.control.request.places import LOCAL, Place, Places
 from windlass.control.request.shared_readers import SharedReaders
 from windlass.control.telling.webhooks import veil_stored
 from windlass.control.workloads.commit_lists import Listings
@@ -107,7 +108,7 @@ class Installation:
         self._must_route = asyncio.Event()
         self.left_running = 0
         """Services that go on when this has stopped, as far as the engine can tell."""
-        self.marked_engine = ctx.engine.name
+        self.marked_engine = ctx.places.local.engine.name
         """Which the mark of the data directory names."""
         self._mark: mark.Mark | None = None
         """What the data directory was marked with last."""
@@ -115,9 +116,9 @@ class Installation:
     async def start(self) -> None:
         """What runs already is found again; then loops in the background: work, and small notes."""
         ctx = self.ctx
-        await ctx.router.start()  # first, so that a port in use is said before anything is begun
+        await ctx.places.local.router.start()  # first, so that a port in use is said before anything is begun
         await ctx.git.sweep()
-        await ctx.engine.start(self.noticed, ctx.logs.take)
+        await ctx.places.local.engine.start(self.noticed, ctx.logs.take)
         ctx.store.listen(self._heard)
         self._routed |= _now(await ctx.store.write(self._ask_to_keep))
         await self._find_routes()
@@ -144,16 +145,17 @@ class Installation:
         await self.ctx.listings.stop()
         await self.ctx.out.close()
         self.left_running = await self._count_running()
-        await self.ctx.engine.stop()
-        await self.ctx.builder.stop()
-        await self.ctx.router.stop()
+        place = self.ctx.places.local
+        await place.engine.stop()
+        await place.builder.stop()
+        await place.router.stop()
         self.ctx.logs.close()
         await self.ctx.store.close()
 
     async def _count_running(self) -> int:
         with suppress(EngineError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                seen = await self.ctx.engine.all()
+                seen = await self.ctx.places.local.engine.all()
             return len({one.service for one in seen if one.phase is Phase.RUNNING})
         return 0
 
@@ -359,13 +361,9 @@ def _context(
         store=store,
         clock=clock,
         encryption=encryption,
-        engine=own.engine,
-        builder=own.builder,
-        router=own.router,
+        places=Places(_local(own, settings)),
         git=own.git,
         listings=Listings(own.git),
-        servers=own.servers,
-        probe=own.probe,
         logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
         calls=Nudges(store),
         readers=SharedReaders(),
@@ -373,8 +371,6 @@ def _context(
         watch=watcher,
         out=out,
         work=folder.absolute() / "work",
-        public_host=_public_host(settings),
-        gateway=lambda: own.router.port,
         routing=Routing(),
         unwell=set(),
         **({"point": point} if point else {}),
@@ -457,6 +453,18 @@ async def _ask_again(tx: Tx, services: Iterable[str]) -> None:
     for service in services:
         if status := await tx.status(service):
             await tx.ask(RECONCILE, service, org=status.org)
+
+
+def _local(own: Parts, settings: Settings) -> Place:
+    return Place(
+        id=LOCAL,
+        engine=own.engine,
+        builder=own.builder,
+        router=own.router,
+        servers=own.servers,
+        probe=own.probe,
+        public_host=_public_host(settings),
+    )
 
 
 def _public_host(settings: Settings) -> str:

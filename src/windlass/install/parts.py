@@ -6,7 +6,7 @@ import asyncio
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from msgspec import Struct
 
@@ -20,23 +20,16 @@ from windlass.builders.databases import NativeDatabases
 from windlass.builders.git import Git
 from windlass.builders.native import NativeBuilder
 from windlass.config import BadSetting, Settings
-from windlass.control.request.context import Probing, Repositories, Servers
+from windlass.control.request.context import Repositories
+from windlass.control.request.places import Gateway, Probing, Servers
 from windlass.engines.by_hand.probes import probe
 from windlass.engines.engine import Engine
 from windlass.engines.process import ProcessEngine
 from windlass.install import mark
 from windlass.routers.builtin import BuiltinRouter
-from windlass.routers.router import Router
 
 PROCESS, DOCKER = ENGINES = ("process", "docker")
 USUAL_DOCKER = "unix:///var/run/docker.sock"
-
-
-class Gateway(Router, Protocol):
-    """A router with one port for HTTP by host name."""
-
-    @property
-    def port(self) -> int: ...
 
 
 class Parts(Struct, frozen=True, kw_only=True):

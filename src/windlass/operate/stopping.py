@@ -139,7 +139,9 @@ async def _end_elsewhere(ctx: Context) -> set[str]:
     --engine. Returns their ids."""
     known, ended = set(await ctx.store.reads.services()), set()
     for name in ENGINES:
-        if name == ctx.engine.name or (name == DOCKER and not await docker_answers(docker_at(ctx.settings))):
+        if name == ctx.places.local.engine.name or (
+            name == DOCKER and not await docker_answers(docker_at(ctx.settings))
+        ):
             continue
         other = await real_parts(replace(ctx.settings, engine=name), ctx.clock, ctx.installation)
         await other.engine.start(lambda service: None, lambda service, said: None)

@@ -20,8 +20,9 @@ from windlass.base.log import log
 from windlass.base.subprocesses import aside
 from windlass.builders.builder import Builder
 from windlass.control.people.organizations import NOBODY
-from windlass.control.request.context import Context, Servers
+from windlass.control.request.context import Context
 from windlass.control.request.log_store import Logs
+from windlass.control.request.places import Servers
 from windlass.control.request.recording import ITSELF, About, emit
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.workload import StoredData
@@ -195,7 +196,8 @@ def _erase(folder: Path) -> None:
 
 
 def holdings_of(ctx: Context) -> Holdings:
-    return Holdings(ctx.engine, ctx.builder, ctx.servers, ctx.logs, Path(ctx.settings.data_dir))
+    place = ctx.places.local
+    return Holdings(place.engine, place.builder, place.servers, ctx.logs, Path(ctx.settings.data_dir))
 
 
 # Decided by the database

@@ -59,11 +59,12 @@ async def tidy(ctx: Context, claim: Claim) -> None:
     """Erases what is left of services that were deleted, with old builds and lines, and sets aside what this
     database does not know."""
     await ctx.point("about to sweep")
-    with suppress(EngineAway):  # It is asked again next time.
-        await holdings.sweep(ctx, ctx.engine)
-    await ctx.point("engine swept")
-    await holdings.sweep(ctx, ctx.builder)
-    await holdings.sweep(ctx, ctx.servers)
+    for place in ctx.places.all():
+        with suppress(EngineAway):  # It is asked again next time.
+            await holdings.sweep(ctx, place.engine)
+        await ctx.point("engine swept")
+        await holdings.sweep(ctx, place.builder)
+        await holdings.sweep(ctx, place.servers)
     await ctx.point("builds swept")
     await sweep_work(ctx)
     await holdings.sweep(ctx, ctx.logs)
@@ -81,14 +82,15 @@ async def discard(ctx: Context, claim: Claim) -> None:
         await ctx.store.write(lambda tx: tx.done(claim))
         return
     ctx.watch.forget(service)
+    place = await ctx.places.of(service)
     async with ctx.routing[service]:
-        await ctx.router.forget(service)
+        await place.router.forget(service)
     ctx.routing.looked.pop(service, None)
     await ctx.point("about to discard")
-    await ctx.engine.discard(service)
+    await place.engine.discard(service)
     await ctx.point("discarded")
-    await ctx.builder.discard(service)
-    await ctx.servers.discard(service)
+    await place.builder.discard(service)
+    await place.servers.discard(service)
     await ctx.point("builds discarded")
     ctx.logs.forget(service)
     await ctx.point("logs forgotten")
@@ -124,13 +126,14 @@ class Autoscaler(Struct):
         if not able:
             return
         now = ctx.clock.now()
-        try:
-            usage, everything = await ctx.engine.usage(), await ctx.engine.all()
-        except EngineAway:
-            return
+        usage: dict[str, Usage] = {}
         by_service: dict[str, list[Instance]] = {}
-        for instance in everything:
-            by_service.setdefault(instance.service, []).append(instance)
+        for place in ctx.places.all():
+            with suppress(EngineAway):
+                used, everything = await place.engine.usage(), await place.engine.all()
+                usage |= used
+                for instance in everything:
+                    by_service.setdefault(instance.service, []).append(instance)
         for service, wanted in able.items():
             await self._judge(ctx, wanted, by_service.get(service, []), usage, now)
 

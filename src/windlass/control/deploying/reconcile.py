@@ -233,12 +233,13 @@ async def _settings(ctx: Context, service: Row, story: Particulars) -> tuple[Doc
     document = ctx.kinds[service.family].settings(own, story)
     if document is not own:
         service = replace(service, body=msgspec.json.encode(document))
-    return document, await inputs_of(ctx, ctx.store.reads, service, ctx.engine.neighbour_address)
+    place = await ctx.places.of(service.id)
+    return document, await inputs_of(ctx, ctx.store.reads, service, place.engine.neighbour_address)
 
 
 async def _made(ctx: Context, making: Making) -> BuiltArtifact:
     kind = ctx.kinds[making.service.family]
-    if why := kind.hindrance(ctx):
+    if why := kind.hindrance(await ctx.places.of(making.service.id)):
         raise BuildError(why)
     async with asyncio.timeout(ctx.settings.build_seconds):
         return await release.wait_while_away(ctx, ctx.settings.ready_seconds, lambda: kind.make(ctx, making))
@@ -273,10 +274,10 @@ async def _prune(ctx: Context, service: Row) -> None:
     nothing was built it is left out: an engine may take as long for it as for half a deployment. What then
     should have gone, because it was away the last time, goes with the next build."""
     await ctx.point("about to prune")
-    builds = await builds_of(ctx, service.id)
+    builds, place = await builds_of(ctx, service.id), await ctx.places.of(service.id)
     if builds.grown:
         with suppress(BuildError):
-            await ctx.builder.prune(service.id, builds.kept)
+            await place.builder.prune(service.id, builds.kept)
     await ctx.point("pruned")
 
 
@@ -407,12 +408,13 @@ async def _stop(ctx: Context, task: Task) -> None:
 
 async def _uninstall(ctx: Context, task: Task) -> None:
     """Nothing of it is left but its settings and its history."""
+    place = await ctx.places.of(task.service.id)
     try:
         await release.wait_while_away(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
         await ctx.point("about to discard what it stored")
         await _still_ours(ctx, task)
         await release.wait_while_away(
-            ctx, ctx.settings.ready_seconds, lambda: ctx.engine.discard(task.service.id)
+            ctx, ctx.settings.ready_seconds, lambda: place.engine.discard(task.service.id)
         )
     except EngineError as error:
         await _failed(ctx, task, State.DELETE_ERROR, str(error))
@@ -424,18 +426,21 @@ async def _uninstall(ctx: Context, task: Task) -> None:
 async def _delete(ctx: Context, task: Task) -> None:
     """Takes away all that was made for the service, and then the service itself."""
     service, say = task.service, ctx.logs.build(task.service.id, task.doing.id)
+    place = await ctx.places.of(service.id)
     try:
         say("Ending what runs")
         await release.wait_while_away(ctx, ctx.settings.ready_seconds, lambda: _end_all(ctx, task))
         await ctx.point("about to erase what it stored")
         await _still_ours(ctx, task)
         say("Erasing what it stored")
-        await release.wait_while_away(ctx, ctx.settings.ready_seconds, lambda: ctx.engine.discard(service.id))
+        await release.wait_while_away(
+            ctx, ctx.settings.ready_seconds, lambda: place.engine.discard(service.id)
+        )
         await ctx.point("about to erase what was built")
         await release.wait_while_away(
-            ctx, ctx.settings.ready_seconds, lambda: ctx.builder.discard(service.id)
+            ctx, ctx.settings.ready_seconds, lambda: place.builder.discard(service.id)
         )
-        await ctx.servers.discard(service.id)
+        await place.servers.discard(service.id)
     except (EngineError, BuildError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         say(f"Failed: {why}")
@@ -467,15 +472,17 @@ async def _end_all(ctx: Context, task: Task) -> None:
     await refresh(ctx, task.service.id)
     if wanted:
         await ctx.point("routed away")
-        seen = await ctx.engine.observe(task.service.id)
-        await ctx.router.drain(all_endpoints(wanted, seen), wanted.grace)
+        place = await ctx.places.of(task.service.id)
+        seen = await place.engine.observe(task.service.id)
+        await place.router.drain(all_endpoints(wanted, seen), wanted.grace)
         await ctx.point("drained to stop")
     grace = wanted.grace if wanted else ctx.settings.stop_seconds
     await release.end_up_to(ctx, task.service.id, task.doing.number, grace)
 
 
 async def _ended(ctx: Context, task: Task, state: State) -> None:
-    await ctx.router.reserve(task.service.id, [])
+    place = await ctx.places.of(task.service.id)
+    await place.router.reserve(task.service.id, [])
 
     async def change(tx: Tx) -> None:
         current = await _current(tx, task)
@@ -554,13 +561,16 @@ async def _note_volumes(ctx: Context, task: Task, wanted: Workload) -> None:
 
 
 async def _retire_surplus(ctx: Context, task: Task, wanted: Workload, surplus: Sequence[Instance]) -> None:
+    place = await ctx.places.of(wanted.service)
     ctx.unwell.update(one.id for one in surplus)
     await refresh(ctx, wanted.service)
-    await ctx.router.drain(all_endpoints(wanted, surplus), wanted.grace)
+    await place.router.drain(all_endpoints(wanted, surplus), wanted.grace)
     await ctx.point("about to remove what is too many")
     await _still_ours(ctx, task)
     indexes = [one.index for one in surplus]
-    await ctx.engine.remove(wanted.service, generation=wanted.generation, indexes=indexes, grace=wanted.grace)
+    await place.engine.remove(
+        wanted.service, generation=wanted.generation, indexes=indexes, grace=wanted.grace
+    )
     await ctx.point("removed what was too many")
     ctx.unwell.difference_update(one.id for one in surplus)
 

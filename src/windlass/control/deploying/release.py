@@ -73,7 +73,8 @@ async def start(ctx: Context, wanted: Workload, index: int) -> Instance:
         known = await ctx.store.reads.volumes(wanted.service)
         marked = [replace(volume, is_known=volume.name in known) for volume in wanted.volumes]
         wanted = replace(wanted, volumes=tuple(marked))
-    return await ctx.engine.run(wanted, index)
+    place = await ctx.places.of(wanted.service)
+    return await place.engine.run(wanted, index)
 
 
 async def wait_until_healthy(
@@ -114,7 +115,9 @@ async def _why(ctx: Context, wanted: Workload, one: Instance) -> str:
 
 
 async def _own(ctx: Context, wanted: Workload) -> list[Instance]:
-    return [one for one in await ctx.engine.observe(wanted.service) if one.generation == wanted.generation]
+    place = await ctx.places.of(wanted.service)
+    seen = await place.engine.observe(wanted.service)
+    return [one for one in seen if one.generation == wanted.generation]
 
 
 async def _trouble(ctx: Context, wanted: Workload, instance: Instance, passed: dict[str, int]) -> str:
@@ -122,11 +125,12 @@ async def _trouble(ctx: Context, wanted: Workload, instance: Instance, passed: d
     if not wanted.ready:
         age = (ctx.clock.now() - instance.started_at) / 1000
         return "" if age >= wanted.settle else "it has not run for long enough"
-    for place, probe in enumerate(wanted.ready):
-        key = f"{instance.id}/{place}"
+    place = await ctx.places.of(wanted.service)
+    for position, probe in enumerate(wanted.ready):
+        key = f"{instance.id}/{position}"
         if passed.get(key, 0) >= probe.successes:
             continue
-        if trouble := await ctx.probe(ctx.engine, instance, probe):
+        if trouble := await place.probe(place.engine, instance, probe):
             passed[key] = 0
             return trouble
         passed[key] = passed.get(key, 0) + 1
@@ -142,12 +146,13 @@ async def retire_others(
 
     None beyond `newest`: whoever was paused past its lease must not end what was begun since. `seen`: what
     there is at this moment, if that is known."""
-    there = await ctx.engine.observe(new.service) if seen is None else seen
+    place = await ctx.places.of(new.service)
+    there = await place.engine.observe(new.service) if seen is None else seen
     others = [one for one in there if one.generation <= newest and one.generation != new.generation]
     if not others:
         return
     await ctx.point("about to drain")
-    await ctx.router.drain(all_endpoints(new, others), new.grace)
+    await place.router.drain(all_endpoints(new, others), new.grace)
     await ctx.point("drained")
     await _end(ctx, new.service, others, new.grace, held)
 
@@ -158,27 +163,30 @@ async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> No
 
 
 async def _up_to(ctx: Context, service: str, newest: int) -> list[Instance]:
-    return [one for one in await ctx.engine.observe(service) if one.generation <= newest]
+    place = await ctx.places.of(service)
+    return [one for one in await place.engine.observe(service) if one.generation <= newest]
 
 
 async def _end(
     ctx: Context, service: str, instances: Sequence[Instance], grace: float, held: Check = _surely
 ) -> None:
+    place = await ctx.places.of(service)
     for generation in sorted({one.generation for one in instances}):
         await ctx.point("about to retire")
         await held()
-        await ctx.engine.remove(service, generation=generation, grace=grace)
+        await place.engine.remove(service, generation=generation, grace=grace)
         await ctx.point("retired")
 
 
 async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int) -> str:
     """Nothing of the new generation stays, and the old one serves as before. Answers its last words."""
+    place = await ctx.places.of(new.service)
     await ctx.point("about to take back")
-    await ctx.engine.remove(new.service, generation=new.generation, grace=new.grace)
+    await place.engine.remove(new.service, generation=new.generation, grace=new.grace)
     await ctx.point("taken back")
     words = last_output(ctx, new)
     if old is None:
-        await ctx.router.reserve(new.service, [])
+        await place.router.reserve(new.service, [])
         return words
     # What cannot be had back now, keeping sees to: it comes next, and says what is wrong.
     with suppress(RouteError, EngineError):

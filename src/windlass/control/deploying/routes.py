@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from windlass.base.log import log
 from windlass.control.request.context import Context
 from windlass.control.request.deployments import status_of
+from windlass.control.request.places import Place
 from windlass.control.workloads.held import row_of
 from windlass.control.workloads.names import reserve_ports, reserve_served
 from windlass.control.workloads.sealed_workload import decrypt_workload
@@ -28,7 +29,8 @@ async def reserve(ctx: Context, *generations: Workload | None) -> None:
     for wanted in known:
         await reserve_ports(ctx, wanted)
     found = {listen for wanted in known for listen in await _listening(ctx, wanted)}
-    await ctx.router.reserve(known[0].service, sorted(found, key=lambda listen: listen.port))
+    place = await ctx.places.of(known[0].service)
+    await place.router.reserve(known[0].service, sorted(found, key=lambda listen: listen.port))
 
 
 async def _listening(ctx: Context, wanted: Workload) -> list[Listen]:
@@ -38,10 +40,11 @@ async def _listening(ctx: Context, wanted: Workload) -> list[Listen]:
 
 async def _inside(ctx: Context, wanted: Workload) -> dict[str, int]:
     """By port name: where its neighbours find it, if the router has to listen there for them."""
-    if ctx.engine.takes != "native" or wanted.alone:
+    place = await ctx.places.of(wanted.service)
+    if place.engine.takes != "native" or wanted.alone:
         return {}
     return {
-        port.name: (await ctx.engine.neighbour_address(wanted.service, wanted.name, port.internal))[1]
+        port.name: (await place.engine.neighbour_address(wanted.service, wanted.name, port.internal))[1]
         for port in wanted.ports
         if port.protocol != "UDP"
     }
@@ -62,23 +65,23 @@ async def catch_up(ctx: Context, service: str, since: float) -> None:
 
 async def _refresh(ctx: Context, service: str) -> list[Instance]:
     source, began = ctx.store.reads, time.monotonic()
-    status = await source.status(service)
+    status, place = await source.status(service), await ctx.places.of(service)
     if status is None or await source.get(service) is None:
         ctx.routing.looked.pop(service, None)
-        await ctx.router.forget(service)
+        await place.router.forget(service)
         return []
-    seen = await _set(ctx, service, status)
+    seen = await _set(ctx, place, service, status)
     ctx.routing.looked[service] = began
     return seen
 
 
-async def _set(ctx: Context, service: str, status: StatusRow) -> list[Instance]:
+async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> list[Instance]:
     source = ctx.store.reads
     serving = await source.deployment(status.serving) if status.serving else None
     wanted = decrypt_workload(ctx, serving) if serving else await _last(ctx, service)
     if wanted is None:
         return []
-    seen = await ctx.engine.observe(service) if serving else []
+    seen = await place.engine.observe(service) if serving else []
     well = [
         one
         for one in seen
@@ -86,9 +89,9 @@ async def _set(ctx: Context, service: str, status: StatusRow) -> list[Instance]:
     ]
     routes = await _routes(ctx, wanted, await _names_of(ctx, wanted), well)
     try:
-        await ctx.router.set(service, routes)
+        await place.router.set(service, routes)
     except RouteError:
-        await ctx.router.set(service, await _as_far_as_can_be(ctx, wanted, routes))
+        await place.router.set(service, await _as_far_as_can_be(ctx, wanted, routes))
     return seen
 
 
@@ -184,15 +187,15 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
     wanted = decrypt_workload(ctx, deployment) if deployment else await _last(ctx, service.id)
     if wanted is None:
         return []
-    names = await source.names(service.id)
+    names, place = await source.names(service.id), await ctx.places.of(service.id)
     links: list[Document] = []
     for port in wanted.ports:
         if (external := listens(port)) is not None:
             scheme = "http" if by_name(port) else "tcp"
-            url = f"{scheme}://{ctx.public_host}:{external}"
+            url = f"{scheme}://{place.public_host}:{external}"
             links.append(_link(service, port, url, external, default=port.default and not by_name(port)))
         if by_name(port):
-            number = ctx.gateway()
+            number = place.router.port
             tail = "" if number == 80 else f":{number}"
             path = "" if port.path == "/" else port.path
             if held := row_of(port, names):

@@ -69,9 +69,10 @@ class Watcher:
 
     async def _look(self, wanted: Workload, pulses: dict[str, Pulse]) -> None:
         ctx = self._ctx()
+        place = await ctx.places.of(wanted.service)
         seen = [
             one
-            for one in await ctx.engine.observe(wanted.service)
+            for one in await place.engine.observe(wanted.service)
             if one.generation == wanted.generation and one.phase is Phase.RUNNING
         ]
         changed = False
@@ -85,16 +86,17 @@ class Watcher:
     async def _alive(
         self, ctx: Context, wanted: Workload, one: Instance, age: float, pulses: dict[str, Pulse]
     ) -> None:
+        place = await ctx.places.of(wanted.service)
         for probe in wanted.alive:
             if age < probe.initial_delay:
                 continue
             pulse = pulses.setdefault(f"{one.id}/{one.restarts}/alive", Pulse())
-            trouble = await ctx.probe(ctx.engine, one, probe)
+            trouble = await place.probe(place.engine, one, probe)
             pulse.failures = pulse.failures + 1 if trouble else 0
             if pulse.failures >= probe.failures:
                 _say(ctx, wanted, one, f"is not alive ({trouble}): started anew")
                 pulse.failures = 0
-                await ctx.engine.remove(
+                await place.engine.remove(
                     wanted.service, generation=wanted.generation, indexes=[one.index], grace=wanted.grace
                 )
                 await start(ctx, wanted, one.index)
@@ -102,9 +104,10 @@ class Watcher:
 
     async def _ready(self, ctx: Context, wanted: Workload, one: Instance, pulses: dict[str, Pulse]) -> bool:
         """Whether it began or ceased to be ready."""
+        place = await ctx.places.of(wanted.service)
         for probe in _asked(wanted):
             pulse = pulses.setdefault(f"{one.id}/ready", Pulse())
-            trouble = await ctx.probe(ctx.engine, one, probe)
+            trouble = await place.probe(place.engine, one, probe)
             pulse.failures = pulse.failures + 1 if trouble else 0
             pulse.successes = 0 if trouble else pulse.successes + 1
             if one.id not in ctx.unwell and pulse.failures >= probe.failures:

@@ -44,7 +44,8 @@ class ApplicationKind(Program):
         return await build(ctx, making.service, making.deployment, making.inputs, making.say)
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
-        return await ctx.builder.find(service.id, artifact.key) is not None
+        place = await ctx.places.of(service.id)
+        return await place.builder.find(service.id, artifact.key) is not None
 
     def deployed(self, document: Document, story: Particulars) -> Document:
         """The document shows which commit runs."""

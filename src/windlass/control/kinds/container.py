@@ -54,7 +54,8 @@ class ContainerKind(Program):
         ref = f"{document['image_name']}:{document['tag']}"
         artifact = Artifact(kind="image", ref=ref, key=ref)
         making.say(f"The image is {ref}")
-        await ctx.engine.prepare(artifact, making.say)
+        place = await ctx.places.of(making.service.id)
+        await place.engine.prepare(artifact, making.say)
         return BuiltArtifact(BuildResult(artifact), image_tag=document["tag"])
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from windlass.base.errors import Conflict
 from windlass.control.request.context import Context
 from windlass.control.request.deployments import status_of
+from windlass.control.request.places import Place
 from windlass.control.request.resources import Draft
 from windlass.control.workloads.credentials import credentials_of, give_credentials
 from windlass.control.workloads.kind import BuiltArtifact, Making, Offer, ServiceKind, Whereabouts
@@ -32,26 +33,28 @@ class DatabaseKind(ServiceKind):
     is_counted = True
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+        assert draft.parent is not None
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
         give_credentials(ctx, draft)
-        draft.give(**await _address(ctx, tx, draft.id, draft.spec))
+        draft.give(**await _address(ctx, tx, draft.id, draft.parent.id, draft.spec))
 
     async def updating(
         self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
     ) -> None:
         await _refuse_unreadable_data(tx, row, before["version"], spec)
-        extras |= await _address(ctx, tx, row.id, spec)
+        extras |= await _address(ctx, tx, row.id, row.parent, spec)
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Nothing is built: the server is an image, or on the machine already."""
         type, version = making.document["type"], making.document["version"]
-        if ctx.engine.takes == "image":
+        place = await ctx.places.of(making.service.id)
+        if place.engine.takes == "image":
             ref = databases.image(type, version)
             artifact = Artifact(kind="image", ref=ref, key=ref)
             making.say(f"{type} {version} is the image {ref}")
-            await ctx.engine.prepare(artifact, making.say)
+            await place.engine.prepare(artifact, making.say)
         else:
-            artifact = await ctx.servers.artifact(type, version, making.service.id)
+            artifact = await place.servers.artifact(type, version, making.service.id)
             making.say(f"{type} {version} is {artifact.key} of this machine")
         return BuiltArtifact(BuildResult(artifact))
 
@@ -60,7 +63,8 @@ class DatabaseKind(ServiceKind):
         known = await credentials_of(ctx, ctx.store.reads, service)
         port = databases.kind_of(type).port
         variables = dict(databases.environment(type, version, known))
-        native = ctx.engine.takes == "native"
+        place = await ctx.places.of(service.id)
+        native = place.engine.takes == "native"
         public = document["accessibility"] == "PUBLIC"
         return replace(
             usual,
@@ -70,7 +74,7 @@ class DatabaseKind(ServiceKind):
             ports=(_port(port, await public_port(ctx, service) if public else None),),
             volumes=(Volume(name=VOLUME, mount=databases.mount(type, version), size=document["storage"]),),
             alone=True,
-            ready=(_native_probe(ctx, type, port) if native else databases.ready(type),),
+            ready=(_native_probe(place, type, port) if native else databases.ready(type),),
             alive=() if native else (databases.alive(type),),
             # A server that is ended in the middle of writing takes long to come back.
             grace=max(usual.grace, 30.0),
@@ -114,13 +118,14 @@ async def _refuse_unreadable_data(tx: Tx, row: Row, before: str, spec: Database)
         raise Conflict(why)
 
 
-async def _address(ctx: Context, tx: Tx, service: str, spec: Database) -> Document:
+async def _address(ctx: Context, tx: Tx, service: str, environment: str, spec: Database) -> Document:
     """Returns host and port of a database: public ones, or else those inside its environment."""
     if spec.accessibility != "PUBLIC":
         port = databases.kind_of(spec.type).port
         return {"host": nominal_database_host(service, spec.name), "port": port}
+    place = await ctx.places.of_environment(tx, environment)
     try:
-        return {"host": ctx.public_host, "port": await take_public_port(tx, service)}
+        return {"host": place.public_host, "port": await take_public_port(tx, service)}
     except EngineError as error:
         raise Conflict(f"accessibility: {error}") from error
 
@@ -136,8 +141,8 @@ def _port(internal: int, external: int | None) -> WorkloadPort:
     )
 
 
-def _native_probe(ctx: Context, type: str, port: int) -> HealthProbe:
-    return HealthProbe(kind=ProbeKind.EXEC, port=port, command=ctx.servers.ready(type))
+def _native_probe(place: Place, type: str, port: int) -> HealthProbe:
+    return HealthProbe(kind=ProbeKind.EXEC, port=port, command=place.servers.ready(type))
 
 
 def _listed(service: Row) -> Iterator[BuiltIn]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,19 +13,17 @@ from windlass.base.clock import Clock
 from windlass.base.encryption import Encryption
 from windlass.base.http_out import HttpResult
 from windlass.base.locks import Locks
-from windlass.builders.builder import Builder
 from windlass.builders.git import GitCommit, GitSource
 from windlass.config import Settings
 from windlass.control.request.log_store import Logs
 from windlass.control.request.neighbours import Neighbours
 from windlass.control.request.nudges import Nudges
+from windlass.control.request.places import Places
 from windlass.control.request.shared_readers import SharedReaders
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.resource import Family
-from windlass.core.deploy.workload import Artifact, HealthProbe, Instance, Workload
-from windlass.engines.engine import Engine
-from windlass.routers.router import Router
+from windlass.core.deploy.workload import Workload
 from windlass.store.store import Store, Tx
 
 if TYPE_CHECKING:
@@ -62,26 +60,6 @@ class Repositories(Protocol):
     async def sweep(self) -> None: ...
 
 
-class Servers(Protocol):
-    """Where database servers come from, on engines without images; see `builders.databases`."""
-
-    async def artifact(self, type: str, version: str, service: str) -> Artifact: ...
-
-    def ready(self, type: str) -> tuple[str, ...]:
-        """The command of a probe that logs in and asks."""
-        ...
-
-    async def discard(self, service: str) -> None: ...
-
-    async def services(self) -> Collection[str]: ...
-
-    async def sweep(self, erase: Collection[str]) -> None: ...
-
-    async def set_aside(self, service: str, into: Path) -> None: ...
-
-    async def put_back(self, service: str, out: Path) -> None: ...
-
-
 class OutgoingHttp(Protocol):
     """How other people's servers are asked; see `base.http_out`."""
 
@@ -106,10 +84,6 @@ class ServiceWatcher(Protocol):
     def keep(self, wanted: Workload) -> None: ...
 
     def forget(self, service: str) -> None: ...
-
-
-Probing = Callable[[Engine, Instance, HealthProbe], Awaitable[str]]
-"""Asks an instance how it is: what is wrong with it, or an empty text."""
 
 
 async def _no_point(name: str) -> None:
@@ -146,13 +120,10 @@ class Context(Struct, frozen=True, kw_only=True):
     store: Store
     clock: Clock
     encryption: Encryption
-    engine: Engine
-    builder: Builder
-    router: Router
+    places: Places
+    """Where services run; the place of each is found by the cluster of its environment."""
     git: Repositories
     listings: ListsCommits
-    servers: Servers
-    probe: Probing
     logs: Logs
     calls: Nudges
     readers: SharedReaders
@@ -164,10 +135,6 @@ class Context(Struct, frozen=True, kw_only=True):
     """The one way out over HTTP, guarded."""
     work: Path
     """Where working copies are while they are built."""
-    public_host: str
-    """How public ports of this machine are reached."""
-    gateway: Callable[[], int]
-    """The port where HTTP is told apart by host name."""
     routing: Routing
     unwell: set[str]
     """Instances that run, but are to be given no requests."""

@@ -43,7 +43,7 @@ class Services(Behaviour):
         assert draft.parent is not None
         await refuse_in_deletion(tx, draft.parent.id)
         kind = ctx.kinds[draft.family.name]
-        if why := kind.hindrance(ctx):
+        if why := kind.hindrance(await ctx.places.of_environment(tx, draft.parent.id)):
             raise Invalid(why)
         await kind.creating(ctx, tx, draft)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from windlass.base.clock import stamp
 from windlass.base.subprocesses import aside
-from windlass.builders.builder import BuilderAway, Order, Say
+from windlass.builders.builder import Builder, BuilderAway, Order, Say
 from windlass.builders.dockerfile import LONGEST, DockerfileError, declared
 from windlass.builders.git import GitCommit
 from windlass.control.request.context import Context
@@ -89,16 +89,17 @@ async def _made(
         stage=document.get("docker_target_build_stage") or None,
         arguments=given,
     )
-    artifact = await ctx.builder.find(service.id, order.key)
+    place = await ctx.places.of(service.id)
+    artifact = await place.builder.find(service.id, order.key)
     if artifact is None:
         await ctx.point("about to build")
-        artifact = await _built(ctx, order, say)
+        artifact = await _built(place.builder, order, say)
     return BuildResult(artifact, base, tuple(sorted(names)), values)
 
 
-async def _built(ctx: Context, order: Order, say: Say) -> Artifact:
+async def _built(builder: Builder, order: Order, say: Say) -> Artifact:
     try:
-        return await ctx.builder.build(order, say)
+        return await builder.build(order, say)
     except BuilderAway as error:
         say(f"{error}. It is tried again")
         raise
@@ -118,6 +119,7 @@ async def _found(
     ctx: Context, service: Row, base: str, inputs: Inputs, say: Say
 ) -> tuple[BuildResult, Document | None] | None:
     """What an earlier deployment made of the same commit, in the same way, with the same arguments."""
+    place = await ctx.places.of(service.id)
     for row in await ctx.store.reads.deployments(service.id, _REMEMBERED):
         if row.action != Do.DEPLOY:
             continue
@@ -126,7 +128,7 @@ async def _found(
         if made is None or made.base != base:
             continue
         given = {name: value for name, value in inputs.arguments.items() if name in made.arguments}
-        if made.values == _digest(given) and await ctx.builder.find(service.id, made.artifact.key):
+        if made.values == _digest(given) and await place.builder.find(service.id, made.artifact.key):
             say(f"This commit was built for deployment {row.number}: nothing to build")
             return made, story.commit
     return None

@@ -64,10 +64,11 @@ async def master_credentials(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     document: Document = msgspec.json.decode(row.body)
     known = await credentials_of(ctx, ctx.store.reads, row)
+    place = await ctx.places.of(row.id)
     if document["accessibility"] == "PUBLIC":
-        host, port = ctx.public_host, await public_port(ctx, row)
+        host, port = place.public_host, await public_port(ctx, row)
     else:
-        host, port = await ctx.engine.neighbour_address(
+        host, port = await place.engine.neighbour_address(
             row.id, document["name"], kind_of(document["type"]).port
         )
     answer = {

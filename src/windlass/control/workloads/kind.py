@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from windlass.builders.builder import Say
 from windlass.control.request.context import Call, Context
+from windlass.control.request.places import Place
 from windlass.control.request.resources import Draft
 from windlass.control.workloads.held import newest
 from windlass.core.declare.document import Document
@@ -79,9 +80,11 @@ class ServiceKind:
     is_counted: ClassVar[bool] = False
     """Whether those that use its variables are out of date when it comes, goes or is renamed."""
 
-    def hindrance(self, ctx: Context) -> str:
-        """Why the engine cannot run services of this kind, or an empty text."""
-        return f"{self.image_field}: {NO_IMAGES}" if self.image_field and ctx.engine.takes != "image" else ""
+    def hindrance(self, place: Place) -> str:
+        """Why the engine of a place cannot run services of this kind, or an empty text."""
+        return (
+            f"{self.image_field}: {NO_IMAGES}" if self.image_field and place.engine.takes != "image" else ""
+        )
 
     # As a resource. Each step is in the transaction of the change.
 
