@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,8 +17,9 @@ import uvloop
 from msgspec import Struct
 
 from bench.machine import SERVER_CORE, run_module
-from windlass.api.app import HttpAnswer, Request
+from windlass.api.answers import HttpAnswer
 from windlass.api.dialect import PLAIN
+from windlass.api.requests import Request
 from windlass.config import Settings
 from windlass.install.installation import Installation, install
 
@@ -49,18 +51,18 @@ async def measure(given: Edging) -> Spent:
 
 
 async def _parts(installation: Installation) -> dict[str, Callable[[int], Awaitable[float]]]:
-    app, gate, budgets = installation.app, installation.gate, installation.budgets
+    app, authenticator, budgets = installation.app, installation.authenticator, installation.budgets
     header = f"Token {installation.first_token}".encode()
     request, answer = _request(header), HttpAnswer(200, b"{}", ((b"etag", b'"0123456789abcdef"'),))
     now = installation.ctx.clock.now()
-    actor = await gate.admit(header)
+    actor = await authenticator.admit(header)
     await budgets.take(actor.subject, actor.limit)
 
     async def check(calls: int) -> float:
         """As the server does it, the new look at the token once a second included."""
-        return await _each(calls, app._identified, request, False) - await _each(
-            calls, _nothing, request, False
-        )
+        identify = partial(app._callers.identify, exempt=False)
+        nothing = partial(_nothing, exempt=False)
+        return await _each(calls, identify, request) - await _each(calls, nothing, request)
 
     async def headers(calls: int) -> float:
         """More than an answer with content type and length alone would cost."""
@@ -69,7 +71,7 @@ async def _parts(installation: Installation) -> dict[str, Callable[[int], Awaita
         )
 
     async def known(calls: int) -> float:
-        return _of(calls, gate.known, header, now) - _of(calls, _idle, header, now)
+        return _of(calls, authenticator.known, header, now) - _of(calls, _idle, header, now)
 
     async def quickly(calls: int) -> float:
         given = (actor.subject, actor.limit, now)
@@ -99,7 +101,7 @@ def _of(calls: int, deed: Callable[..., Any], *given: Any) -> float:
     return (time.perf_counter() - began) / calls * 1e6
 
 
-async def _nothing(*given: Any) -> None:
+async def _nothing(*given: Any, exempt: bool = False) -> None:
     return None
 
 
@@ -108,7 +110,7 @@ def _idle(*given: Any) -> None:
 
 
 async def _bare_send(request: Request, answer: HttpAnswer, send: Callable[..., Awaitable[None]]) -> None:
-    headers = [answer.kind, (b"content-length", b"%d" % len(answer.body))]
+    headers = [answer.content_type, (b"content-length", b"%d" % len(answer.body))]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
 

@@ -46,7 +46,9 @@ class Ground:
 
     def speaks_for(self, token: str, actor: Actor) -> None:
         world = self.world
-        world.installation.gate._keep(f"Token {token}".encode(), actor, world.clock.now() + 1_000_000)
+        world.installation.authenticator._keep(
+            f"Token {token}".encode(), actor, world.clock.now() + 1_000_000
+        )
 
     def at(self, **place: str) -> Where:
         return Where(self.world.org, **place)

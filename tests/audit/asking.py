@@ -17,7 +17,7 @@ async def events(world: World, base: str = "", *, token: str | None = None, **qu
 
 
 async def page(world: World, base: str = "", *, token: str | None = None, **query: Any) -> dict[str, Any]:
-    await world.installation.gate.note()
+    await world.installation.authenticator.note()
     path = f"{base}/organization/{world.org}/events?{urlencode({'pageSize': 1000, **query})}"
     answer = await world.get(path, **({"token": token} if token else {}))
     assert answer.status == 200, answer

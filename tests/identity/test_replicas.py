@@ -68,7 +68,7 @@ async def test_of_the_uses_that_replicas_note_the_last_one_counts(replicas: Repl
     clock.turn(60)
     await status(second, token)
     for replica in (second, first):
-        await replica.installation.gate.note()
+        await replica.installation.authenticator.note()
     noted = (await first.get(f"/organization/{first.org}/apiToken/{id}"))["last_used_at"]
     assert noted == stamp(clock.now())
 

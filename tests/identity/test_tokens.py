@@ -96,7 +96,7 @@ async def test_a_token_is_at_rest_only_as_a_digest(world, database_url):
     """Although the answer to its creation is kept for a twin, too."""
     made = await world.post(path(world), {"name": "ci-of-the-shop"}, headers={"idempotency-key": "k"})
     await status(world, made["token"])
-    await world.installation.gate.note()
+    await world.installation.authenticator.note()
     kept = await everything(world, database_url)
     assert b"ci-of-the-shop" in kept
     assert hashlib.sha256(made["token"].encode()).hexdigest().encode() in kept
@@ -235,7 +235,7 @@ async def test_when_a_token_was_last_used_is_noted_once_a_minute(world, clock):
 
     async def used() -> Any:
         await status(world, made["token"])
-        await world.installation.gate.note()
+        await world.installation.authenticator.note()
         return (await world.get(path(world, made["id"])))["last_used_at"]
 
     assert made["last_used_at"] is None
@@ -250,12 +250,12 @@ async def test_when_a_token_was_last_used_is_noted_once_a_minute(world, clock):
 async def test_a_use_whose_note_was_interrupted_is_noted_the_next_time(world):
     made = await make(world)
     await status(world, made["token"])
-    noting = asyncio.create_task(world.installation.gate.note())
+    noting = asyncio.create_task(world.installation.authenticator.note())
     await asyncio.sleep(0)
     noting.cancel()
     await asyncio.wait([noting])
     assert (await world.get(path(world, made["id"])))["last_used_at"] is None
-    await world.installation.gate.note()
+    await world.installation.authenticator.note()
     assert (await world.get(path(world, made["id"])))["last_used_at"] == stamp(NOON)
 
 
@@ -263,7 +263,7 @@ async def test_the_note_of_a_use_upsets_nobody_who_is_about_to_change_the_token(
     made = await make(world)
     tag = (await world.get(path(world, made["id"]))).headers["etag"]
     await status(world, made["token"])
-    await world.installation.gate.note()
+    await world.installation.authenticator.note()
     changed = await world.patch(path(world, made["id"]), {"description": "x"}, headers={"if-match": tag})
     assert changed.status == 200
     assert changed["last_used_at"] == stamp(NOON)
@@ -547,7 +547,7 @@ async def test_of_two_headers_none_is_believed(world):
 
 async def test_verdicts_take_a_bounded_room():
     async with make_world() as world:
-        gate, token = world.installation.gate, (await world.new_token("Read")).encode()
+        gate, token = world.installation.authenticator, (await world.new_token("Read")).encode()
         for blanks in islice(product(b" \t", repeat=14), 12_000):
             await gate.admit(b"Token " + bytes(blanks) + token)
         assert len(gate._known) <= 10_000

@@ -216,7 +216,7 @@ async def make_tokens(told: Canaries) -> None:
     )
     await told.ask("GET", path)
     await told.ask("GET", f"/organization/{world.org}/project", token="wrong-" + told.new("a wrong token"))
-    await world.installation.gate.note()
+    await world.installation.authenticator.note()
 
 
 # And not finding them

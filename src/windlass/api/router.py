@@ -64,8 +64,8 @@ def _is_word(piece: str, node: Node) -> bool:
     return node.takes_words and 0 < len(piece) <= LONGEST_WORD
 
 
-def allowed(methods: Iterable[str]) -> str:
-    """The complete `Allow` of a path."""
+def allow_header(methods: Iterable[str]) -> str:
+    """Returns the complete `Allow` of a path."""
     offered = set(methods) | {"OPTIONS"}
     if "GET" in offered:
         offered.add("HEAD")

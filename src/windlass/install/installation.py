@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from windlass.api.app import App
+from windlass.api.callers import Callers
 from windlass.api.limits import Budgets
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages
@@ -90,7 +91,7 @@ class Installation:
     ) -> None:
         self.ctx = ctx
         self._watcher = watcher
-        self.gate = Authenticator(ctx, fetcher)
+        self.authenticator = Authenticator(ctx, fetcher)
         self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
         self.worker = Worker(ctx, lease)
         self.metrics = Metrics(self._gauges)
@@ -98,7 +99,8 @@ class Installation:
         self.first_token: str | None = None
         """The Admin token that the first start made; nobody else will ever see it."""
         pages = Pages(ctx, self._document, self.metrics.text, self._trouble, lambda: signer_of(ctx))
-        self.app = App(ctx, self.gate, self.budgets, pages, self.metrics)
+        callers = Callers(self.authenticator, self.budgets, ctx.clock)
+        self.app = App(ctx, callers, pages, self.metrics)
         self._tasks: list[asyncio.Task[None]] = []
         self._changed: dict[str, float] = {}
         """Services of which the engine saw something, and when."""
@@ -136,7 +138,7 @@ class Installation:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for last in (self.worker.stop, self.gate.note, self.budgets.give_back, self.note_mark):
+        for last in (self.worker.stop, self.authenticator.note, self.budgets.give_back, self.note_mark):
             try:
                 await last()
             except Unavailable as error:
@@ -230,7 +232,7 @@ class Installation:
         while True:
             await asyncio.sleep(1)
             try:
-                await self.gate.note()
+                await self.authenticator.note()
             except Unavailable:
                 continue  # The database is away, as others say already; what was not noted is kept.
             except Exception:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)

@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 from uvicorn.server import ServerState
 
-from windlass.api.app import failure_response
+from windlass.api.answers import Header, failure_response
 from windlass.base.http_in.bounds import ROOM, Bounds
 from windlass.base.http_in.chunks import Chunks
 from windlass.base.http_in.connections import ConnectionTable, Room, network_of
@@ -38,8 +38,6 @@ from windlass.base.http_in.heads import (
     judged_line,
 )
 from windlass.base.http_in.wire import END, Bad, Gathering
-
-Header = tuple[bytes, bytes]
 
 _SLASH: Final = ord("/")
 _LEFTOVER: Final = 1024 * 1024

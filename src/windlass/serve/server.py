@@ -12,12 +12,13 @@ from typing import Any
 
 import uvicorn
 
+from windlass.api.answers import Header, rate_limit_headers
 from windlass.api.limits import stranger_at
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import trusted
 from windlass.base.http_in.files import allowed_connections
 from windlass.install.installation import Installation
-from windlass.serve.connection import Connection, Header, PortState
+from windlass.serve.connection import Connection, PortState
 
 STOP_SECONDS = 3
 PING_SECONDS, PONG_SECONDS = 20.0, 60.0
@@ -80,11 +81,7 @@ def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[
 def _rate_limit_headers(installation: Installation, address: str) -> list[Header]:
     """Headers for refusals before a request was read, which do not count against the limit."""
     window, _ = installation.budgets.stranger(stranger_at(address), spend=False)
-    return [
-        (b"x-ratelimit-limit", window.limit_text),
-        (b"x-ratelimit-remaining", b"%d" % window.remaining),
-        (b"x-ratelimit-reset", window.reset_text),
-    ]
+    return rate_limit_headers(window)
 
 
 def _stop(installation: Installation, server: uvicorn.Server) -> None:

@@ -1,0 +1,93 @@
+"""The caller of each request: authenticated, counted against a budget, and reported where unusual.
+
+`control.people.authenticate` judges a credential, and `api.limits` keeps the budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from windlass.api.limits import Budgets, Window, stranger_at
+from windlass.api.requests import Request
+from windlass.base.clock import Clock
+from windlass.base.errors import Failure, TooMany, Unavailable
+from windlass.control.people.authenticate import Authenticator, NoMember, RefusedCaller, refused
+from windlass.core.access import Actor
+
+
+class Callers:
+    def __init__(self, authenticator: Authenticator, budgets: Budgets, clock: Clock) -> None:
+        self._authenticator = authenticator
+        self._budgets = budgets
+        self._clock = clock
+        self.security = authenticator.witness
+
+    async def identify(self, request: Request, *, exempt: bool) -> Actor | Failure:
+        """Returns the caller, or the reason why none is known. Raises TooMany if the budget is spent.
+
+        An exempt request needs no caller, and counts against no budget.
+        """
+        header = request.credential
+        if header is None or exempt:
+            self._count_stranger(request, spend=not exempt)
+            return refused("Send `Authorization: Token <API token>`")
+        now = self._clock.now()
+        try:
+            actor = self._authenticator.known(header, now) or await self._authenticator.admit(header)
+        except Failure as failure:
+            if isinstance(failure, RefusedCaller | NoMember):
+                self.security.denied(failure.who, failure.why, request.source)
+            self._count_stranger(request, spend=True)
+            return failure
+        now = self._clock.now()
+        if self.security.met(actor, request.client, now):
+            self.security.tell_met(actor, request.source)
+        request.window = self._budgets.quickly(actor.subject, actor.limit, now)
+        if request.window is None:
+            await self._book(request, actor)
+        return actor
+
+    async def _book(self, request: Request, actor: Actor) -> None:
+        request.window, served = await self._budgets.take(actor.subject, actor.limit)
+        if not served:
+            raise self._too_many(request.window)
+
+    def _count_stranger(self, request: Request, *, spend: bool) -> None:
+        request.window, served = self._budgets.stranger(stranger_at(request.client), spend)
+        if not served:
+            raise self._too_many(request.window)
+
+    def _too_many(self, window: Window) -> TooMany:
+        seconds = window.retry_after(self._clock.now())
+        return TooMany(
+            f"All {window.limit} requests of this hour are used: go on in {seconds} seconds",
+            {"retry-after": str(seconds)},
+        )
+
+    def window_of(self, request: Request) -> Window:
+        """Returns the budget whose state the answer tells."""
+        return request.window or self._budgets.stranger(stranger_at(request.client), spend=False)[0]
+
+    async def still_allowed(self, request: Request) -> Callable[[], Awaitable[bool]]:
+        """Returns a question for a stream to ask again and again: is the caller still there, with the rights
+        of the start? Tokens expire and are revoked, and roles change."""
+        header = request.credential or b""
+        try:
+            first = await self._admitted(header)
+        except Unavailable:
+            first = None
+
+        async def allowed() -> bool:
+            actor = await self._admitted(header)
+            return actor is not None and first is not None and actor.has_the_rights_of(first)
+
+        return allowed
+
+    async def _admitted(self, header: bytes) -> Actor | None:
+        try:
+            known = self._authenticator.known(header, self._clock.now())
+            return known or await self._authenticator.admit(header)
+        except Unavailable:
+            raise
+        except Failure:
+            return None

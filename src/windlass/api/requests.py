@@ -1,0 +1,137 @@
+"""A request of the API as it arrives: its path, headers, body and sender.
+
+Nothing is decided here. `api.callers` finds out who is calling, and `api.body` parses what was sent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct
+
+from windlass.api.body import MOST
+from windlass.api.dialect import based
+from windlass.api.limits import Window
+from windlass.base.errors import Invalid, TooLarge
+from windlass.control.request.context import Dialect
+from windlass.control.request.recording import Origin
+from windlass.control.request.repeats import Repeatable
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_CLIENTS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
+"""Our own clients, by the word that their `User-Agent` begins with."""
+_LONGEST_AGENT = 256
+_PROCESS = os.urandom(8).hex().encode()
+_NUMBERS = itertools.count(1)
+# An `Idempotency-Key`. A header loses blanks at either end on its way, so that none is allowed there.
+_KEY = re.compile(rb"(?=.{1,255}\Z)[!-~]([ -~]*[!-~])?\Z")
+
+
+class Request(Struct):
+    """A request under way, with all that is known of it so far."""
+
+    id: bytes
+    scope: Scope
+    method: str
+    path: str
+    """The path below the base; see `api.dialect`."""
+    dialect: Dialect
+    headers: dict[bytes, bytes]
+    window: Window | None = None
+    """The budget that it was counted against."""
+    operation: str = "unknown"
+
+    @property
+    def client(self) -> str:
+        """The address of the client. If a trusted proxy passed the request on, the proxy names it."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else "unknown"
+
+    @property
+    def user_agent(self) -> str:
+        return self.headers.get(b"user-agent", b"")[:_LONGEST_AGENT].decode("latin-1")
+
+    @property
+    def origin(self) -> str:
+        """The kind of client, as the audit names it."""
+        return _origin(self.headers.get(b"user-agent", b"")[:64])
+
+    @property
+    def source(self) -> Origin:
+        """Everything that the audit keeps about where a request came from."""
+        return Origin(self.origin, self.client, self.user_agent, self.id.decode())
+
+    @property
+    def credential(self) -> bytes | None:
+        """The `Authorization` header. An empty text if it was sent twice: a proxy before us may have judged
+        the other one, so neither is read."""
+        header, sent = self.headers.get(b"authorization"), self.scope["headers"]
+        if header is None or len(sent) == len(self.headers):
+            return header
+        return header if sum(name == b"authorization" for name, _ in sent) == 1 else b""
+
+    def text(self, header: bytes) -> str | None:
+        value = self.headers.get(header)
+        return None if value is None else value.decode("latin-1")
+
+
+def request_of(scope: Scope) -> Request:
+    path, dialect = based(scope["path"])
+    headers = dict(scope["headers"])
+    return Request(_request_id(headers), scope, scope["method"], path, dialect, headers)
+
+
+def _request_id(headers: dict[bytes, bytes]) -> bytes:
+    """Returns the id that the client chose, if it is harmless to repeat and to log; else a new one."""
+    given = headers.get(b"x-request-id")
+    if given and len(given) <= 64 and given.replace(b"-", b"").replace(b"_", b"").isalnum():
+        return given
+    # Unique by process and number: a system call for each request would cost more than its look-up.
+    return b"%s%08x" % (_PROCESS, next(_NUMBERS))
+
+
+async def receive_body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    announced = headers.get(b"content-length")
+    if announced is not None and int(announced) > MOST:
+        raise _too_large()
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Invalid("The request ended before its body did")
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > MOST:
+            raise _too_large()
+    return body
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"The body is larger than {MOST} bytes", {"connection": "close"})
+
+
+def repeatable_of(request: Request, body: bytes) -> Repeatable | None:
+    """Returns the `Idempotency-Key` with the body that was sent under it, or None without a key."""
+    key = request.headers.get(b"idempotency-key")
+    if key is None:
+        return None
+    if not _KEY.fullmatch(key):
+        raise Invalid(
+            "Idempotency-Key: must be 1 to 255 printable ASCII characters, with no blank at either end"
+        )
+    return Repeatable(key.decode(), body)
+
+
+@lru_cache(256)
+def _origin(agent: bytes) -> str:
+    """Tells our own clients apart. Cached, because each sends the same header with every request."""
+    product = agent.decode("latin-1").lower()
+    return next((origin for word, origin in _CLIENTS.items() if product.startswith(word)), "API")
