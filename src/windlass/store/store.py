@@ -17,11 +17,13 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base import ids
+from windlass.core.declare.stored import read
 from windlass.store import statements as sql
 from windlass.store.chain import ANCHOR, BEGINNING, Anchor, ChainEnd, Head, anchor_of, chained
 from windlass.store.turns import Due, Turns
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Struct)
 Write = Callable[["Tx"], Awaitable[T]]
 
 FAR = 2**62
@@ -55,6 +57,10 @@ class Row(Struct, frozen=True, gc=False):
     tag: str
     body: bytes
     sealed: bytes | None = None
+
+    def read(self, struct: type[R]) -> R:
+        """Decodes the part of the document that a struct declares: `row.read(Application)`."""
+        return read(self.body, struct)
 
 
 class StatusRow(Struct, frozen=True, gc=False):

@@ -21,8 +21,9 @@ from windlass.control.request.resources import (
 )
 from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
 from windlass.core.declare.fields import visible
+from windlass.core.declare.stored import Named
 from windlass.core.words.events import Event
-from windlass.families.member import Invitation, Member, invitation, member, old_role
+from windlass.families.member import Invitation, InvitationShown, Member, invitation, member, old_role
 from windlass.store.store import Reads, Row, Tx
 
 _INVITES = "invites"
@@ -92,7 +93,7 @@ class Invitations(Behaviour):
             invitation_link=f"{ctx.settings.url}/console/invitation/{draft.id}",
             invitation_status="PENDING",
             inviter=draft.actor.name,
-            organization_name=msgspec.json.decode(draft.above.body)["name"],
+            organization_name=draft.above.read(Named).name,
         )
 
 
@@ -152,7 +153,7 @@ async def _invited(source: Reads, person: IssuerIdentity) -> list[Invitee]:
     for guest in await source.linked(_address(person.email), _INVITES) if person.email else ():
         org = await source.find("organization", guest.org)
         if org is not None:
-            found.append(Invitee(org, msgspec.json.decode(guest.body)["role_id"], guest))
+            found.append(Invitee(org, guest.read(InvitationShown).role_id, guest))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping
 
 from windlass.base import ids
 from windlass.base.errors import Conflict, Forbidden
@@ -23,10 +23,11 @@ from windlass.control.request.resources import (
 )
 from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, may_below
 from windlass.core.declare.document import Document
+from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.states import State
 from windlass.core.words.events import Event
-from windlass.families.cluster import Cluster, cluster
-from windlass.families.environment import environment
+from windlass.families.cluster import Cluster, ClusterShown, cluster
+from windlass.families.environment import Environment, environment
 from windlass.families.organization import Organization, organization
 from windlass.store.store import Row, Tx
 
@@ -105,10 +106,7 @@ class Clusters(Behaviour):
     async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
         """Environments show the name of their cluster."""
         for env in await tx.linked(row.id, "cluster_id"):
-            document = msgspec.json.decode(env.body)
-            document["cluster_name"] = after["name"]
-            document["cloud_provider"] = {"provider": after["cloud_provider"], "cluster": row.id}
-            await tx.rewrite(env.id, encode(document))
+            await tx.rewrite(env.id, rewritten(env.body, _shown_of(row)))
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         using = await tx.linked(row.id, "cluster_id")
@@ -116,12 +114,21 @@ class Clusters(Behaviour):
             raise Conflict(f"{len(using)} environments run on this cluster: delete them first")
         if len(await tx.of_parent(row.parent, cluster.name)) == 1:
             raise Conflict("This is the only cluster of the organization: add another before deleting it")
-        if msgspec.json.decode(row.body)["is_default"]:
+        if row.read(ClusterShown).is_default:
             await self._default_to_next(tx, row)
 
     async def _default_to_next(self, tx: Tx, row: Row) -> None:
         heir = next(other for other in await tx.of_parent(row.parent, cluster.name) if other.id != row.id)
-        await tx.rewrite(heir.id, encode(msgspec.json.decode(heir.body) | {"is_default": True}))
+        await tx.rewrite(heir.id, rewritten(heir.body, {"is_default": True}))
+
+
+def _shown_of(row: Row) -> Mapping[str, object]:
+    """The fields of an environment that tell of its cluster."""
+    spec = row.read(Cluster)
+    return {
+        "cluster_name": spec.name,
+        "cloud_provider": {"provider": spec.cloud_provider, "cluster": row.id},
+    }
 
 
 @behaves(environment)
@@ -133,14 +140,8 @@ class Environments(Behaviour):
         row = await (tx.find(cluster.name, chosen) if chosen else tx.first(draft.org, cluster.name))
         if row is None:
             raise Conflict("cluster_id: the organization has no cluster yet; create one first")
-        document = msgspec.json.decode(row.body)
         draft.links = {"cluster_id": row.id}
-        draft.give(
-            cluster_id=row.id,
-            cluster=row.id,
-            cluster_name=document["name"],
-            cloud_provider={"provider": document["cloud_provider"], "cluster": row.id},
-        )
+        draft.give(cluster_id=row.id, cluster=row.id, **_shown_of(row))
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
         await tx.add_status(draft.id, draft.org, State.READY)
@@ -148,4 +149,4 @@ class Environments(Behaviour):
     async def updating(
         self, ctx: Context, tx: Tx, row: Row, before: Document, spec: object, extras: Document
     ) -> None:
-        extras |= {"cluster": before["cluster_id"]}
+        extras |= {"cluster": row.read(Environment).cluster_id}

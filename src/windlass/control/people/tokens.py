@@ -11,13 +11,14 @@ from windlass.base import tokens
 from windlass.base.clock import instant, stamp
 from windlass.base.errors import Invalid
 from windlass.control.people.admins import keep_an_admin
-from windlass.control.request.context import Context, encode
+from windlass.control.request.context import Context
 from windlass.control.request.resources import Behaviour, Draft, behaves, create_in
 from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, words_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family
-from windlass.families.api_token import ApiToken, api_token
+from windlass.core.declare.stored import Named, rewritten
+from windlass.families.api_token import ApiToken, ApiTokenShown, api_token
 from windlass.store.store import Row, Tx
 
 # RFC 3339, a blank for the T, a date alone, and a time without zone, which is UTC. Python would also
@@ -72,7 +73,7 @@ class ApiTokens(Behaviour):
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await keep_an_admin(ctx, tx, row)
-        await tx.revoke_token(row.id, row.org, msgspec.json.decode(row.body)["name"])
+        await tx.revoke_token(row.id, row.org, row.read(Named).name)
 
     def _roles(self, scopes: Scope) -> Document:
         role = role_of(scopes)
@@ -92,10 +93,8 @@ async def note_uses(tx: Tx, uses: dict[str, int]) -> None:
         row = await tx.find(api_token.name, id)
         if row is None:
             continue
-        document = msgspec.json.decode(row.body)
-        if (document["last_used_at"] or "") < stamp(at):
-            document["last_used_at"] = stamp(at)
-            await tx.rewrite(id, encode(document))
+        if (row.read(ApiTokenShown).last_used_at or "") < stamp(at):
+            await tx.rewrite(id, rewritten(row.body, {"last_used_at": stamp(at)}))
 
 
 def check_expiry(text: str | None, now: int) -> None:

@@ -15,6 +15,7 @@ from windlass.control.request.context import Call, encode
 from windlass.control.request.outbox import write_deliveries
 from windlass.control.request.recording import Origin, about_itself, emit, origin_of
 from windlass.core.declare.document import Document
+from windlass.core.declare.stored import Named
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.plan import superseded
 from windlass.core.deploy.progress import TOLD, Initiator, Particulars
@@ -79,7 +80,7 @@ def in_deletion(waiting: Iterable[DeploymentRow]) -> bool:
 
 
 def name_of(service: Row) -> str:
-    return str(msgspec.json.decode(service.body)["name"])
+    return service.read(Named).name
 
 
 async def status_of(source: Reads, service: Row) -> StatusRow:
@@ -172,7 +173,7 @@ async def announce(
     await write_deliveries(tx, kind, service, deployment, story, message)
     commit = story.commit or {}
     facts = {
-        "name": msgspec.json.decode(service.body)["name"],
+        "name": name_of(service),
         "environment_id": service.parent,
         "deployment_id": deployment.id,
         "action": deployment.action,

@@ -8,9 +8,11 @@ import msgspec
 
 from windlass.base.clock import stamp
 from windlass.control.request.context import encode
+from windlass.core.declare.stored import Named
 from windlass.core.deploy.progress import Particulars
 from windlass.core.words.events import SUBSCRIBABLE, Event
-from windlass.core.words.webhook_payload import Reference, WebhookPayload, concerns
+from windlass.core.words.webhook_payload import Reference, Subscription, WebhookPayload, concerns
+from windlass.families.environment import Environment
 from windlass.families.webhook import webhook
 from windlass.store.store import DeliveryRow, DeploymentRow, Row, Tx
 
@@ -38,7 +40,7 @@ async def write_deliveries(
     if not receivers:
         return
     news = await _news_about(tx, kind, service, deployment, story, message)
-    asked = [row for row in receivers if concerns(msgspec.json.decode(row.body), news)]
+    asked = [row for row in receivers if concerns(row.read(Subscription), news)]
     await add_deliveries(tx, asked, service.id, news)
 
 
@@ -63,7 +65,7 @@ async def _news_about(
         family=service.family,
         service=named(service),
         environment=named(environment),
-        mode=msgspec.json.decode(environment.body)["mode"],
+        mode=environment.read(Environment).mode,
         project=named(project),
         organization=named(organization),
         deployment=deployment.id,
@@ -80,4 +82,4 @@ async def _news_about(
 
 
 def named(row: Row) -> Reference:
-    return Reference(row.id, msgspec.json.decode(row.body)["name"])
+    return Reference(row.id, row.read(Named).name)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from windlass.base.clock import stamp
@@ -14,7 +13,10 @@ from windlass.control.request.context import Call, Context, Reply, encode, reads
 from windlass.control.request.permissions import Sight
 from windlass.control.request.resources import paging, target
 from windlass.core.declare.document import Document
+from windlass.core.declare.stored import Named
+from windlass.families.environment import EnvironmentShown
 from windlass.families.organization import OfServices
+from windlass.store.store import Row
 
 _AT_ONCE: Final = 20
 """Services that are read before others get their turn on the loop."""
@@ -29,15 +31,23 @@ class ServicePlace(Struct, frozen=True):
     project: str
 
 
+class ServiceSummary(Struct):
+    """The part of a service that the list shows."""
+
+    name: str
+    description: str = ""
+    icon_uri: str = ""
+
+
 @reads("organization.services")
 async def list_services(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
     found = await _places(ctx, call, org.id)
     page, size = paging(call)
-    documents: dict[str, Any] = {}
+    above: dict[str, Row] = {}
     bodies = []
     for number, place in enumerate(found[(page - 1) * size : page * size], 1):
-        bodies.append(encode(await _shown(ctx, call, place, documents)))
+        bodies.append(encode(await _shown(ctx, call, place, above)))
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
     return Reply(results(bodies, page, size, len(found)))
@@ -63,30 +73,30 @@ async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
     ]
 
 
-async def _shown(ctx: Context, call: Call, place: ServicePlace, documents: dict[str, Any]) -> Document:
+async def _shown(ctx: Context, call: Call, place: ServicePlace, above: dict[str, Row]) -> Document:
     source = ctx.store.reads
     service, status = await source.get(place.id), await source.status(place.id)
     assert service is not None
     assert status is not None
     for id in (place.environment, place.project):
-        if id not in documents and (row := await source.get(id)):
-            documents[id] = msgspec.json.decode(row.body)
-    own, home = msgspec.json.decode(service.body), documents[place.environment]
+        if id not in above and (row := await source.get(id)):
+            above[id] = row
+    own, environment = service.read(ServiceSummary), above[place.environment]
     links = await links_of(ctx, source, service)
     shown: Document = {
         "id": service.id,
-        "name": own["name"],
+        "name": own.name,
         "state": call.dialect.state(status.state),
         "url": links[0]["url"] if links else "",
         "message": status.message,
         "service_type": service.family.upper(),
-        "description": own.get("description") or "",
-        "icon_uri": own.get("icon_uri") or "",
+        "description": own.description,
+        "icon_uri": own.icon_uri,
         "project_id": place.project,
-        "project_name": documents[place.project]["name"],
+        "project_name": above[place.project].read(Named).name,
         "environment_id": place.environment,
-        "environment_name": home["name"],
-        "cluster_id": home["cluster_id"],
+        "environment_name": environment.read(Named).name,
+        "cluster_id": environment.read(EnvironmentShown).cluster_id,
     }
     if status.deployed_at is not None:
         shown["last_deployment_date"] = stamp(status.deployed_at)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from windlass.control.request.context import Call, Context, Dialect
-from windlass.control.request.deployments import accept, in_deletion
+from windlass.control.request.deployments import accept, in_deletion, name_of
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation
 from windlass.core.deploy.states import Do
@@ -51,7 +50,7 @@ async def stop_everything(ctx: Context, tx: Tx) -> list[Stopping]:
             operation=_stop(ctx, service), actor=_OPERATOR, ids=(service.id,), dialect=_WORDS, origin="CLI"
         )
         deployment, _ = await accept(tx, service, Do.STOP, call)
-        name = str(msgspec.json.decode(service.body)["name"])
+        name = name_of(service)
         stopping.append(Stopping(service.id, name, deployment.id))
     return stopping
 

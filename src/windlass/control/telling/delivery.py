@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 
-import msgspec
 from msgspec.structs import replace
 
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
@@ -36,9 +35,11 @@ from windlass.control.telling.webhooks import (
     reencrypted,
 )
 from windlass.core.access import SYSTEM
-from windlass.core.declare.document import Document, veil
+from windlass.core.declare.document import veil
+from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
-from windlass.core.words.webhook_payload import rendered
+from windlass.core.words.webhook_payload import Subscription, rendered
+from windlass.families.webhook import WebhookShown
 from windlass.store.store import Claim, DeliveryRow, Receiver, Tx
 
 WAITS = (5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR)
@@ -75,7 +76,7 @@ async def _come_back(tx: Tx, claim: Claim, webhook: str) -> None:
     row = await tx.find("webhook", webhook)
     if row is None:
         await tx.forget_receiver(webhook)
-    due = await tx.next_delivery(webhook) if row and msgspec.json.decode(row.body)["enabled"] else None
+    due = await tx.next_delivery(webhook) if row and row.read(Subscription).enabled else None
     if due is None:
         await tx.done(claim)
         return
@@ -90,7 +91,8 @@ class WebhookSender:
         self._claim = claim
         self._webhook = webhook
         self._book = DeliveryResults(ctx, claim, webhook)
-        self._document: Document = {}
+        self._subscription: Subscription
+        """As of the last look; see `_is_wanted`."""
         self._url = ""
         """The whole address; the document holds what everybody may see of it."""
         self._fixed: dict[str, str] = {}
@@ -113,17 +115,17 @@ class WebhookSender:
         row = await self._ctx.store.reads.find("webhook", self._webhook)
         if row is None:
             return False
-        self._document = msgspec.json.decode(row.body)
+        subscription = self._subscription = row.read(Subscription)
         self._url = address_of(self._ctx, row)
         self._book.address = mark_of(self._ctx, row, self._url)
         self._fixed = {"Content-Type": "application/json"}
         self._keys = []
-        if self._document["kind"] != "SLACK":
+        if subscription.kind != "SLACK":
             hidden = decrypt_hidden(self._ctx, row)
             self._keys = keys_of(hidden, self._ctx.clock.now())
-            if self._document["send_secret"] and SECRET in hidden:
+            if subscription.send_secret and SECRET in hidden:
                 self._fixed["Qovery-Signature"] = hidden[SECRET]
-        return bool(self._document["enabled"])
+        return subscription.enabled
 
     async def _due(self) -> list[DeliveryRow]:
         each, most = (1, 1) if self._book.receiver.failing else (EACH, MOST)
@@ -151,8 +153,8 @@ class WebhookSender:
     async def _send(self, delivery: DeliveryRow) -> bool:
         """Whether the next of this lane may follow."""
         now = self._ctx.clock.now()
-        body = encode(rendered(self._document, payload_of(delivery), self._ctx.settings.url))
-        attempt = StoredAttempt(now, veil(self._url), self._document["kind"], 0)
+        body = encode(rendered(self._subscription, payload_of(delivery), self._ctx.settings.url))
+        attempt = StoredAttempt(now, veil(self._url), self._subscription.kind, 0)
         headers = self._headers(delivery, now, body)
         began = time.monotonic()
         try:
@@ -165,7 +167,7 @@ class WebhookSender:
         return self._book.note(delivery, attempt, _asked_to_wait(answer))
 
     def _headers(self, delivery: DeliveryRow, now: int, body: bytes) -> dict[str, str]:
-        if self._document["kind"] == "SLACK":
+        if self._subscription.kind == "SLACK":
             return self._fixed
         seconds = now // SECOND
         headers = {**self._fixed, "webhook-id": delivery.id, "webhook-timestamp": str(seconds)}
@@ -310,19 +312,21 @@ class DeliveryResults:
         row = await tx.find("webhook", self._webhook)
         if row is None:
             return
-        before: Document = msgspec.json.decode(row.body)
         since = stamp(receiver.failing) if receiver.failing else None
-        if why_disabled and before["enabled"]:
-            after = before | {"failing_since": since, "enabled": False, "disabled_reason": why_disabled}
-            new = reencrypted(
-                self._ctx, row, after | {"updated_at": stamp(tx.now)}, decrypt_hidden(self._ctx, row)
-            )
+        if why_disabled and row.read(Subscription).enabled:
+            changes = {
+                "failing_since": since,
+                "enabled": False,
+                "disabled_reason": why_disabled,
+                "updated_at": stamp(tx.now),
+            }
+            new = reencrypted(self._ctx, row, rewritten(row.body, changes), decrypt_hidden(self._ctx, row))
             await tx.change(new)
             await record(
                 self._ctx, tx, Event.WEBHOOK_DISABLED, new, SYSTEM, None, before=row.body, after=new.body
             )
-        elif before["failing_since"] != since:
-            await tx.rewrite(row.id, encode(before | {"failing_since": since}))
+        elif row.read(WebhookShown).failing_since != since:
+            await tx.rewrite(row.id, rewritten(row.body, {"failing_since": since}))
 
 
 def _asked_to_wait(answer: HttpResult) -> int | None:

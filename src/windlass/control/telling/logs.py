@@ -7,8 +7,6 @@ from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing, suppress
 from typing import Any, TypeAlias, cast
 
-import msgspec
-
 from windlass.base.errors import Missing
 from windlass.base.segments import Gone, LineFilter, id_of, moment, sieve
 from windlass.control.request import frames
@@ -17,7 +15,7 @@ from windlass.control.request.resources import target
 from windlass.core.access import Actor
 from windlass.core.declare.traits import Tail
 from windlass.core.deploy.states import OPEN
-from windlass.families.environment import environment
+from windlass.families.environment import EnvironmentShown, environment
 from windlass.store.store import Row, status_word
 
 Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
@@ -67,7 +65,7 @@ async def followed(
 async def _lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
     above = await ctx.store.reads.above(row.id)
     home = {one.family: one for one in above}.get(environment.name)
-    clusters = {str(msgspec.json.decode(home.body)["cluster_id"])} if home else set()
+    clusters = {home.read(EnvironmentShown).cluster_id} if home else set()
     return {one.id for one in above} | clusters >= set(within)
 
 

@@ -30,8 +30,9 @@ from windlass.control.request.resources import (
     whole_addresses,
 )
 from windlass.core.declare.document import Document, veil
+from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
-from windlass.core.words.webhook_payload import Reference, WebhookPayload, rendered
+from windlass.core.words.webhook_payload import Reference, Subscription, WebhookPayload, rendered
 from windlass.families.webhook import Replay, Rotation, check_sendable, webhook
 from windlass.store.store import DeliveryRow, Receiver, Row, Tx
 
@@ -88,21 +89,21 @@ async def deliveries(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     page, size = paging(call)
     found, total = await ctx.store.reads.deliveries(row.id, (page - 1) * size, size)
-    document = msgspec.json.decode(row.body)
-    return Reply(results([encode(_shown(ctx, call, document, one)) for one in found], page, size, total))
+    webhook = row.read(Subscription)
+    return Reply(results([encode(_shown(ctx, call, webhook, one)) for one in found], page, size, total))
 
 
 @writes("webhook.test")
 async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
-    document = msgspec.json.decode(row.body)
-    if not document["enabled"]:
+    webhook = row.read(Subscription)
+    if not webhook.enabled:
         raise Conflict("This webhook is disabled: set `enabled` to true first")
-    (id,) = await add_deliveries(tx, [row], TEST_LANE, await _example(ctx, tx, row, document["events"][0]))
+    (id,) = await add_deliveries(tx, [row], TEST_LANE, await _example(ctx, tx, row, webhook.events[0]))
     made = await tx.delivery(row.id, id)
     assert made is not None
     await record(ctx, tx, Event.WEBHOOK_TESTED, row, call.actor, call)
-    return Reply(encode(_shown(ctx, call, document, made)))
+    return Reply(encode(_shown(ctx, call, webhook, made)))
 
 
 async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> WebhookPayload:
@@ -131,7 +132,7 @@ async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> WebhookPayload:
 async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     asked: Replay = call.body
-    if not msgspec.json.decode(row.body)["enabled"]:
+    if not row.read(Subscription).enabled:
         raise Conflict("This webhook is disabled: set `enabled` to true first")
     address = mark_of(ctx, row, address_of(ctx, row))
     if asked.event_id:
@@ -164,15 +165,14 @@ async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
     check_tag(call, row)
     asked: Rotation = call.body
     secret = asked.target_secret or signing.new_secret()
-    document = msgspec.json.decode(row.body)
-    if document["send_secret"]:
+    if row.read(Subscription).send_secret:
         check_sendable(secret)
     hidden = decrypt_hidden(ctx, row)
     until = tx.now + asked.overlap_in_hours * HOUR
     if old := hidden.get(SECRET):
         hidden |= {PREVIOUS: old, PREVIOUS_UNTIL: str(until)}
-    document |= {"target_secret_set": True, "updated_at": stamp(tx.now)}
-    new = reencrypted(ctx, row, document, hidden | {SECRET: secret})
+    body = rewritten(row.body, {"target_secret_set": True, "updated_at": stamp(tx.now)})
+    new = reencrypted(ctx, row, body, hidden | {SECRET: secret})
     await tx.change(new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(
@@ -206,10 +206,10 @@ async def veil_stored(ctx: Context, tx: Tx) -> None:
 
 
 async def _veil(ctx: Context, tx: Tx, row: Row) -> None:
-    document, hidden = msgspec.json.decode(row.body), decrypt_hidden(ctx, row)
-    address = hidden.get("target_url", document["target_url"])
+    hidden = decrypt_hidden(ctx, row)
+    address = hidden.get("target_url", row.read(Subscription).target_url)
     sealed = encrypt_hidden(ctx, row.org, row.id, row.tag, hidden | {"target_url": address})
-    body = encode(document | {"target_url": veil(address)})
+    body = rewritten(row.body, {"target_url": veil(address)})
     await tx.change(replace(row, body=body, sealed=sealed))
     mark, skip = mark_of(ctx, row, address), 0
     while found := (await tx.deliveries(row.id, skip, _AT_ONCE))[0]:
@@ -224,11 +224,9 @@ def _veiled(delivery: DeliveryRow, address: str, mark: str) -> DeliveryRow:
     return replace(delivery, story=encode(attempts), address=mark if sent_there else delivery.address)
 
 
-def reencrypted(ctx: Context, row: Row, document: Document, hidden: Mapping[str, str]) -> Row:
+def reencrypted(ctx: Context, row: Row, body: bytes, hidden: Mapping[str, str]) -> Row:
     tag = ids.new_tag()
-    return replace(
-        row, tag=tag, body=encode(document), sealed=encrypt_hidden(ctx, row.org, row.id, tag, hidden)
-    )
+    return replace(row, tag=tag, body=body, sealed=encrypt_hidden(ctx, row.org, row.id, tag, hidden))
 
 
 def keys_of(hidden: Mapping[str, str], now: int) -> list[bytes]:
@@ -239,10 +237,10 @@ def keys_of(hidden: Mapping[str, str], now: int) -> list[bytes]:
     return [signing.key_of(secret) for secret in secrets if secret]
 
 
-def _shown(ctx: Context, call: Call, document: Document, row: DeliveryRow) -> Document:
+def _shown(ctx: Context, call: Call, webhook: Subscription, row: DeliveryRow) -> Document:
     story = attempts_of(row.story)
-    last = story[-1] if story else StoredAttempt(0, document["target_url"], document["kind"], 0)
-    kind = {**document, "kind": last.kind}
+    last = story[-1] if story else StoredAttempt(0, webhook.target_url, webhook.kind, 0)
+    subscription = replace(webhook, kind=last.kind)
     return {
         "id": row.id,
         "created_at": stamp(row.created),
@@ -250,7 +248,7 @@ def _shown(ctx: Context, call: Call, document: Document, row: DeliveryRow) -> Do
         "matched_event": call.dialect.event(row.kind),
         "status": row.state,
         "target_url_used": last.target_url,
-        "request": rendered(kind, payload_of(row), ctx.settings.url),
+        "request": rendered(subscription, payload_of(row), ctx.settings.url),
         "target_response_status_code": last.status_code,
         "target_response_body": last.body or last.error,
         "next_attempt_at": stamp(row.due) if row.state == WAITING else None,

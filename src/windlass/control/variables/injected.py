@@ -18,9 +18,11 @@ from windlass.control.workloads.kind import ServiceKind, Whereabouts
 from windlass.core.access import Actor
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
+from windlass.core.declare.stored import Named, rewritten
 from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import BuiltIn, identity, of_level, with_twins
 from windlass.core.words.variables import DeclaredVariable
+from windlass.families.variable import Variable
 from windlass.store.store import Reads, Row, Tx
 
 
@@ -86,7 +88,7 @@ def _row(ctx: Context, owner: Row, one: BuiltIn, family: Family) -> Row:
     if not one.secret:
         document["value"] = one.value
     if owner.family in ctx.kinds:
-        name = msgspec.json.decode(owner.body)["name"]
+        name = owner.read(Named).name
         document |= {
             "service_id": owner.id,
             "service_name": name,
@@ -148,10 +150,9 @@ async def refresh_derived(ctx: Context, tx: Tx, service: Row) -> None:
 async def _say_again(tx: Tx, id: str, value: str) -> None:
     """Server-side news: the tags stay, and so do digests, which know of the change from its cause."""
     for alias in await tx.linked(id, "aliases"):
-        document: Document = msgspec.json.decode(alias.body)
-        if document["value"] != value:
-            document["value"] = document["aliased_variable"]["value"] = value
-            await tx.rewrite(alias.id, encode(document))
+        if alias.read(Variable).value != value:
+            shown = {"value": value, "aliased_variable": {"value": value}}
+            await tx.rewrite(alias.id, rewritten(alias.body, shown))
             await _say_again(tx, alias.id, value)
 
 

@@ -15,12 +15,12 @@ from windlass.control.request.context import Context
 from windlass.control.request.resources import decrypt_hidden
 from windlass.control.variables.injected import injected_variables
 from windlass.control.workloads.kind import Whereabouts
-from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
+from windlass.core.declare.stored import Named
 from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import identity
 from windlass.core.words.variables import DeclaredVariable, Inputs, resolve
-from windlass.families.variable import secret, variable
+from windlass.families.variable import OriginalVariable, secret, variable
 from windlass.store.store import Reads, Row
 
 # What people read about a service, and what only later deployments do with it.
@@ -28,6 +28,17 @@ _SAYS_NOTHING_OF_RUNNING: Final = frozenset(
     {"description", "icon_uri", "auto_deploy", "auto_preview", "annotations_groups", "labels_groups"}
 )
 _KINDS: Final = (variable, secret)
+
+
+class StoredVariable(Struct):
+    """The part of a variable or a secret that a run depends on."""
+
+    key: str
+    value: str = ""
+    mount_path: str | None = None
+    enable_interpolation_in_file: bool | None = None
+    aliased_variable: OriginalVariable | None = None
+    aliased_secret: OriginalVariable | None = None
 
 
 async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Whereabouts) -> Inputs:
@@ -64,7 +75,7 @@ def _is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:
 
 
 def _name(row: Row) -> str:
-    return str(msgspec.json.decode(row.body)["name"])
+    return row.read(Named).name
 
 
 async def _said_at(source: Reads, level: Row) -> list[Row]:
@@ -72,18 +83,18 @@ async def _said_at(source: Reads, level: Row) -> list[Row]:
 
 
 def _entry(ctx: Context, row: Row) -> DeclaredVariable:
-    document: Document = msgspec.json.decode(row.body)
+    stored = row.read(StoredVariable)
     hush = "value" in ctx.registry[row.family].hidden
-    mount_path = document.get("mount_path") or ""
-    aliased = document.get("aliased_secret" if hush else "aliased_variable")
+    mount_path = stored.mount_path or ""
+    aliased = stored.aliased_secret or stored.aliased_variable
     return DeclaredVariable(
         id=row.id,
-        key=document["key"],
-        value=decrypt_hidden(ctx, row).get("value", "") if hush else document["value"],
+        key=stored.key,
+        value=decrypt_hidden(ctx, row).get("value", "") if hush else stored.value,
         secret=hush,
         mount_path=mount_path,
-        interpolated=not mount_path or bool(document.get("enable_interpolation_in_file")),
-        stands_for=aliased["id"] if aliased else "",
+        interpolated=not mount_path or bool(stored.enable_interpolation_in_file),
+        stands_for=aliased.id if aliased else "",
     )
 
 

@@ -26,6 +26,7 @@ from windlass.control.request.resources import (
 from windlass.control.variables import injected as built_ins
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
+from windlass.core.declare.stored import Named
 from windlass.families.variable import (
     Import,
     Imported,
@@ -238,7 +239,7 @@ class Variables(Behaviour):
         draft.give(scope=level.family.upper())
         draft.extras.setdefault("variable_type", _type_of(draft.spec))
         if level.family in ctx.kinds:
-            name = msgspec.json.decode(level.body)["name"]
+            name = level.read(Named).name
             draft.give(service_id=level.id, service_name=name, service_type=level.family.upper())
 
     async def updating(

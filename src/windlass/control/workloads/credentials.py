@@ -12,8 +12,8 @@ from windlass.base.errors import Missing
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results
 from windlass.control.request.resources import Draft, decrypt_hidden, encrypt_hidden, parent_of, target
 from windlass.control.workloads.ports import public_port
-from windlass.core.declare.document import Document
 from windlass.core.deploy.databases import DatabaseLogin, configurations, kind_of, upgrades
+from windlass.families.database import Database
 from windlass.store.store import Reads, Row, Tx
 
 # Letters and digits only: nothing to escape in URLs, shells, and configuration files of databases.
@@ -50,7 +50,7 @@ async def _given(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
         hidden = decrypt_hidden(ctx, current)
         if _PASSWORD in hidden:
             return hidden
-        hidden |= _new(msgspec.json.decode(current.body)["type"])
+        hidden |= _new(current.read(Database).type)
         sealed = encrypt_hidden(ctx, current.org, current.id, current.tag, hidden)
         await tx.change(msgspec.structs.replace(current, sealed=sealed))
         return hidden
@@ -62,21 +62,19 @@ async def _given(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
 async def master_credentials(ctx: Context, call: Call) -> Reply:
     """How to enter: asked for by people, and so answered to Admins only."""
     row = await target(ctx.store.reads, call)
-    document: Document = msgspec.json.decode(row.body)
+    spec = row.read(Database)
     known = await credentials_of(ctx, ctx.store.reads, row)
     place = await ctx.places.of(row.id)
-    if document["accessibility"] == "PUBLIC":
+    if spec.accessibility == "PUBLIC":
         host, port = place.public_host, await public_port(ctx, row)
     else:
-        host, port = await place.engine.neighbour_address(
-            row.id, document["name"], kind_of(document["type"]).port
-        )
+        host, port = await place.engine.neighbour_address(row.id, spec.name, kind_of(spec.type).port)
     answer = {
         "host": host,
         "port": port,
         "login": known.login,
         "password": known.password,
-        "access_mode": document["accessibility"],
+        "access_mode": spec.accessibility,
     }
     return Reply(encode(answer))
 
@@ -90,6 +88,6 @@ async def configuration(ctx: Context, call: Call) -> Reply:
 @reads("database.version")
 async def versions(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
-    document: Document = msgspec.json.decode(row.body)
-    names = upgrades(document["type"], document["version"])
+    spec = row.read(Database)
+    names = upgrades(spec.type, spec.version)
     return Reply(results([encode({"name": name}) for name in names]))

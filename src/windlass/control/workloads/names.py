@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from windlass.control.request.context import Context
 from windlass.control.workloads.held import host_names, is_lasting_port, row_of
 from windlass.control.workloads.ports import PORT
 from windlass.control.workloads.sealed_workload import decrypt_workload
-from windlass.core.declare.document import Document
+from windlass.core.declare.shapes import Listener, ServicePort
+from windlass.core.declare.stored import Named
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
 from windlass.core.deploy.workload import Workload
 from windlass.routers.router import RouteError
@@ -125,17 +125,17 @@ class _HeldNames:
 
 
 async def _declared(tx: Tx, held: _HeldNames) -> list[NameRow]:
-    document = msgspec.json.decode(held.service.body)
-    asked = _keys(document.get("ports") or [])
-    return [*(await _named(tx, held, document["name"], asked)).values()] if asked else []
+    service = held.service.read(Listener)
+    asked = _keys(service.ports)
+    return [*(await _named(tx, held, service.name, asked)).values()] if asked else []
 
 
-def _keys(ports: list[Document]) -> list[str]:
+def _keys(ports: Iterable[ServicePort]) -> list[str]:
     """Returns the keys of public ports that need a host; the default port has the empty one."""
     return [
-        "" if port.get("is_default") else port["name"]
+        "" if port.is_default else port.name
         for port in ports
-        if port["publicly_accessible"] and port["protocol"] in BY_NAME
+        if port.publicly_accessible and port.protocol in BY_NAME
     ]
 
 
@@ -143,7 +143,7 @@ async def _named(tx: Tx, held: _HeldNames, name: str, asked: Iterable[str]) -> d
     """Reserves hosts by port: the default port gets the name of the service, others put theirs before it."""
     environment = await tx.find("environment", held.service.parent)
     assert environment is not None
-    wish = label(name, msgspec.json.decode(environment.body)["name"])
+    wish = label(name, environment.read(Named).name)
     own = await held.reserve(tx, "", wish)
     others = {key: await held.reserve(tx, key, label(key, own.name)) for key in asked if key}
     return {"": own, **others}

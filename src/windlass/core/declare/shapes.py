@@ -102,6 +102,13 @@ class ServicePort(Shown):
     public_path_rewrite: Maybe[Line] = absent
 
 
+class Listener(Shown):
+    """The part of a service that says on which ports it listens."""
+
+    name: str
+    ports: list[ServicePort] = []
+
+
 class StorageRequest(Spec):
     size: Gibibytes
     mount_point: Annotated[str, Meta(max_length=1024, pattern=ABSOLUTE)]

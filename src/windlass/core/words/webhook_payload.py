@@ -45,12 +45,25 @@ class WebhookPayload(Struct, frozen=True, kw_only=True):
         return f"/{self.family}/{self.service.id}/deployment/{self.deployment}"
 
 
-def concerns(webhook: Mapping[str, Any], news: WebhookPayload) -> bool:
-    """Whether a webhook, as it is stored, asks for this."""
-    names, modes = webhook["project_names_filter"], webhook["environment_types_filter"]
+class Subscription(Struct):
+    """The part of a webhook that decides about which events it is told, and in which form."""
+
+    target_url: str
+    events: list[str]
+    enabled: bool
+    kind: str
+    project_names_filter: list[str]
+    environment_types_filter: list[str]
+    vocabulary: str
+    send_secret: bool = False
+
+
+def concerns(webhook: Subscription, news: WebhookPayload) -> bool:
+    """True if a webhook asks for this event."""
+    names, modes = webhook.project_names_filter, webhook.environment_types_filter
     return (
-        webhook["enabled"]
-        and news.kind in webhook["events"]
+        webhook.enabled
+        and news.kind in webhook.events
         and (not names or any(_fits(name, news.project.name) for name in names))
         and (not modes or news.mode in modes)
     )
@@ -61,14 +74,14 @@ def _fits(pattern: str, name: str) -> bool:
     return re.fullmatch(".*".join(parts), name.casefold(), re.DOTALL) is not None
 
 
-def rendered(webhook: Mapping[str, Any], news: WebhookPayload, base: str) -> dict[str, Any]:
+def rendered(webhook: Subscription, news: WebhookPayload, base: str) -> dict[str, Any]:
     """The body of a delivery; `base` is where this server is reached."""
     link = base.rstrip("/") + news.path
-    return _slack(news, link) if webhook["kind"] == "SLACK" else _standard(webhook, news, link)
+    return _slack(news, link) if webhook.kind == "SLACK" else _standard(webhook, news, link)
 
 
-def _standard(webhook: Mapping[str, Any], news: WebhookPayload, link: str) -> dict[str, Any]:
-    word = full(news.kind) if webhook["vocabulary"] == "FULL" else news.kind
+def _standard(webhook: Subscription, news: WebhookPayload, link: str) -> dict[str, Any]:
+    word = full(news.kind) if webhook.vocabulary == "FULL" else news.kind
     payload: dict[str, Any] = {
         f"{news.family}_id": news.service.id,
         "service_id": news.service.id,

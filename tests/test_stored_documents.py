@@ -1,0 +1,65 @@
+"""Stored documents are read as structs, and nothing of them is lost."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from windlass.core.declare.resource import Family
+from windlass.core.declare.stored import Named, read, rewritten, stored_form
+from windlass.families import registry
+from windlass.families.application import Application
+from windlass.families.environment import Environment
+from windlass.families.webhook import Webhook
+
+OLD = b'{"id":"a","name":"web","git_repository":{"url":"https://example.com/a.git"}}'
+"""An application as a version stored it that had few fields."""
+
+
+def test_a_field_that_an_old_document_lacks_has_its_default() -> None:
+    application = read(OLD, Application)
+    assert isinstance(application, Application)
+    assert (application.cpu, application.ports, application.git_repository.root_path) == (500, [], "/")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"name":"web","git_repository":{"url":"u","has_access":true,"later":1},"later":{"a":1}}',
+        b'{"name":"web","git_repository":{"url":"u"},"ports":[{"internal_port":80,"later":1}]}',
+    ],
+)
+def test_a_field_that_a_later_version_stored_is_passed_over(body: bytes) -> None:
+    assert read(body, Application).name == "web"
+
+
+def test_a_document_that_earlier_rules_allowed_is_read() -> None:
+    """The name has a blank at its end, and the mode is none that a client can send."""
+    stored = read(b'{"name":"shop ","mode":"PREVIEW"}', Environment)
+    assert (stored.name, str(stored.mode)) == ("shop ", "PREVIEW")
+
+
+def test_a_wrong_type_is_not_read() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        read(b'{"name":1}', Named)
+
+
+def test_a_sealed_field_is_not_in_the_document() -> None:
+    webhook = read(b'{"target_url":"https://a.example","events":[]}', Webhook)
+    assert not isinstance(webhook.target_secret, str)
+
+
+@pytest.mark.parametrize("family", registry().families.values(), ids=lambda family: family.name)
+def test_each_family_can_be_read(family: Family) -> None:
+    for struct in (family.spec, family.shown, family.view):
+        assert issubclass(stored_form(struct), struct)
+
+
+def test_a_rewritten_document_keeps_everything_else() -> None:
+    body = b'{"name":"web","later":[1],"git_repository":{"url":"u","later":{"a":1}}}'
+    changes = {"name": "shop", "git_repository": {"deployed_commit_id": "c"}}
+    assert msgspec.json.decode(rewritten(body, changes)) == {
+        "name": "shop",
+        "later": [1],
+        "git_repository": {"url": "u", "later": {"a": 1}, "deployed_commit_id": "c"},
+    }
