@@ -39,7 +39,8 @@ from tests.forged_tokens import (
     stray_bits,
 )
 from windlass.base.issuer import Signer
-from windlass.base.oidc import MAX_DOCUMENT, MAX_TOKEN, IssuerUnreachable, TokenRefused, Trusted, Verifier
+from windlass.base.issuer_keys import MAX_DOCUMENT, IssuerUnreachable, TokenRefused
+from windlass.base.oidc import MAX_TOKEN, Trusted, Verifier
 
 WELL_KNOWN = "/.well-known/openid-configuration"
 JWKS = "https://keys.example.com/jwks"

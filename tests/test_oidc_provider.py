@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 
 from tests.real_provider import ES256, HERE, LIFETIME, LOCK, RS256, Provider, running_provider
-from windlass.base.oidc import IssuerUnreachable, TokenRefused, Trusted, Verifier
+from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused
+from windlass.base.oidc import Trusted, Verifier
 
 LEEWAY, PATIENCE = 30, 30
 

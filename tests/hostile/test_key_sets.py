@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from windlass.base.issuer import Signer
-from windlass.base.oidc import MAX_KEYS, TokenRefused, _usable
+from windlass.base.issuer_keys import MAX_KEYS, TokenRefused, parse_key_set
 
 KEY = Signer("https://issuer.example", Signer.new_key(), lambda: 0.0).jwks()["keys"][0]
 
 
 def test_a_set_of_too_many_keys_is_refused_before_any_is_read():
     with pytest.raises(TokenRefused, match="more than 200 keys"):
-        _usable({"keys": [KEY] * (MAX_KEYS + 1)})
+        parse_key_set({"keys": [KEY] * (MAX_KEYS + 1)})
 
 
 def test_a_set_of_as_many_keys_as_may_be_is_read():
     """Otherwise the test above would show nothing."""
-    assert len(_usable({"keys": [KEY] * MAX_KEYS})) == MAX_KEYS
+    assert len(parse_key_set({"keys": [KEY] * MAX_KEYS})) == MAX_KEYS

@@ -1,7 +1,7 @@
-"""Which internet addresses may be called: the public ones, and the networks that the operator allowed.
+"""Judges which internet addresses may be called: public ones, and networks that the operator allowed.
 
-It opens no connection. Whoever calls out connects to an address that was judged here, never to a name: a name
-may lead elsewhere a moment later.
+This module opens no connection. Callers connect to the address that was checked here, never to a name,
+because a name may resolve to another address a moment later.
 """
 
 from __future__ import annotations
@@ -68,20 +68,20 @@ _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*
 
 
 class BadHost(ValueError):
-    """Why something cannot be the name or address of a machine, without naming it."""
+    """The reason why a text is not a host name or address. The message does not repeat the text."""
 
 
 class Reach:
-    """How far outgoing calls may go."""
+    """Decides which addresses outgoing calls may reach."""
 
     def __init__(self, allowed: Iterable[str] = (), *, loopback: bool = False) -> None:
-        self._allowed = tuple(_network(each) for each in (*allowed, *(LOOPBACK if loopback else ())))
+        self._allowed = tuple(_network(network) for network in (*allowed, *(LOOPBACK if loopback else ())))
 
     def admits(self, address: Address) -> bool:
         return is_public(address) or self.names(address)
 
     def names(self, address: Address) -> bool:
-        """Whether the operator asked for it, rather than it being public."""
+        """Returns whether the operator allowed this address by name, rather than its being public."""
         return any(address in network for network in self._allowed)
 
 
@@ -106,34 +106,34 @@ def host(text: str) -> str | Address:
 
 
 async def resolve(name: str, port: int) -> Sequence[Address]:
-    """Every address that a name leads to, each once; OSError where there is none."""
+    """Returns all addresses of a name, each once. Raises an OSError if there are none."""
     try:
-        found = await in_a_thread(partial(socket.getaddrinfo, name, port, type=socket.SOCK_STREAM))
-    except UnicodeError as error:  # the codec that Python puts before the resolver
+        entries = await in_a_thread(partial(socket.getaddrinfo, name, port, type=socket.SOCK_STREAM))
+    except UnicodeError as error:  # the codec that Python runs before the resolver
         raise OSError("not a name that can be looked up") from error
-    return [ip_address(each) for each in dict.fromkeys(str(entry[4][0]) for entry in found)]
+    return [ip_address(address) for address in dict.fromkeys(str(entry[4][0]) for entry in entries)]
 
 
 async def in_a_thread(ask: Callable[[], T]) -> T:
-    """In one of its own, that nobody waits for at the end.
+    """Runs a function in a thread of its own, which does not delay the end of the process.
 
-    A name whose server is silent takes half a minute. uvloop has two threads for names, and asyncio a
-    handful for everything: a few such names would keep all others waiting.
+    Resolving a name whose server is silent takes half a minute. uvloop has two threads for names, and asyncio
+    has a few for everything: several such names would block all others.
     """
     loop = asyncio.get_running_loop()
-    said: asyncio.Future[T] = loop.create_future()
+    result_future: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:
         result, error = None, None
         try:
             result = ask()
-        except BaseException as raised:  # noqa: BLE001 (whoever waits gets it)
+        except BaseException as raised:  # noqa: BLE001 (the caller gets it)
             error = raised
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(settle, said, result, error)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, result_future, result, error)
 
     threading.Thread(target=run, name="name lookup", daemon=True).start()
-    return await said
+    return await result_future
 
 
 def _address(text: str, kind: type[IPv4Address] | type[IPv6Address]) -> Address:

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all."""
+"""Moves and writes files and folders so that they appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def move(source: Path, target: Path) -> None:
-    """Renames, and never copies or replaces. Absent is fine: an interrupted move may be repeated."""
+    """Renames a file or folder; never copies or replaces. A missing source is accepted, so an interrupted
+    move can be repeated."""
     if not os.path.lexists(source):
         return
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -17,23 +18,26 @@ def move(source: Path, target: Path) -> None:
 
 
 def write_whole(file: Path, content: bytes, *, durable: bool = True, draft: str = "new") -> None:
-    """The old content or the new one, never a part, also on a full disk. `durable`: also after a power cut;
-    `draft`: what its name ends with until then, another for each who may write at the same time."""
-    beside = file.with_name(f"{file.name}.{draft}")
+    """Replaces the content of a file in one step, so that it is never partial, even on a full disk.
+
+    `durable` also syncs it to disk, against a power cut. `draft` ends the name of the temporary file;
+    concurrent writers need different ones.
+    """
+    temporary = file.with_name(f"{file.name}.{draft}")
     with os.fdopen(
-        os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb"
-    ) as made:
-        made.write(content)  # all of it, or an error: a single os.write may stop in the middle
-        made.flush()
+        os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb"
+    ) as stream:
+        stream.write(content)  # write() writes all or raises; a single os.write may stop in the middle
+        stream.flush()
         if durable:
-            os.fsync(made.fileno())
-    beside.replace(file)
+            os.fsync(stream.fileno())
+    temporary.replace(file)
     if durable:
         sync(file.parent)
 
 
 def sync(folder: Path) -> None:
-    """What was renamed in it stays renamed when the power fails."""
+    """Syncs a folder, so that renames in it survive a power cut."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(opened)

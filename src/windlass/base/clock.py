@@ -1,4 +1,5 @@
-"""Time, passed in. Inside, it is whole milliseconds since the epoch; a stamp is for people and JSON."""
+"""Time, passed in as a clock. Internally, time is whole milliseconds since the epoch; stamps are for people
+and JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock, never running backwards: a step back would reorder lists."""
+    """The machine's clock, which never runs backwards here: a step back would reorder lists."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -33,16 +34,16 @@ class SystemClock:
 
 
 def stamp(ms: int) -> str:
-    """`2026-01-31T09:05:00.007Z`"""
+    """Formats a time as in `2026-01-31T09:05:00.007Z`."""
     return f"{_to_the_second(ms // SECOND)}.{ms % SECOND:03d}Z"
 
 
 @lru_cache(8)
 def _to_the_second(seconds: int) -> str:
-    """Kept, because whatever happens at once is stamped with the same second."""
+    """Formats a time to the second. Cached, because many stamps fall into the same second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def instant(moment: datetime) -> int:
-    """The milliseconds of an aware datetime."""
+    """Returns an aware datetime as milliseconds since the epoch."""
     return (moment - EPOCH) // (datetime.resolution * 1000)

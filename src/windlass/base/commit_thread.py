@@ -1,6 +1,7 @@
-"""A thread for deeds that wait, such as a commit: one after the other, each answered to whoever asked.
+"""A thread that runs blocking calls, such as commits, in order and returns each result to its caller.
 
-An executor could do it too, but hands a deed over for several times the cost, which every small commit pays.
+An executor could do the same, but handing a call over costs several times as much, and every small commit
+pays it.
 """
 
 from __future__ import annotations
@@ -19,36 +20,37 @@ class CommitThread:
         self._thread = Thread(target=self._go_on, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, deed: Callable[..., Any], *given: Any) -> Any:
-        """What it answers or raises. Once handed over it is done, also if whoever asked is cancelled."""
+    async def run(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Runs a call on the thread and returns or raises its result. The call is completed even if the
+        caller is cancelled."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
 
         def do() -> None:
             result, failure = None, None
             try:
-                result = deed(*given)
+                result = call(*args)
             except BaseException as error:  # noqa: BLE001 (whatever it is, it is the answer)
                 failure = error
-            with suppress(RuntimeError):  # the loop is closed, and nobody is left to be told
+            with suppress(RuntimeError):  # the loop is closed and no task waits
                 loop.call_soon_threadsafe(settle, answer, result, failure)
 
         self._deeds.put(do)
         return await answer
 
     def close(self) -> None:
-        """Comes back when all is done that was handed over."""
+        """Waits until all submitted calls are done, then ends the thread."""
         self._deeds.put(None)
         self._thread.join()
 
     def _go_on(self) -> None:
-        while (deed := self._deeds.get()) is not None:
-            deed()
+        while (call := self._deeds.get()) is not None:
+            call()
 
 
 def settle(answer: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:
     if answer.done():
-        return  # whoever asked went away
+        return  # the caller was cancelled
     if failure is None:
         answer.set_result(result)
     else:

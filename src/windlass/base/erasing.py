@@ -1,4 +1,4 @@
-"""Erases folders that programs of others have filled: however deep, closed, or still being written to."""
+"""Erases folders that untrusted programs have filled, however deep, unreadable, or still being written to."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def erase(path: Path) -> None:
             if not path.exists():
                 return
         except OSError as error:
-            # A program that is just ending has written one more file.
+            # A program that is just ending may have created one more file.
             if error.errno != errno.ENOTEMPTY or attempt == _TRIES:
                 raise
             time.sleep(_PAUSE)
 
 
 def _erase(path: Path) -> None:
-    """Moves each folder up to the first level before it is erased: a program may have made a tree that is
-    deeper than a path may be long, or than a process may have files open."""
+    """Erases a folder tree. Each folder is first moved up to the top level, because a program may have made a
+    tree deeper than a path may be long or than a process may have files open."""
     top = _opened(path)
     try:
         while folders := _emptied(top):
@@ -43,7 +43,7 @@ def _erase(path: Path) -> None:
                 folder = _opened(name, top)
                 try:
                     for below in _emptied(folder):
-                        os.close(_opened(below, folder))  # one that is closed cannot be moved
+                        os.close(_opened(below, folder))  # a folder without permissions cannot be moved
                         os.rename(below, secrets.token_hex(8), src_dir_fd=folder, dst_dir_fd=top)
                 finally:
                     os.close(folder)
@@ -54,8 +54,8 @@ def _erase(path: Path) -> None:
 
 
 def _opened(name: Path | str, at: int | None = None) -> int:
-    """Opens a folder for us, also one that is closed. Never follows a link: a program that still runs may
-    put one in its place, and would have us change the mode of what it leads to."""
+    """Opens a folder, making it readable first if needed. Never follows a link: a running program could put
+    one in the folder's place and make us change the mode of its target."""
     found = os.open(name, _FOLDER | os.O_PATH, dir_fd=at)
     try:
         itself = f"/proc/self/fd/{found}"

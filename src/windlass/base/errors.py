@@ -1,4 +1,5 @@
-"""The ways in which Windlass says no. Raised where the reason is known, rendered once, at the edge.
+"""The failures that callers are told about. Raised where the reason is known, rendered once, at the HTTP
+edge.
 
 A message names the thing and the way out. It never carries a trace, SQL, a path or a host name.
 """
@@ -10,7 +11,7 @@ from typing import ClassVar
 
 
 class Failure(Exception):
-    """Something a caller can be told."""
+    """A failure that a caller is told about."""
 
     status: ClassVar[int] = 500
 
@@ -21,7 +22,7 @@ class Failure(Exception):
 
 
 class Invalid(Failure):
-    """The request is wrong, and says where: `git_repository.url: must be …`."""
+    """The request is wrong. The message names the field: `git_repository.url: must be …`."""
 
     status = 400
 
@@ -43,7 +44,7 @@ class NotAllowed(Failure):
 
 
 class NotHttp(Failure):
-    """There is something here, for those who speak another protocol."""
+    """The path exists, but speaks another protocol than HTTP, such as websocket."""
 
     status = 426
 
@@ -67,6 +68,6 @@ class TooMany(Failure):
 
 
 class Unavailable(Failure):
-    """Something that Windlass needs is away; the same call may succeed later."""
+    """A part that Windlass needs is unavailable; the same call may succeed later."""
 
     status = 503

@@ -1,4 +1,4 @@
-"""Locks between processes, each on a file: the kernel releases one when its holder ends, however it ends.
+"""Locks between processes, each on a file. The kernel releases a lock when its holder ends, however it ends.
 
 A lock belongs to the open file: processes that inherit the descriptor hold it, too.
 """
@@ -13,12 +13,12 @@ from pathlib import Path
 
 
 def opened(path: Path) -> int:
-    """Opens a file to be locked, and makes it if it is missing."""
+    """Opens a lock file; creates it if it is missing."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def wait_for(fd: int) -> None:
-    """Locks an open file, as soon as all other holders have released it."""
+    """Locks an open file; waits until all other holders have released it."""
     fcntl.flock(fd, fcntl.LOCK_EX)
 
 
@@ -32,12 +32,12 @@ def try_lock(fd: int, *, shared: bool = False) -> bool:
 
 
 def release(fd: int) -> None:
-    """Releases the lock of a file that stays open; to close the file releases it, too."""
+    """Releases the lock of a file that stays open. Closing the file releases it, too."""
     fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def is_at(fd: int, path: Path) -> bool:
-    """Whether the next process that opens the path gets this file, and not another that replaced it."""
+    """Returns whether the path still leads to this open file, and not to another that replaced it."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(fd), path.stat())
     return False
@@ -58,7 +58,7 @@ def taken(path: Path) -> int | None:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Holds the lock of a file, and waits for it before."""
+    """Holds the lock of a file; waits for it first."""
     fd = opened(path)
     try:
         wait_for(fd)

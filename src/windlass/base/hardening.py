@@ -1,4 +1,4 @@
-"""Keeps what this process was given from other programs of the same machine."""
+"""Keeps the secrets of this process from other programs of the same machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def refuse_dumps() -> None:
-    """From now on, other processes of the same user read neither memory nor environment of this one.
+    """Keeps other processes of the same user from reading memory and environment of this one.
 
     A crash leaves no core file, either.
     """
@@ -28,14 +28,14 @@ def refuse_dumps() -> None:
 def wipe_variables(names: Collection[str]) -> None:
     """Overwrites these variables where the kernel shows them as /proc/<pid>/environ.
 
-    To remove them from `os.environ` does not change that memory. Afterwards nothing may refer to it, so they
-    have to be removed from `os.environ` before.
+    Removing them from `os.environ` does not change that memory. Remove them there first: nothing may refer to
+    the memory afterwards.
     """
     start, end = _block()
-    wanted = {os.fsencode(name) for name in names}
+    encoded_names = {os.fsencode(name) for name in names}
     at = start
     for word in ctypes.string_at(start, end - start).split(b"\0"):
-        if word.partition(b"=")[0] in wanted:
+        if word.partition(b"=")[0] in encoded_names:
             ctypes.memset(at, 0, len(word))
         at += len(word) + 1
 
@@ -43,6 +43,6 @@ def wipe_variables(names: Collection[str]) -> None:
 def _block() -> tuple[int, int]:
     """Returns the address range of the environment that this process was started with."""
     line = Path("/proc/self/stat").read_bytes()
-    # The name of the program comes second, and may hold blanks and parentheses.
+    # The program name is the second field and may contain blanks and parentheses.
     words = [b"", b"", *line[line.rindex(b")") + 2 :].split()]
     return int(words[_ENV_START]), int(words[_ENV_END])

@@ -11,20 +11,20 @@ LENGTH: Final = 36
 _shape = re.compile(PATTERN)
 _DIGITS, _RESERVE = 32, 256
 _VARIANT: Final = {digit: "89ab"[place % 4] for place, digit in enumerate("0123456789abcdef")}
-# Taken from the system many at a time: a call for each costs more than the id that is made of it, and lets
-# another thread go first. One that was popped is gone, whichever thread did it; a fork begins anew.
+# Random digits are taken from the system in batches: one call for each id would cost more than the id, and
+# lets other threads run first. A popped entry is used by one thread only; a fork clears the list.
 _reserve: list[str] = []
 os.register_at_fork(after_in_child=_reserve.clear)
 
 
 def new_id() -> str:
-    # uuid.uuid4() builds an object that we would only print.
+    # uuid.uuid4() builds an object that would only be printed.
     text = _random()
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
 
 
 def new_tag() -> str:
-    """A random version name: after a restore, an old tag cannot meet another content by chance."""
+    """Returns a random version name. After a restore, an old tag cannot match new content by chance."""
     return _random()[:16]
 
 
@@ -33,7 +33,7 @@ def is_id(text: str) -> bool:
 
 
 def _random() -> str:
-    """So many random digits that nobody else has or gets."""
+    """Returns random digits, unique to this call."""
     try:
         return _reserve.pop()
     except IndexError:

@@ -1,4 +1,4 @@
-"""An issuer of our own: signs short-lived tokens with one key, and tells verifiers what they need to know."""
+"""The built-in issuer: signs short-lived tokens with one key and publishes what verifiers need."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Signer:
         return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def sign(self, claims: dict[str, Any], ttl: float) -> str:
-        """A token with these claims, valid from now for `ttl` seconds."""
+        """Returns a token with these claims, valid from now for `ttl` seconds."""
         if taken := claims.keys() & set(STAMPS):
             raise ValueError(f"{', '.join(sorted(taken))}: stamped by the issuer, not by its caller")
         return jwt.encode({**claims, **self._stamps(ttl)}, self._key, ALGORITHM, headers={"kid": self.kid})
@@ -51,7 +51,8 @@ class Signer:
         return {"keys": [{**self._jwk, "kid": self.kid, "use": "sig", "alg": ALGORITHM}]}
 
     def discovery(self) -> dict[str, Any]:
-        """Only what is true: nobody is sent here to log in, so (as with Kubernetes) no endpoint is named."""
+        """Returns the discovery document. It names no login endpoint, because there is none (as with
+        Kubernetes)."""
         return {
             "issuer": self.issuer,
             "jwks_uri": self.issuer.removesuffix("/") + JWKS_PATH,
@@ -73,7 +74,7 @@ class Signer:
 
 
 def thumbprint(jwk: dict[str, Any]) -> str:
-    """RFC 7638: the same key has the same name wherever it is named."""
+    """Returns the RFC 7638 thumbprint of a key: the same name for the same key everywhere."""
     needed = {name: jwk[name] for name in ("crv", "kty", "x", "y")}
     canonical = json.dumps(needed, separators=(",", ":"), sort_keys=True).encode()
     return base64.urlsafe_b64encode(hashlib.sha256(canonical).digest()).rstrip(b"=").decode()

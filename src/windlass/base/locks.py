@@ -1,4 +1,4 @@
-"""One lock for each name that somebody holds or waits for; a name that nobody uses costs nothing."""
+"""Locks by name. A lock exists only while a task holds or waits for it."""
 
 from __future__ import annotations
 

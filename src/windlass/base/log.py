@@ -16,7 +16,7 @@ def log(name: str) -> logging.Logger:
 
 
 def start_logging(level: str, form: str, stream: TextIO | None = None) -> None:
-    """`form` is json, text, or auto: text where a person looks on."""
+    """Configures logging. `form` is json, text, or auto: text on a terminal, json otherwise."""
     stream = stream or sys.stderr
     readable = form == "text" or (form == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
@@ -24,9 +24,9 @@ def start_logging(level: str, form: str, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # What the HTTP server says of its own starts and stops is said by us already.
+    # Windlass logs the start and stop of the HTTP server itself.
     logging.getLogger("uvicorn").setLevel(max(logging.WARNING, root.level))
-    # And that a database is away: its pool would add a trace to each attempt to reach it.
+    # Windlass logs that the database is unavailable; the pool would add a trace for each attempt.
     logging.getLogger("asyncpg").setLevel(max(logging.ERROR, root.level))
 
 

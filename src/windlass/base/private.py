@@ -1,4 +1,4 @@
-"""Files and folders of a data directory are for their owner alone, whatever the umask says."""
+"""Makes files and folders of a data directory accessible to their owner alone, regardless of the umask."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _LISTING: Final = 0o066
 
 
 def private_folder(path: Path) -> Path:
-    """The folder, made for its owner alone if it is not there, as are those above it that are missing."""
-    for each in reversed([path, *path.parents]):
-        if not each.is_dir():
-            each.mkdir(mode=0o700, exist_ok=True)
+    """Creates a folder, and missing parents, for the owner alone. Returns the folder."""
+    for folder in reversed([path, *path.parents]):
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, exist_ok=True)
     return path
 
 
 def private_file(path: Path) -> None:
-    """An empty file for its owner alone, or the file as it is, closed to others."""
-    made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Creates an empty file for the owner alone, or removes the rights of others from an existing file."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.fchmod(made, stat.S_IMODE(os.fstat(made).st_mode) & ~OTHERS)
+        os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~OTHERS)
     finally:
-        os.close(made)
+        os.close(descriptor)
 
 
 def is_passable(folder: Path) -> bool:
@@ -36,17 +36,20 @@ def is_passable(folder: Path) -> bool:
 
 
 def close_to_others(folder: Path, passable: Collection[str] = ()) -> list[str]:
-    """Takes the rights of others from what lies directly in a folder, and so from all below. Answers the
-    names of the files that were open. Others may pass through the folders named, but not list them."""
+    """Removes the rights of other users from the direct entries of a folder, and so from everything below.
+
+    Returns the names of files that others could read. In folders listed in `passable`, others may pass
+    through but not list.
+    """
     read = []
     for entry in os.scandir(folder):
         if entry.is_symlink():
             continue
         mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
-        wanted = mode & ~(_LISTING if entry.name in passable else OTHERS)
-        if wanted == mode:
+        allowed = mode & ~(_LISTING if entry.name in passable else OTHERS)
+        if allowed == mode:
             continue
         with suppress(PermissionError):  # of another user, who decides about it
-            os.chmod(entry.path, wanted)  # noqa: PTH101 (an entry of os.scandir)
+            os.chmod(entry.path, allowed)  # noqa: PTH101 (an entry of os.scandir)
             read += [entry.name] if entry.is_file() else []
     return sorted(read)

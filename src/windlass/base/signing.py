@@ -1,4 +1,4 @@
-"""Signatures of what is sent to receivers, as https://www.standardwebhooks.com says."""
+"""Signatures of outgoing webhooks, as https://www.standardwebhooks.com specifies."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def new_secret() -> str:
 
 
 def key_of(secret: str) -> bytes:
-    """What follows `whsec_` is Base64; any other text is a key as it stands."""
+    """Returns the key bytes of a secret: Base64 after `whsec_`, otherwise the text itself."""
     if secret.startswith(PREFIX):
         try:
             return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
         except binascii.Error:
-            pass  # It only looks like one.
+            pass  # It only looks like Base64 with a prefix.
     return secret.encode()
 
 
 def signature(keys: Iterable[bytes], id: str, seconds: int, body: bytes) -> str:
-    """One for each key: whoever knows any of them can tell who sent it."""
-    said = b"%b.%d.%b" % (id.encode(), seconds, body)
-    return " ".join(f"v1,{base64.b64encode(hmac.digest(key, said, 'sha256')).decode()}" for key in keys)
+    """Returns one signature for each key, so a receiver that knows any of them can verify the sender."""
+    signed = b"%b.%d.%b" % (id.encode(), seconds, body)
+    return " ".join(f"v1,{base64.b64encode(hmac.digest(key, signed, 'sha256')).decode()}" for key in keys)

@@ -1,4 +1,4 @@
-"""A program in a process group of its own, which ends with its children, however the block is left."""
+"""Runs programs in process groups of their own; each group ends with its block, however the block is left."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def running(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> 
     try:
         process = await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # Cancelled between its start and our knowing of it: wait for it, to end it.
+        # Cancelled while the process was starting: wait until it is known, then end it.
         with suppress(OSError):
             await end(await starting)
         raise
@@ -38,10 +38,10 @@ async def running(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> 
 
 
 async def end(process: Process) -> None:
-    """The whole group is gone when this returns, also where its leader had left children behind."""
+    """Kills the whole process group and waits until it is gone, including children of the leader."""
     kill(process)
-    # A pipe closes with the last process that holds it. To ask for the group instead would count the dead
-    # that nobody has buried, as in a container without an init.
+    # A pipe closes when the last process that holds it ends. Checking the group instead would count zombies
+    # that no parent has reaped, as in a container without an init.
     with suppress(TimeoutError):
         async with asyncio.timeout(SOON):
             await process.communicate()
@@ -53,22 +53,23 @@ def kill(process: Process) -> None:
 
 
 async def pump(stream: asyncio.StreamReader | None, take: Callable[[bytes], None]) -> None:
-    """Hands over what a program says, piece by piece, and never holds more than one."""
+    """Passes the output of a program on, chunk by chunk; holds one chunk at a time."""
     while stream and (piece := await stream.read(PIECE)):
         take(piece)
 
 
 async def together(
-    *deeds: Coroutine[Any, Any, Any], guard: Coroutine[Any, Any, None] | None = None
+    *jobs: Coroutine[Any, Any, Any], guard: Coroutine[Any, Any, None] | None = None
 ) -> list[Any]:
-    """All of them, or the first failure; nothing goes on afterwards. A guard can only fail."""
-    tasks = [asyncio.ensure_future(deed) for deed in deeds]
+    """Runs all of them and returns their results, or raises the first failure and cancels the rest. A guard
+    can only fail."""
+    tasks = [asyncio.ensure_future(job) for job in jobs]
     whole = asyncio.gather(*tasks)
     watching: list[asyncio.Future[Any]] = [asyncio.ensure_future(guard)] if guard else []
     try:
         done, _ = await asyncio.wait([*watching, whole], return_when=asyncio.FIRST_COMPLETED)
-        for each in done:
-            each.result()
+        for job in done:
+            job.result()
         return await whole
     finally:
         for task in (*tasks, *watching):
@@ -76,20 +77,20 @@ async def together(
         await asyncio.gather(whole, *tasks, *watching, return_exceptions=True)
 
 
-async def aside(deed: Callable[..., T], *given: object) -> T:
-    """Off the event loop; nothing of it goes on afterwards, also when it was cancelled meanwhile."""
-    doing = asyncio.ensure_future(asyncio.to_thread(deed, *given))
+async def aside(function: Callable[..., T], *args: object) -> T:
+    """Runs a function in a thread. If cancelled, waits until the function has ended before it raises."""
+    task = asyncio.ensure_future(asyncio.to_thread(function, *args))
     try:
-        return await asyncio.shield(doing)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([doing])
+        await asyncio.wait([task])
         raise
 
 
 def end_all_with(name: str, value: str) -> None:
-    """Ends every program of ours that has this in its environment, whoever started it."""
-    wanted = os.fsencode(f"{name}={value}")
+    """Kills all programs of this installation that have this variable in their environment."""
+    variable = os.fsencode(f"{name}={value}")
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+            if variable in (folder / "environ").read_bytes().split(b"\0"):
                 os.kill(int(folder.name), signal.SIGKILL)

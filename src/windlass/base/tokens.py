@@ -1,7 +1,7 @@
-"""The shape of an API token: `wdl_` + 43 random characters + 6 that check them.
+"""The format of an API token: `wdl_`, 43 random characters and a check of 6.
 
-The prefix lets scanners find leaked tokens, the check lets a wrong one be refused without a look-up,
-and the underscore keeps existing clients from taking it for a JWT. 43 characters of 62 are 256 bits.
+Scanners find leaked tokens by the prefix, the check lets a mistyped token be refused without a look-up, and
+the underscore keeps existing clients from taking it for a JWT. 43 characters of 62 are 256 bits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def well_formed(token: str) -> bool:
 
 
 def digest(token: str) -> str:
-    """What is stored. A token is random, so that a plain hash cannot be reversed by guessing."""
+    """Returns the stored form of a token. Tokens are random, so a plain hash cannot be reversed by
+    guessing."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Every limit on clients, for the API port and the gateway alike. A test can make each of them small."""
+"""Limits on clients, for the API port and the gateway alike. Tests can make each of them small."""
 
 from __future__ import annotations
 
@@ -7,46 +7,46 @@ from typing import Final
 from msgspec import Struct
 
 ROOM: Final = 64 * 1024
-"""What a client may send ahead of the answer to its last request before it is no longer read."""
+"""Bytes that a client may send ahead before the port stops reading it."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """Times are seconds."""
+    """Limits of one port. Times are in seconds."""
 
     head_bytes: int = 64 * 1024
     target_bytes: int = 16 * 1024
     fields: int = 100
-    """Of a head, and as many trailers."""
+    """Maximum of header fields, and of trailers."""
     trailer_bytes: int = 16 * 1024
     head_seconds: float = 10.0
-    """From the first byte of a request's head, or from the connection, to the end of the head."""
+    """Time from the first byte of a request's head, or from the connection, to the end of the head."""
     idle_seconds: float = 75.0
-    """How long a connection is kept between two requests."""
+    """Time that an idle connection is kept between two requests."""
     stall_seconds: float = 60.0
-    """How long nothing may arrive of a body, or leave of an answer."""
+    """Time without any progress in a request body or an answer."""
     body_seconds: float = 300.0
-    """From the first to the last byte of a body on the API port, which collects it before it is used."""
+    """Time from the first to the last byte of a body on the API port, which reads bodies whole."""
     body_chunks: int = 4096
-    """Of such a body: parsing many small ones would keep other clients waiting."""
+    """Maximum of chunks in such a body: parsing many small ones would delay other clients."""
     parting_seconds: float = 2.0
-    """How long the other side may take to hang up, so that it can read the last answer."""
+    """Time for the other side to close the connection after the last answer, so that it can read it."""
     leaving_seconds: float = 5.0
-    """How long an answer may take to a client that sends no more, and has perhaps gone."""
+    """Time for an answer to a client that has closed its sending side and may be gone."""
     pooled_seconds: float = 4.0
-    """How long a connection to an instance waits for the next request. Many servers hang up after 5."""
+    """Time that an idle connection to an instance is kept. Many servers close theirs after 5."""
     connect_seconds: float = 5.0
     pause_seconds: float = 1.0
-    """How long an endpoint that refused is left alone while there are others."""
+    """Time that an endpoint which refused a connection is skipped while there are others."""
     connections: int = 10_000
-    """Of clients of one port, at once; fewer where the process may not open four files for each."""
+    """Client connections of one port at once; fewer if the process cannot open four files for each."""
     unsent_bytes: int = 128 * 1024 * 1024
-    """Of answers that clients of one port do not read, together."""
+    """Bytes of all unread answers of one port."""
     log_seconds: float = 60.0
-    """Refused requests and connections are counted, and logged once in this time."""
+    """Interval of the log line that counts refused requests and connections."""
 
     @property
     def streams(self) -> int:
-        """Event streams and websockets of one port, at once: the other connections are for requests."""
+        """Event streams and websockets of one port at once; the remaining connections are for requests."""
         return max(1, self.connections * 3 // 4)
 
     @property

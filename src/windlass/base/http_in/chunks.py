@@ -1,4 +1,4 @@
-"""A chunked body, followed to its end. What is passed on has been understood to the last byte before."""
+"""Parses a chunked body to its end. Passes on only bytes that it has parsed completely."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from windlass.base.http_in.wire import FIELDS, Bad
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e]*)?")
 _LONGEST_LINE: Final = 4096
 _MOST_EXCESS: Final = 16 * 1024
-"""Of framing beyond what chunks of a sensible size need, so that extensions are no second body."""
+"""Framing bytes allowed beyond those that chunks of a sensible size need: extensions must not carry a second
+body."""
 _USUAL_FRAMING: Final = 16
-# A server that merges trailers into the fields would take these for its own.
+# A server that merges trailers into the fields would take these as its own.
 _FRAMING: Final = re.compile(
     rb"\r\n(?:content[-_]length|transfer[-_]encoding|host|connection|upgrade|forwarded|x[-_]forwarded[^:]*):",
     re.IGNORECASE,
@@ -24,12 +25,12 @@ _IN_SIZE, _IN_DATA, _AFTER_DATA, _IN_TRAILERS = range(4)
 
 
 class Chunks:
-    """`plain` leaves out the framing: for those who do not know it."""
+    """A parser for chunked bodies. `plain` removes the framing, for receivers without chunked encoding."""
 
     __slots__ = ("_bounds", "_chunks_left", "_excess", "_held", "_left", "_phase", "_plain")
 
     def __init__(self, bounds: Bounds, *, plain: bool = False, most: int = sys.maxsize) -> None:
-        """`most` is how many chunks there may be."""
+        """`most` limits the number of chunks."""
         self._bounds = bounds
         self._chunks_left = most
         self._excess = 0
@@ -39,7 +40,7 @@ class Chunks:
         self._plain = plain
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """What can be passed on, and what follows the body (None: it has not ended)."""
+        """Returns the bytes to pass on, and the bytes after the body (None if it has not ended)."""
         if self._held:
             data, self._held = self._held + data, b""
         at, size, payload = 0, len(data), []
@@ -57,7 +58,7 @@ class Chunks:
                 at = self._trailers(data, at)
                 if at > begin:
                     return (b"".join(payload) if self._plain else data[:at]), data[at:]
-            if at == begin:  # this piece of framing is not complete
+            if at == begin:  # this piece of framing is incomplete
                 self._held = data[at:]
                 break
         return (b"".join(payload) if self._plain else data[:at]), None
@@ -78,8 +79,8 @@ class Chunks:
         return at + 2
 
     def _small_chunks(self, data: bytes, at: int, payload: list[bytes]) -> int:
-        """Passes over all small chunks that are there to their end, in one quick loop: a body may consist of
-        nothing else, and other clients wait meanwhile."""
+        """Skips all complete small chunks in one tight loop: a body may consist of nothing else, and other
+        clients wait meanwhile."""
         while self._chunks_left > 0:
             end = data.find(b"\r\n", at, at + 5)
             length = _SMALL.get(data[at:end]) if end > at else None
@@ -97,10 +98,10 @@ class Chunks:
             if size - at >= _LONGEST_LINE or b"\n" in data[at:]:
                 raise Bad(400, "The size of a chunk is not given properly.")
             return at
-        found = _SIZE.fullmatch(data, at, end)
-        if not found:
+        size_line = _SIZE.fullmatch(data, at, end)
+        if not size_line:
             raise Bad(400, "The size of a chunk is not given properly.")
-        self._left = int(found[1], 16)
+        self._left = int(size_line[1], 16)
         self._excess = max(0, self._excess + end - at - _USUAL_FRAMING - 2 * self._left)
         if self._excess > _MOST_EXCESS:
             raise Bad(400, "The body is more framing than content.")
@@ -111,7 +112,7 @@ class Chunks:
             self._phase = _IN_DATA
             return end + 2
         self._phase = _IN_TRAILERS
-        return end  # the line break is the beginning of what may be trailers
+        return end  # this line break may be the beginning of trailers
 
     def _trailers(self, data: bytes, at: int) -> int:
         most = self._bounds.trailer_bytes

@@ -1,11 +1,11 @@
-"""The open connections of one public port: how many there may be, and which is closed for a new one.
+"""The open connections of one public port: how many are allowed, and which one is closed for a new one.
 
-Where all places are taken, the connection that has kept the server waiting longest is closed: one that is
+When all slots are taken, the connection that has kept the server waiting longest is closed: one that is
 silent, sends half a head, stalls in a body or does not read. So a flood of silent connections closes itself.
-No address may have more than half of the places, except a trusted proxy, which has many clients behind it.
+No address may hold more than half of the slots, except a trusted proxy, which has many clients behind it.
 
-One tick moves the coarse clock and checks every connection. A timer for each request would cost more than the
-rest of what is done for the request.
+One tick moves the coarse clock and checks every connection. A timer for each request would cost more than all
+other handling of the request.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from windlass.base.log import log
 
 _log = log("connections")
 _RESCAN_SECONDS: Final = 0.1
-"""Between two looks for connections to close, where the last one found none."""
+"""Pause between two searches for connections to close, if the last one found none."""
 _TOLD: Final = 16
-"""One part in so many, above the limit: connections that are told so. Further ones are just closed."""
+"""Connections above the limit, as one part in so many, that get a 503 answer. Further ones are just
+closed."""
 _ANYWHERE: Final = ""
 
 
@@ -33,7 +34,7 @@ class OpenConnection(Protocol):
     """A connection of a client."""
 
     network: str
-    """Where it comes from, see `network_of`."""
+    """The network of the client; see `network_of`."""
 
     def waits_since(self) -> float | None:
         """Returns since when the server has been waiting for the client, or None if it is not waiting."""
@@ -68,18 +69,18 @@ class ConnectionTable:
         self._also = also
         self._by_network: Counter[str] = Counter()
         self._waiting: dict[str, deque[tuple[float, OpenConnection]]] = {}
-        """Those that could be closed when they were last looked for, by network, the oldest first."""
+        """Connections that could be closed, as of the last search, by network, the oldest first."""
         self._look_after: dict[str, float] = {}
-        """When those of a network are looked for again, where there was none to close."""
+        """The time of the next search in a network that had none to close."""
         self._unsent: dict[OpenConnection, int] = {}
-        """Bytes that wait for a client to read them; those that have waited longest are first."""
+        """Unread bytes of each client, the longest waiting first."""
         self._unsent_bytes = 0
         self._refused: Counter[str] = Counter()
         self._log_at = 0.0
         self._ticking: asyncio.TimerHandle | None = None
         self._tick_seconds = bounds.tick_seconds
 
-    # Who is there
+    # Members
 
     def admit(self, member: OpenConnection) -> Room:
         if self._ticking is None:
@@ -140,35 +141,36 @@ class ConnectionTable:
         now = asyncio.get_running_loop().time()
         if now < self._look_after.get(network, 0.0):
             return None
-        found = [(since, member) for member in self.members if (since := member.waits_since()) is not None]
-        found.sort(key=lambda entry: entry[0])
-        self._waiting = {_ANYWHERE: deque(found)}
-        for entry in found:
+        waiting = [(since, member) for member in self.members if (since := member.waits_since()) is not None]
+        waiting.sort(key=lambda entry: entry[0])
+        self._waiting = {_ANYWHERE: deque(waiting)}
+        for entry in waiting:
             self._waiting.setdefault(entry[1].network, deque()).append(entry)
         oldest = self._next_waiting(network)
         if oldest is None:
             self._look_after[network] = now + _RESCAN_SECONDS
         return oldest
 
-    # What they do not read
+    # Unread bytes
 
     def unsent(self, member: OpenConnection, size: int) -> None:
-        """Notes the bytes that wait for this client, and closes those that wait longest if it is too much."""
+        """Records how many bytes wait for this client, and closes the longest waiting clients if the total is
+        too high."""
         self._unsent_bytes += size - self._unsent.get(member, 0)
         self._unsent[member] = size
         while self._unsent_bytes > self.bounds.unsent_bytes:
             longest = next(iter(self._unsent))
             self.remove(longest)
-            asyncio.get_running_loop().call_soon(longest.abort)  # its transport is perhaps writing just now
+            asyncio.get_running_loop().call_soon(longest.abort)  # its transport may be writing at this moment
             self.refuse("unread")
 
     def sent(self, member: OpenConnection) -> None:
         self._unsent_bytes -= self._unsent.pop(member, 0)
 
-    # What is refused
+    # Refusals
 
     def refuse(self, why: str) -> None:
-        """Counted here and logged with the next tick: nobody may fill the log with bad requests."""
+        """Counts a refusal; the next tick logs the count, so that bad requests cannot fill the log."""
         self._refused[why] += 1
 
     def _log_refused(self, now: float) -> None:
@@ -210,7 +212,7 @@ class ConnectionTable:
 
 @lru_cache(4096)
 def network_of(host: str) -> str:
-    """An address, or the IPv6 network of one home: whoever has one address of it has all."""
+    """Returns the address, or for IPv6 the /64 network, because a client usually has all its addresses."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -221,7 +223,8 @@ def network_of(host: str) -> str:
 
 
 def trusted(proxies: Iterable[str]) -> Callable[[str], bool]:
-    """Tells which addresses are of a trusted proxy, as the setting `trusted_proxies` names them."""
+    """Returns a function that says whether an address belongs to a trusted proxy, from the setting
+    `trusted_proxies`."""
     words = frozenset(proxies)
     networks = [network for word in words if (network := _network(word))]
 
@@ -233,7 +236,7 @@ def trusted(proxies: Iterable[str]) -> Callable[[str], bool]:
             address = ip_address(host)
         except ValueError:
             return False
-        # A home of IPv6 stands for all its addresses, a proxy among them too.
+        # An IPv6 network stands for all its addresses, also if only one of them is a proxy.
         return any(address in network or network_of(str(network[0])) == host for network in networks)
 
     return trusts

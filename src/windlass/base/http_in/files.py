@@ -35,10 +35,11 @@ def allowed_connections(wanted: int) -> int:
 
 
 def raised_limit(wanted: int) -> int:
-    """Raises the soft limit of open files to as many as wanted, where the machine lets it, and returns it.
+    """Raises the soft limit of open files to as many as wanted, if the machine allows it, and returns it.
 
-    The usual limit of 1024 is there for programs that use select(), which this one does not; engines give
-    instances limits of their own."""
+    The usual limit of 1024 exists for programs that use select(), which this one does not; engines give
+    instances limits of their own.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
@@ -47,7 +48,7 @@ def raised_limit(wanted: int) -> int:
         return soft
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    except (OSError, ValueError) as error:  # a sandbox may forbid even that; it serves all the same
+    except (OSError, ValueError) as error:  # a sandbox may forbid even that; the server works all the same
         _log.warning("the limit of open files cannot be raised", extra={"limit": soft, "reason": str(error)})
         return soft
     return most

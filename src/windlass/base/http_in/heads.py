@@ -1,6 +1,6 @@
-"""Judges the head of a request by the rules of both ports: first line, length of the body, and host.
+"""Parses and checks the head of a request for both ports: first line, length of the body, and host.
 
-Pure. It is narrower than RFC 9112 lets a server be: what two programs could read differently is refused.
+Pure. It accepts less than RFC 9112 allows: anything that two programs could read differently is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHUNKED: Final = -1
 
 LINE_END: Final = b"\r\n"
 LINE: Final = re.compile(rb"(" + TOKEN + rb"{1,64}) ([\x21\x22\x24-\x7e\x80-\xff]+) HTTP/1\.([01])")
-"""Method, target and minor version; the target is judged further where it does not begin with a slash."""
+"""Method, target and minor version; a target without a leading slash is checked further."""
 _OTHER_VERSION: Final = re.compile(rb"\S+ \S+ HTTP/(?!1\.[01]\Z)[0-9.]+")
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?@]+)([/?].*)?", re.IGNORECASE)
 _HOST: Final = re.compile(
@@ -27,7 +27,7 @@ _HOST: Final = re.compile(
 _LONGEST_HOST: Final = 253
 SINGLE: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 NEVER_DROPPED: Final = SINGLE | {b"authorization", b"cookie", b"expect"}
-"""Fields for all recipients: a client may not say that they are only for the next hop."""
+"""End-to-end fields: a client may not declare them hop-by-hop."""
 _MEANT: Final = SINGLE | {b"connection", b"upgrade", b"expect"}
 
 Values = Mapping[bytes, bytes]
@@ -37,20 +37,20 @@ Values = Mapping[bytes, bytes]
 class StartLine(NamedTuple):
     method: bytes
     target: bytes
-    """As it is passed on: never with a scheme and host."""
+    """The target as it is passed on, without scheme and host."""
     old: bool
-    """HTTP/1.0."""
+    """True for HTTP/1.0."""
     authority: bytes | None
-    """The host of an absolute target, which the Host field has to agree with."""
+    """The host of an absolute target; the Host field has to agree with it."""
 
 
 def judged_line(line: bytes, bounds: Bounds) -> StartLine:
-    found = LINE.fullmatch(line)
-    if not found:
+    match = LINE.fullmatch(line)
+    if not match:
         if _OTHER_VERSION.fullmatch(line):
             raise Bad(505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
         raise Bad(400, "The first line of the request is not valid.")
-    method, target, minor = found.groups()
+    method, target, minor = match.groups()
     check_target(target, bounds)
     old = minor == b"0"
     if target[0] == 0x2F or (target == b"*" and method == b"OPTIONS"):
@@ -75,7 +75,8 @@ def check_authority(authority: bytes | None, host: bytes) -> None:
 
 
 def check_fields(block: bytes, bounds: Bounds) -> None:
-    """Checks syntax and number of the fields. `block`: all of them, each with the line break before it."""
+    """Checks syntax and number of the fields. `block` holds all of them, each with the line break before
+    it."""
     if not FIELDS.fullmatch(block):
         raise Bad(400, "A field of the head is not valid.")
     if block.count(LINE_END) > bounds.fields:
@@ -118,10 +119,10 @@ def named_host(values: Values, old: bool) -> bytes:
 
 @lru_cache(1024)
 def host_of(value: bytes) -> bytes:
-    found = _HOST.fullmatch(value.lower())
-    if not found or len(found[1]) > _LONGEST_HOST:
+    match = _HOST.fullmatch(value.lower())
+    if not match or len(match[1]) > _LONGEST_HOST:
         raise Bad(400, "The field Host is not a valid name.")
-    return found[1]
+    return match[1]
 
 
 def tokens_of(value: bytes) -> frozenset[bytes]:
@@ -139,13 +140,13 @@ class RequestHead:
     __slots__ = ("close", "expects", "fields", "host", "length", "old", "raw", "upgrade")
 
     def __init__(self, raw: bytes, old: bool, bounds: Bounds) -> None:
-        """`raw` is all from the end of the first line to the end of the head."""
+        """`raw` holds everything from the end of the first line to the end of the head."""
         block = raw[:-4]
         check_fields(block, bounds)
         self.raw = raw
         self.old = old
         self.fields: list[tuple[bytes, bytes]] = []
-        """Names are lower case."""
+        """Fields in order; the names are lower case."""
         values = self._read(block)
         self.length = body_length(values, old)
         self.host = named_host(values, old)

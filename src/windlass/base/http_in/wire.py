@@ -1,7 +1,7 @@
-"""What is common to the heads of requests and answers: their grammar, and how they are gathered.
+"""The grammar that heads of requests and answers share, and a buffer that gathers heads.
 
-It is narrower than what many servers take, on purpose: two programs that read the same bytes differently are
-how requests are smuggled, so what is doubtful is refused and the rest is passed on in one form only.
+It accepts less than many servers do, on purpose: request smuggling needs two programs that read the same
+bytes differently. Ambiguous input is refused, and the rest is passed on in one form only.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]"
 
 FIELDS: Final = re.compile(rb"(?:\r\n" + TOKEN + rb"++:" + TEXT + rb"*+)*+")
-"""A whole block of fields: each begins with the line break before it. No folding, lone CR or LF, or NUL."""
+"""A whole block of fields: each begins with the line break before it. Allows no folding, lone CR or LF, or
+NUL."""
 
 LENGTH: Final = re.compile(rb"[0-9]{1,15}")
 _LONE_FEED: Final = re.compile(rb"(?<!\r)\n")
 END: Final = b"\r\n\r\n"
 _AROUND_TARGET: Final = 96
-"""Bytes of the longest method and the version."""
+"""Length of the longest method plus the version."""
 _MOST_EMPTY: Final = 16
 
 
 class Bad(Exception):
-    """This is not HTTP as we take it."""
+    """The input is not the HTTP that is accepted here."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -33,12 +34,12 @@ class Bad(Exception):
 
 
 class Gathering:
-    """Bytes kept until a head is complete. Looks at none of them twice, however small the pieces are."""
+    """A buffer for bytes until a head is complete. It scans each byte once, however small the pieces are."""
 
     __slots__ = ("_empty", "_most", "_most_of_line", "_seen", "held")
 
     def __init__(self, most: int, most_of_line: int) -> None:
-        """`most`: the largest head in bytes. `most_of_line`: the longest target in its first line."""
+        """`most` is the largest head in bytes; `most_of_line` is the longest target in its first line."""
         self.held = bytearray()
         self._seen = self._empty = 0
         self._most = most
@@ -48,7 +49,7 @@ class Gathering:
         self.held += data
 
     def complete(self) -> bytes | None:
-        """All bytes, if they contain a whole head."""
+        """Returns all bytes if they contain a whole head."""
         return self.take() if self._end() >= 0 else None
 
     def head(self) -> bytes | None:
@@ -59,7 +60,7 @@ class Gathering:
     def _end(self) -> int:
         held = self.held
         while held.startswith(b"\r\n"):
-            del held[:2]  # an empty line before a request is to be ignored (RFC 9112, 2.2)
+            del held[:2]  # an empty line before a request is ignored (RFC 9112, 2.2)
             self._seen = 0
             self._empty += 1
             if self._empty > _MOST_EMPTY:

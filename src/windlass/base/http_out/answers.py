@@ -1,4 +1,4 @@
-"""What becomes of a request that leaves: an answer, whatever it says, or why there is none."""
+"""The outcome of an outgoing request: an answer, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ MOST_READ: Final = 64 * 1024
 class HttpResult(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
-    """By names in lower case; what came several times is joined by commas."""
+    """Headers by names in lower case; repeated ones are joined by commas."""
     body: bytes
-    """The first `MOST_READ` bytes of it, as they came over the wire."""
+    """The first `MOST_READ` bytes of the body, as sent."""
     cut: bool
-    """Whether there was more, which nobody read."""
+    """True if the body was longer; the rest was not read."""
     milliseconds: int
 
 
 class AddressRefused(OSError):
-    """It is not allowed to go there. Nobody was called."""
+    """The address is not allowed. No connection was opened."""
 
 
 class NoAnswer(OSError):
-    """There was no answer, or no whole one. It may have been heard all the same."""
+    """No complete answer arrived. The receiver may have processed the request all the same."""

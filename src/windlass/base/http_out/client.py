@@ -1,7 +1,7 @@
-"""aiohttp, with sockets that go only where they may. The one place here that knows it.
+"""The outgoing HTTP client, built on aiohttp, with sockets that connect only to allowed addresses.
 
-The guard is the factory of sockets: it judges the address that is about to be called. What a name led to when
-somebody asked earlier decides nothing.
+The guard is the socket factory: it checks the address that is about to be called, so earlier DNS answers do
+not matter.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ DOCUMENT_SECONDS: Final = 10.0
 
 EVERYWHERE: Final = ("0.0.0.0/0", "::/0")
 STUCK: Final = 60_000
-"""Milliseconds after which the system gives up on bytes that a receiver does not take."""
+"""Milliseconds after which the system gives up on bytes that a receiver does not acknowledge."""
 
 _HEADERS: Final = {"User-Agent": f"Windlass/{__version__}", "Accept-Encoding": "identity"}
 
 
 class HttpClient:
-    """A session with its pool of connections, in the loop that makes it."""
+    """A session with its connection pool, bound to the event loop that creates it."""
 
     def __init__(self, reach: Reach, resolve: Resolve, proxy: str, trust: ssl.SSLContext | None) -> None:
-        # With a proxy nobody else is ever called, and where it is, is the operator's choice.
+        # A proxy is the only address that is called, and the operator chose it.
         guard = Guard(Reach(EVERYWHERE) if proxy else reach, resolve)
         self._proxied = bool(proxy)
         self._session = aiohttp.ClientSession(
@@ -56,13 +56,13 @@ class HttpClient:
                 socket_factory=guard.opened,
                 use_dns_cache=False,
                 keepalive_timeout=IDLE,
-                limit=0,  # one dead receiver is not to take the place of others; who sends keeps count
+                limit=0,  # a dead receiver must not take the slot of others; callers limit themselves
                 limit_per_host=AT_ONCE,
             ),
             proxy=proxy or None,
             headers=_HEADERS,
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(),  # one limit for all of it, below
+            timeout=aiohttp.ClientTimeout(),  # one total limit, below
             trace_configs=[_noting_reuse()],
             auto_decompress=False,
             trust_env=False,
@@ -119,7 +119,7 @@ class HttpClient:
 
 
 class Guard(AbstractResolver):
-    """Judges every address that a socket would connect to."""
+    """Checks every address that a socket is about to connect to."""
 
     def __init__(self, reach: Reach, resolve: Resolve) -> None:
         self._reach = reach
@@ -129,44 +129,45 @@ class Guard(AbstractResolver):
         family, kind, protocol, _, address = wanted
         if not self._reach.admits(ip_address(address[0])):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        made = socket.socket(family, kind, protocol)
+        connection = socket.socket(family, kind, protocol)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK)
-        return made
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK)
+        return connection
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """What a name leads to, admitted addresses first. It only finds the words; `opened` is the guard."""
-        found = sorted(await self._resolve(host, port), key=self._reach.admits, reverse=True)
-        if found and not self._reach.admits(found[0]):
+        """Returns the addresses of a name, allowed ones first. Only messages depend on it; `opened` is the
+        guard."""
+        addresses = sorted(await self._resolve(host, port), key=self._reach.admits, reverse=True)
+        if addresses and not self._reach.admits(addresses[0]):
             raise no_public_address(host)
         return [
             ResolveResult(
                 hostname=host,
-                host=str(each),
+                host=str(address),
                 port=port,
-                family=socket.AF_INET if each.version == 4 else socket.AF_INET6,
+                family=socket.AF_INET if address.version == 4 else socket.AF_INET6,
                 proto=0,
                 flags=0,
             )
-            for each in found[:MOST_ADDRESSES]
+            for address in addresses[:MOST_ADDRESSES]
         ]
 
     async def close(self) -> None:
-        """It keeps nothing."""
+        """Has nothing to release."""
 
 
 class _Used:
-    """What is learned of a request on its way."""
+    """State of one request, noted while it is sent."""
 
     before = False
-    """Whether its connection had served another one."""
+    """True if its connection had served another request."""
     answered = False
 
 
 class _ConnectionLost(Exception):
-    """An idle connection was ended while we began to use it again. Who ended it is asked anew."""
+    """A pooled connection was closed by the receiver just as it was reused. The request is sent again."""
 
 
 def _noting_reuse() -> aiohttp.TraceConfig:
@@ -195,18 +196,18 @@ async def _beginning(content: aiohttp.StreamReader, most: int) -> bytes:
 
 
 def _hang_up(answer: aiohttp.ClientResponse) -> None:
-    """At once: an orderly end of TLS would go on reading what the receiver goes on sending."""
+    """Closes the connection at once: an orderly TLS close would go on reading what the receiver sends."""
     if answer.connection and answer.connection.transport:
         answer.connection.transport.abort()
     answer.close()
 
 
 def _plain(answer: aiohttp.ClientResponse) -> dict[str, str]:
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw, value in answer.raw_headers:
         name, text = raw.decode("ascii", "replace").lower(), value.decode("utf-8", "replace")
-        found[name] = f"{found[name]}, {text}" if name in found else text
-    return found
+        headers[name] = f"{headers[name]}, {text}" if name in headers else text
+    return headers
 
 
 def _words(error: Exception, where: Url, *, proxied: bool) -> str:
@@ -217,9 +218,7 @@ def _words(error: Exception, where: Url, *, proxied: bool) -> str:
             return f"The proxy (outbound_proxy) does not connect to {where.shown}: it answers {error.status}."
         case aiohttp.ClientConnectorDNSError():
             return (
-                _PROXY
-                if proxied
-                else f"There is no machine named {where.host}, or nobody can say where it is."
+                _PROXY if proxied else f"There is no machine named {where.host}, or no name server knows it."
             )
         case aiohttp.ClientConnectorCertificateError():
             why = getattr(error.certificate_error, "verify_message", "") or "it does not fit"

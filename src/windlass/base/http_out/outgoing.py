@@ -1,4 +1,4 @@
-"""The one way out over HTTP. It follows no redirect, keeps no cookie, and calls only who may be called."""
+"""The only way out over HTTP. It follows no redirects, keeps no cookies, and calls only allowed addresses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Outgoing:
         resolve: Resolve = addresses.resolve,
         trust: ssl.SSLContext | None = None,
     ) -> None:
-        """`allowed` networks are called although not public. `trust`: instead of the system's CAs."""
+        """`allowed` networks may be called although they are not public. `trust` replaces the system's
+        CAs."""
         self._reach = _reach(allowed)
         self._proxy = _checked_proxy(proxy)
         self._resolve = resolve
@@ -42,32 +43,33 @@ class Outgoing:
         *,
         seconds: float = 15.0,
     ) -> HttpResult:
-        """One request and its answer, whatever that is. It may arrive twice: give it an id to be told by.
+        """Sends one request and returns its answer, whatever the status.
 
-        Raises `Refused`, or `NoAnswer`, which also says when it all took longer than `seconds`.
+        The request may arrive twice, so give it an id. Raises `AddressRefused`, or `NoAnswer`, also when it
+        took longer than `seconds`.
         """
         where = place(url)
         judged(where, self._reach, named_elsewhere=bool(self._proxy))
         return await self._opened().send(method, where, body, headers, seconds)
 
     async def fetch(self, url: str) -> bytes:
-        """A document of somebody whom the operator told us to trust, wherever he is.
+        """Fetches a document of an issuer that the operator trusts, at any address.
 
-        It goes the way that the environment names for all programs (HTTPS_PROXY, NO_PROXY).
+        It uses the proxy that the environment sets for all programs (HTTPS_PROXY, NO_PROXY).
         """
         from windlass.base.http_out.client import document  # noqa: PLC0415 (as below)
 
         return await document(url)
 
     async def close(self) -> None:
-        """Nothing leaves any more; what is on its way fails."""
+        """Stops sending; requests under way fail."""
         self._closed = True
         client, self._client = self._client, None
         if client:
             await client.close()
 
     def _opened(self) -> HttpClient:
-        from windlass.base.http_out.client import HttpClient  # noqa: PLC0415 (300 ms, 15 MB, and many never call out)
+        from windlass.base.http_out.client import HttpClient  # noqa: PLC0415 (300 ms and 15 MB, unneeded by many installations)
 
         if self._closed:
             raise NoAnswer("Windlass is stopping and sends nothing any more.")

@@ -1,6 +1,6 @@
-"""Where a request goes: a URL, read by one strict grammar and written anew.
+"""Parses the URL of an outgoing request with one strict grammar and writes it again in normal form.
 
-What is judged here is what is called afterwards: the client cannot read the URL in a way of its own.
+The URL that is checked here is the one that is called: the client cannot read it differently.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _WAY_OUT = "Whoever runs Windlass can allow its network with the setting outboun
 
 class Url(Struct, frozen=True):
     url: str
-    """In the form that the client is given."""
+    """The URL in normal form, as the client gets it."""
     host: str | Address
     shown: str
-    """For messages: host, and port where it is not the usual one."""
+    """For messages: the host, and the port if it is not the usual one."""
 
 
 @lru_cache(maxsize=1024)  # the same receivers are called again and again
@@ -49,13 +49,14 @@ def place(url: str) -> Url:
         raise AddressRefused(
             "The URL holds a user name or a password: they would be seen wherever the URL is shown."
         )
-    if not (found := _URL.fullmatch(url)):
+    if not (match := _URL.fullmatch(url)):
         raise AddressRefused("The URL must be like https://host/path or http://host:8080/path.")
-    return _written(found["scheme"].lower(), _host(found["host"]), found["port"], found["rest"] or "/")
+    return _written(match["scheme"].lower(), _host(match["host"]), match["port"], match["rest"] or "/")
 
 
 def judged(where: Url, reach: Reach, *, named_elsewhere: bool) -> None:
-    """What can be known before anybody is asked; `named_elsewhere`: a proxy looks names up, not we."""
+    """Refuses a URL that cannot be allowed, before any name is resolved. `named_elsewhere`: a proxy resolves
+    names."""
     if not isinstance(where.host, str):
         if not reach.admits(where.host):
             raise AddressRefused(f"{where.host} is not a public address. {_WAY_OUT}")
@@ -86,5 +87,5 @@ def _host(text: str) -> str | Address:
 
 
 def _is_loopback(name: str) -> bool:
-    """RFC 6761: for every resolver, these names mean the machine itself."""
+    """Returns whether a name means the machine itself for every resolver (RFC 6761)."""
     return name == "localhost" or name.endswith(".localhost")

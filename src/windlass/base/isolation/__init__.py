@@ -1,6 +1,6 @@
-"""Keeps programs of one machine apart, without containers, as far as its kernel allows.
+"""Isolates programs of one machine without containers, as far as its kernel allows.
 
-`calls`, `mounts`, `landlock`, `inside` and `launcher` are of the standard library alone: they run in a small
-process of their own, which everything is started from (`launcher`). `cell` and `parts` are for those who ask
-for it.
+`calls`, `mounts`, `landlock`, `inside` and `launcher` use the standard library alone: they run in a small
+process of their own, the launcher, which starts all programs. `cell` and `launching` are for the server,
+which asks the launcher.
 """

@@ -40,7 +40,7 @@ _MOVE_MOUNT_F_EMPTY_PATH: Final = 4
 _KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 _CAPABILITY_VERSION: Final = 0x20080522
 
-# By architecture: the older calls have different numbers, the newer ones the same everywhere.
+# Numbers by architecture: older calls differ, newer ones are the same everywhere.
 _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
     "x86_64": {"clone": 56, "keyctl": 250},
     "aarch64": {"clone": 220, "keyctl": 219},
@@ -51,7 +51,7 @@ _MOVE_MOUNT: Final = 429
 _MOUNT_SETATTR: Final = 442
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
-# Of the one that duplicates this process, nothing of Python may happen between call and return.
+# For the call that duplicates this process: no Python code may run between call and return.
 _bare: Final = ctypes.PyDLL(None, use_errno=True)
 
 
@@ -72,10 +72,10 @@ def twin() -> int:
     """Forks a process that is a child of our parent: only the parent can wait for it."""
     flags = ctypes.c_long(CLONE_PARENT | signal.SIGCHLD)
     none = ctypes.c_long(0)
-    made = _bare.syscall(ctypes.c_long(_number("clone")), flags, none, none, none, none)
-    if made < 0:
+    pid = _bare.syscall(ctypes.c_long(_number("clone")), flags, none, none, none, none)
+    if pid < 0:
         failed("clone")
-    return int(made)
+    return int(pid)
 
 
 def unshare(flags: int) -> None:
@@ -129,10 +129,10 @@ def mount(kind: str, target: str, flags: int, options: str = "") -> None:
 def mount_copy(path: str) -> int:
     """Returns a descriptor of a detached copy of the mount at this path."""
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
-    made = syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), ctypes.c_uint(flags))
-    if made < 0:
+    descriptor = syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), ctypes.c_uint(flags))
+    if descriptor < 0:
         failed("open_tree")
-    return made
+    return descriptor
 
 
 def mount_at(copy: int, path: str) -> None:
@@ -143,11 +143,11 @@ def mount_at(copy: int, path: str) -> None:
 
 def set_attributes(where: int | str, attributes: int, *, private: bool = False, below: bool = True) -> None:
     """Sets attributes of a mount and, with `below`, of all mounts below it."""
-    wanted = (ctypes.c_uint64 * 4)(attributes, 0, MS_PRIVATE if private else 0, 0)
+    attr = (ctypes.c_uint64 * 4)(attributes, 0, MS_PRIVATE if private else 0, 0)
     at, path = (where, b"") if isinstance(where, int) else (_AT_FDCWD, os.fsencode(where))
     flags = (_AT_RECURSIVE if below else 0) | (_AT_EMPTY_PATH if isinstance(where, int) else 0)
-    size = ctypes.c_size_t(ctypes.sizeof(wanted))
-    if syscall(_MOUNT_SETATTR, at, path, ctypes.c_uint(flags), wanted, size):
+    size = ctypes.c_size_t(ctypes.sizeof(attr))
+    if syscall(_MOUNT_SETATTR, at, path, ctypes.c_uint(flags), attr, size):
         failed("mount_setattr")
 
 

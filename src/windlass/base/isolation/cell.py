@@ -1,7 +1,8 @@
-"""The cell of a program: what it may see and do. Data for the launcher and the record of an instance.
+"""The cell of a program: its user, and what it may see and do. Data for the launcher and for the record of an
+instance.
 
-A later version reads the records of an earlier one, so a field that is added is `NotRequired`. Otherwise the
-later version finds no record of what runs, and starts every instance a second time.
+A later version reads the records of an earlier one, so added fields must be `NotRequired`. Otherwise the
+later version would not find records of running instances, and would start each a second time.
 """
 
 from __future__ import annotations
@@ -9,31 +10,31 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 Identity = Literal["user", "namespace", "none"]
-"""A user of the machine that nobody else is; or a namespace in which we are one without rights; or
-neither."""
+"""`user`: a user of the machine reserved for this service. `namespace`: a user namespace without rights.
+`none`: neither."""
 
 
 class Cell(TypedDict):
     identity: Identity
     uid: int
-    """Of the machine."""
+    """The user id on the machine."""
     inner: int
-    """Which user the program believes to be: the same, except in a namespace that root has made."""
+    """The user id inside the cell: the same, except in a namespace that root has made."""
     name: str
-    """Of a user that the machine does not know; empty: it knows."""
+    """The name of a user that the machine does not know; empty if it knows it."""
     mounts: bool
-    """It sees a file system of its own, and its own shared memory and queues."""
+    """True if the cell has its own file system view, shared memory and queues."""
     processes: bool
-    """It sees its own processes only."""
+    """True if the cell sees only its own processes."""
     landlock: int
-    """The version of the kernel's interface; 0: files are not guarded by it."""
+    """The version of the kernel's Landlock interface; 0 if Landlock does not guard files."""
     readable: list[str]
     writable: list[str]
     temporary: str
-    """Its folder for what is temporary."""
+    """The folder for temporary files."""
     hidden: list[str]
     most_processes: int
-    """0: as many as whoever starts it may have; so with the next two."""
+    """Limit of processes; 0 keeps the limit of the parent, here and in the next two."""
     most_memory: NotRequired[int]
-    """Bytes that each of its processes may have as its own."""
+    """Limit of private memory of each process, in bytes."""
     largest_file: NotRequired[int]

@@ -1,4 +1,4 @@
-"""Puts a new process into its cell, before it becomes the program.
+"""Puts a new process into its cell, before it executes the program.
 
 A cell with a process namespace has a first process that only reaps orphans. It stays until the engine kills
 it, and the kernel then kills every process in the cell.
@@ -24,15 +24,15 @@ _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "
 _NOT_FOUND, _REFUSED = 127, 126
 _GET_USER: Final = 0xB701
 _GET_PARENT: Final = 0xB702
-"""What ioctl asks of a namespace: the user namespace that owns it, and the one above it."""
+"""ioctl requests of namespaces: the user namespace that owns it, and its parent."""
 _NAMES: Final = {
-    calls.CLONE_NEWUSER: "user",  # first: the rights to enter the others come from it
+    calls.CLONE_NEWUSER: "user",  # first: entering the others needs its rights
     calls.CLONE_NEWNS: "mnt",
     calls.CLONE_NEWIPC: "ipc",
     calls.CLONE_NEWPID: "pid",
 }
 _OF_LAUNCHERS: Final = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
-"""CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID: a database's launcher leaves root with these."""
+"""CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID: the launcher of a database drops root with these."""
 
 
 def namespaces(cell: Cell) -> int:
@@ -44,7 +44,7 @@ def namespaces(cell: Cell) -> int:
 def enter(cell: Cell) -> None:
     """Creates the namespaces and mounts of a cell. Only child processes are in the process namespace."""
     outside = os.geteuid(), os.getegid()
-    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # else our own files of /proc are root's
+    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # otherwise our own files in /proc belong to root
     calls.unshare(namespaces(cell))
     if cell["identity"] == "namespace":
         _map(cell["inner"], *outside)
@@ -55,12 +55,13 @@ def enter(cell: Cell) -> None:
 def join(cell: Cell, process: int) -> None:
     """Enters the namespaces of a process of this cell, given by its pidfd.
 
-    Refuses namespaces that a program of the cell has made: in them it could show us anything, while we still
-    have our rights. They belong to a user namespace that the program had to make first; so it is enough to
-    look at that."""
+    Refuses namespaces that a program of the cell has created: they could show us anything while we still have
+    our rights. They belong to a user namespace that the program had to create first, so checking that one is
+    enough.
+    """
     flags = namespaces(cell)
     opened = {flag: _namespace(process, name) for flag, name in _NAMES.items() if flags & flag}
-    signal.pidfd_send_signal(process, 0)  # it lives, so the number was its own
+    signal.pidfd_send_signal(process, 0)  # it is alive, so the process id is still its own
     ours = os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     theirs = opened.get(calls.CLONE_NEWUSER, ours)
     owners = [fcntl.ioctl(file, _GET_USER) for flag, file in opened.items() if file != theirs]
@@ -101,18 +102,18 @@ def make_first(cell: Cell) -> None:
     own_processes()
     _scatter()
     os.setsid()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries orphans itself
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans itself
     leave(cell)
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     os.chdir("/")
 
 
 def sleep(environment: Mapping[str, str]) -> NoReturn:
-    """Sleeps until it is killed. `environment`: marks by which the engine recognizes the process."""
+    """Sleeps until it is killed. `environment` holds the marks by which the engine recognizes the process."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number in range(3):
         os.dup2(null, number)
-    program = next(each for each in SLEEP if os.path.exists(each))  # noqa: PTH110
+    program = next(path for path in SLEEP if os.path.exists(path))  # noqa: PTH110
     os.execve(program, ["sleep", "infinity"], dict(environment))  # noqa: S606
 
 
@@ -122,8 +123,8 @@ def own_processes() -> None:
 
 
 def _scatter() -> None:
-    """Starts process ids at a random number. A program that finds its former id in a pid file would
-    otherwise take itself for a process that is running already. Does nothing if the kernel refuses."""
+    """Starts process ids at a random number. A program that finds its former id in a pid file would otherwise
+    believe that it is running already. Does nothing if the kernel refuses."""
     try:
         file = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -163,7 +164,7 @@ def become(command: Sequence[str], folder: str, environment: Mapping[str, str]) 
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             return error
-    try:  # a script that does not say what runs it, as a shell has it
+    try:  # a script without a shebang line is run by sh, as shells do
         os.execve("/bin/sh", ["sh", *command], dict(environment))  # noqa: S606
     except OSError as error:
         return error
@@ -175,8 +176,8 @@ def give_up(command: Sequence[str], error: OSError) -> NoReturn:
 
 
 def leave(cell: Cell) -> None:
-    """Gives up the user and all capabilities. Root without a user for the service keeps those by which a
-    database's launcher changes its user."""
+    """Gives up the user and all capabilities. Root without a user for the service keeps those that a
+    database's launcher needs to change its user."""
     kept = _OF_LAUNCHERS if cell["identity"] == "none" and not os.geteuid() else 0
     calls.bound_capabilities(kept)
     if cell["identity"] == "user":
@@ -218,7 +219,7 @@ def _allowed(cell: Cell, everything: int) -> list[tuple[str, int]]:
     private = (*mounts.PRIVATE, mounts.SHARED_MEMORY, mounts.QUEUES)
     allowed = [(path, everything) for path in (*cell["writable"], cell["temporary"])]
     allowed += [(f"/dev/{name}", landlock.DEVICE) for name in _DEVICES]
-    if cell["mounts"]:  # there is nothing else to be seen
+    if cell["mounts"]:  # nothing else is visible
         allowed += [("/", landlock.READ), *((path, everything) for path in private)]
     else:
         others = landlock.beside((*mounts.hidden(cell), *private, "/dev"))
@@ -226,6 +227,6 @@ def _allowed(cell: Cell, everything: int) -> list[tuple[str, int]]:
         allowed.append(("/dev", landlock.READ_DIR))
     if (
         cell["identity"] != "none" or os.geteuid()
-    ):  # root may write what its number owns, also without a right
+    ):  # root may write what its user id owns, even without a right
         allowed.append(("/proc", landlock.WRITE_FILE))
     return allowed

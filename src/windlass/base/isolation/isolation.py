@@ -29,7 +29,7 @@ _NOBODY: Final = 65_534
 _SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/", "/opt/")
 _PATIENCE: Final = 30
 _TRYING: Final = Lock()
-"""Who asks while another thread tries waits for its answer, instead of trying, too."""
+"""Held while one thread tries the parts; other threads wait for its answer."""
 
 _FIRST: Final = "mend what is said of the user of its own first"
 _MEANING: Final = {
@@ -62,13 +62,13 @@ class MissingPart(Struct, frozen=True):
     what: str
     why: str
     means: str
-    """What a service can do therefore, or cannot."""
+    """The consequence: what a service can or cannot do without this part."""
     advice: str
 
 
 def findings(first: int, last: int) -> Findings:
-    """What the kernel supports, which does not change while this process runs: tried once. `first`, `last`:
-    the users that services could get."""
+    """Returns what the kernel supports. It does not change while this process runs, so it is tried once.
+    `first` and `last` are the range of users for services."""
     with _TRYING:
         return _findings(first, last)
 
@@ -83,12 +83,12 @@ def _findings(first: int, last: int) -> Findings:
 
 class Isolation:
     def __init__(self, mode: Mode, folder: Path, users: str = USERS, readable: Sequence[str] = ()) -> None:
-        """`folder`: the data directory. `readable`: folders besides the system's that services may read.
-        Raises a ValueError if `users` is wrong."""
+        """`folder` is the data directory. `readable` lists more folders that services may read, besides the
+        system's. Raises a ValueError if `users` is wrong."""
         self.mode: Mode = mode
         self._folder = folder.resolve()
         self.folders = (folder.absolute(), self._folder)
-        """The folder of all that Windlass keeps, by each of its names."""
+        """The folder of all data of Windlass, by each of its names."""
         self._numbers = range_of(users)
         self._users = Users(self._folder, self._numbers)
         self._readable = tuple(readable)
@@ -105,7 +105,7 @@ class Isolation:
         ]
 
     def holds(self) -> list[str]:
-        """The parts that each service has here, for people."""
+        """Returns the parts that each service has here, for people."""
         if self.mode == "off":
             return []
         found = self._findings()
@@ -192,20 +192,20 @@ def _own_programs() -> tuple[str, ...]:
 
 
 def programs(path: str, ours: Iterable[Path]) -> Iterable[str]:
-    """Yields folders that programs on a path of the operator's need to read, except the system's: their own,
-    and those that were installed with them. Skips folders below `ours`, where a build step may have put
-    links."""
+    """Yields folders that programs on an operator's path need to read, other than the system's: their own,
+    and those that were installed with them. Skips folders below `ours`, because build steps could have put
+    links there."""
     ours = tuple(ours)
     for folder in dict.fromkeys(path.split(os.pathsep)):
-        if not folder.startswith("/") or any(Path(folder).is_relative_to(each) for each in ours):
+        if not folder.startswith("/") or any(Path(folder).is_relative_to(own) for own in ours):
             continue
-        # A path that was inherited, from root for example, can name folders that we may not enter.
+        # An inherited path, for example from root, can name folders that we may not enter.
         if not folder.startswith(_SYSTEM) and os.access(folder, os.X_OK):
             yield folder
             installed = Path(folder).parent
-            if folder.endswith("/shims") and not _somebodys(installed):
+            if folder.endswith("/shims") and not _is_home(installed):
                 yield str(installed)
-            if folder.endswith("/bin") and (installed / "lib").is_dir() and not _somebodys(installed):
+            if folder.endswith("/bin") and (installed / "lib").is_dir() and not _is_home(installed):
                 yield str(installed)
             for program in (*Path(folder).glob("python*"), Path(folder, "node")):
                 if program.is_symlink():
@@ -213,12 +213,12 @@ def programs(path: str, ours: Iterable[Path]) -> Iterable[str]:
 
 
 def _behind(program: Path) -> Iterable[str]:
-    """Yields the folder that a link to a program leads to."""
+    """Yields the folder of a link's target."""
     real = program.resolve()
-    if not str(real).startswith(_SYSTEM) and real.parent.name == "bin" and not _somebodys(real.parent.parent):
+    if not str(real).startswith(_SYSTEM) and real.parent.name == "bin" and not _is_home(real.parent.parent):
         yield str(real.parent.parent)
 
 
-def _somebodys(folder: Path) -> bool:
-    """True for a home folder, which holds more than programs."""
+def _is_home(folder: Path) -> bool:
+    """Returns whether a folder is a home folder, which holds more than programs."""
     return folder.name == ".local" or folder in (Path("/"), Path("/root")) or folder.parent == Path("/home")

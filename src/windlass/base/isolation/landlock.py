@@ -1,4 +1,4 @@
-"""Landlock: which files a program may read, run and write, whoever it is. See landlock(7)."""
+"""Landlock: restricts which files a program may read, run and write, even as root. See landlock(7)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def beside(hidden: Iterable[str], top: str = "/") -> Iterator[str]:
         path = os.path.join(top, name)  # noqa: PTH118 (this runs at every start)
         if path in hidden or os.path.islink(path):  # noqa: PTH114
             continue
-        if any(one.startswith(path + "/") for one in hidden):
+        if any(folder.startswith(path + "/") for folder in hidden):
             try:
                 yield from beside(hidden, path)
             except PermissionError:

@@ -32,10 +32,10 @@ class LaunchRequest(TypedDict):
     folder: str
     environment: Mapping[str, str]
     marks: Mapping[str, str]
-    """Of the environment, by which it is known whose a process is."""
+    """Environment variables that mark the process as belonging to an installation."""
     cell: Cell | None
     waits: bool
-    """For the word to go."""
+    """True if the program waits for `go`."""
 
 
 class LaunchAnswer(TypedDict, total=False):
@@ -43,7 +43,7 @@ class LaunchAnswer(TypedDict, total=False):
     """The first process of the cell."""
     pid: int
     ready: bool
-    """It waits for the word, and can do nothing else."""
+    """True once it waits for `go`, and can do nothing else."""
     error: str
     number: int
 
@@ -51,10 +51,10 @@ class LaunchAnswer(TypedDict, total=False):
 def main(number: int) -> NoReturn:
     calls.prctl(calls.PR_SET_DUMPABLE, 0)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)  # it ends with whoever asks
+        signal.signal(name, signal.SIG_IGN)  # it ends with the server
     os.set_inheritable(number, False)
     channel = socket.socket(fileno=number)
-    gc.disable()  # a twin ends before it has much to collect, and shares the more
+    gc.disable()  # a forked child ends before it has much to collect, and shares more memory this way
     gc.freeze()
     while True:
         word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MOST), socket.MSG_CMSG_CLOEXEC)
@@ -128,10 +128,10 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
     os.close(hear)
     os.close(done)
     _tell(answer, {"first": made})
-    said = os.read(ready, 4096)
+    received = os.read(ready, 4096)
     os.close(ready)
-    if said:
-        raise OSError(said.decode())
+    if received:
+        raise OSError(received.decode())
     return tell
 
 

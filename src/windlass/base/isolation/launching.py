@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from windlass.base.isolation.launcher import GO, LaunchAnswer, LaunchRequest
 
 SOURCE: Final = str(Path(__file__).parents[3])
-"""Where the package lies: the launcher has no other folders to import from."""
+"""The folder of the package: the launcher imports from nowhere else."""
 _PROGRAM: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from windlass.base.isolation.{0} import main; "
     "main(int(sys.argv[2]))"
@@ -26,12 +26,13 @@ _PROGRAM: Final = (
 
 
 PATIENCE: Final = 30.0
-"""Seconds that a step of a start may take. A program that joins a cell can be stopped by those in it, and all
+"""Seconds that a step of a start may take. Processes in a cell can stop a program that joins it, and all
 other starts wait meanwhile."""
 
 
 class Answers:
-    """What a new process tells by a pipe. It ends when the process has become the program, or could not."""
+    """The answers that a new process sends by a pipe. The pipe closes when the program is executed, or failed
+    to be."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe, self._rest, self._over = pipe, b"", False
@@ -54,13 +55,13 @@ class Answers:
 
 
 class Begun(NamedTuple):
-    """A program that waits for `go`, and its cell's first process: both are children of this process."""
+    """A program that waits for `go`, and the first process of its cell: both are children of this process."""
 
     pid: int
     first: int | None
-    """The first process of its cell, where it has processes of its own."""
+    """The first process of its cell, if the cell has processes of its own."""
     waiting: int
-    """A pipe: the program runs once `go` is called, and never if the pipe is closed before."""
+    """A pipe: the program runs once `go` is called, and never if the pipe is closed first."""
     answers: Answers
 
 
@@ -77,8 +78,8 @@ class Launcher:
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self, request: LaunchRequest, output: int, process: int | None = None) -> Begun:
-        """Starts a process that waits for `go`, where the request says so. `process`: joins its cell. May
-        raise an OSError."""
+        """Starts a process, which waits for `go` if the request says so. `process`: a pidfd whose cell it
+        joins. May raise an OSError."""
         ours, theirs = os.pipe()
         hear, tell = os.pipe()
         sent = _sent(request)
@@ -118,7 +119,7 @@ class Launcher:
                 socket.send_fds(channel, [b"!"], given)
                 if answer := channel.recv(64):
                     return int(answer)
-            self.close()  # somebody has ended it
+            self.close()  # the launcher was killed
         raise OSError("the launcher of programs does not stay: look at the memory of this machine")
 
     def _open(self) -> socket.socket:
@@ -140,7 +141,7 @@ class Launcher:
 
 def go(begun: Begun) -> None:
     """Lets the program run; returns when it has been executed. May raise a TimeoutError."""
-    with suppress(BrokenPipeError):  # killed already; whoever watches will see
+    with suppress(BrokenPipeError):  # killed already; the watcher will see it
         os.write(begun.waiting, GO)
     until = time.monotonic() + PATIENCE
     while begun.answers.next(until) is not None:
@@ -148,7 +149,7 @@ def go(begun: Begun) -> None:
 
 
 def failed(begun: Begun) -> OSError | None:
-    """Returns why a program that has ended was never executed, as far as it has told."""
+    """Returns the reason why an ended program was never executed, as far as it has reported it."""
     with suppress(TimeoutError):
         while answer := begun.answers.next(0.0):
             if "error" in answer:
@@ -158,7 +159,7 @@ def failed(begun: Begun) -> OSError | None:
 
 def end(begun: Begun) -> None:
     """Kills it before it has run. The first process of a cell can be reaped only after all others in it."""
-    children = [each for each in (begun.pid, begun.first) if each]
+    children = [pid for pid in (begun.pid, begun.first) if pid]
     for pid in children:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
 """The file system that a program sees: the system read-only, its own folders, and nothing of others.
 
 Every path keeps its name. A hidden folder is covered by an empty one, in which only the parts that the
-program needs appear again. So it also reaches folders whose parents its user may not enter.
+program needs appear again. This also gives access to folders whose parents its user may not enter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 (each program gets its own)
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (likewise)
 QUEUES: Final = "/dev/mqueue"
 PEOPLE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
-"""Where people and other programs keep things: files, and sockets of servers that would obey."""
+"""Folders where people and other programs keep files, and sockets of servers that accept commands."""
 _PLAIN: Final = calls.MS_NOSUID | calls.MS_NODEV
 _ATTRIBUTES: Final = calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_NODEV
 _RESOLVER: Final = "/etc/resolv.conf"
@@ -27,7 +27,7 @@ _RESOLVER: Final = "/etc/resolv.conf"
 class _MountPoint(NamedTuple):
     path: str
     kind: Literal["cover", "scratch", "read", "write"]
-    """`scratch`: covered by an empty folder that can be written to."""
+    """`cover`: an empty read-only folder. `scratch`: an empty writable one."""
     source: str
 
 
@@ -44,7 +44,7 @@ def arrange(cell: Cell) -> None:
 
 
 def hidden(cell: Cell) -> tuple[str, ...]:
-    """Returns folders that are covered: only what the cell names is seen of them."""
+    """Returns the folders that are covered; of these, only the parts that the cell names are visible."""
     return tuple(dict.fromkeys((*PEOPLE, *cell["hidden"])))
 
 
@@ -65,7 +65,7 @@ def _places(cell: Cell) -> list[_MountPoint]:
     aside = (*covers, *PRIVATE, SHARED_MEMORY)
     for path, kind in shown:
         if kind == "read" and _below(path, cell["writable"]):
-            continue  # it is there already, and may be changed
+            continue  # it is visible already, and writable
         if _leads_elsewhere(path, cell["hidden"]):
             continue
         if os.path.lexists(path) and (kind == "write" or _below(path, aside)):
@@ -74,7 +74,8 @@ def _places(cell: Cell) -> list[_MountPoint]:
 
 
 def _leads_elsewhere(path: str, ours: Iterable[str]) -> bool:
-    """No link is followed in what we keep: a program may have put it there, to be shown what it names."""
+    """Returns whether a path passes through a link in our own folders. Such links are not followed: a program
+    may have put them there to get at their target."""
     return _below(path, ours) and os.path.realpath(path) != path
 
 
@@ -98,8 +99,8 @@ def _put(place: _MountPoint, copies: dict[_MountPoint, int]) -> bool:
     if not place.source:
         if not _is_folder(place.path):
             if not _below(place.path, PRIVATE):
-                return False  # covered as a part of what is above it
-            _make(place.path, is_folder=True)  # below a folder that may be written to
+                return False  # already covered with a folder above it
+            _make(place.path, is_folder=True)  # below a writable folder
         if place.path == QUEUES:
             calls.mount("mqueue", place.path, _PLAIN | calls.MS_NOEXEC)
         else:

@@ -11,7 +11,7 @@ from typing import Final, TypedDict
 from windlass.base.isolation import calls, inside, landlock
 from windlass.base.isolation.cell import Cell, Identity
 
-# What root needs to give each service a user of its own, and to look after it then.
+# Capabilities that root needs to give each service a user of its own and to manage its files.
 _NEEDED: Final = {
     "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8,
     "SYS_PTRACE": 19, "SYS_ADMIN": 21,
@@ -24,7 +24,7 @@ class Findings(TypedDict):
     processes: bool
     landlock: int
     why: dict[str, str]
-    """Of each part that is missing."""
+    """The reason for each missing part."""
 
 
 def main(uid: int) -> None:
@@ -32,7 +32,7 @@ def main(uid: int) -> None:
 
 
 def found(uid: int, last: int) -> Findings:
-    """`uid`, `last`: the first and the last user that a service could get."""
+    """Tries all parts. `uid` and `last` are the first and the last user that a service could get."""
     why: dict[str, str] = {}
     version = landlock.version() if calls.known_machine() else 0
     if not version:
@@ -63,7 +63,7 @@ def found(uid: int, last: int) -> Findings:
 
 
 def _no_users(first: int, last: int) -> str:
-    """Why root cannot give a service a user of its own; empty, if it can."""
+    """Returns why root cannot give a service a user of its own; empty if it can."""
     status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines() if ":" in line)
     has = int(status["CapEff"], 16)
     if missing := [name for name, number in _NEEDED.items() if not has >> number & 1]:
@@ -98,7 +98,7 @@ def _cell(
 
 
 def _failure(cell: Cell) -> str:
-    """Why no cell like this one can be made; empty, if it can."""
+    """Returns why no cell like this one can be created; empty if it can."""
     hear, tell = os.pipe()
     child = os.fork()
     if not child:

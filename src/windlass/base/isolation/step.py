@@ -1,6 +1,6 @@
-"""Runs one program in a cell of its own, and ends as it does: for steps of builds. A program of its own.
+"""A program that runs one build step in a cell of its own and exits as the step does.
 
-Everything that the program leaves behind ends with it, where the cell has processes of its own.
+If the cell has its own processes, everything that the step leaves running ends with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from windlass.base.isolation.cell import Cell
 
 
 def main(_: int) -> NoReturn:
-    """Its arguments are the cell, and then the command; its environment is the program's."""
+    """Takes the cell and then the command as arguments; passes its environment on to the program."""
     cell: Cell = json.loads(sys.argv[3])
     command, folder = sys.argv[4:], os.getcwd()  # noqa: PTH109 (as it is given on)
     try:
@@ -35,7 +35,7 @@ def main(_: int) -> NoReturn:
 
 
 def _first(cell: Cell, command: Sequence[str], folder: str) -> NoReturn:
-    """The first process of the cell, which buries whatever ends, and tells how the program did."""
+    """The first process of the cell: reaps orphans and reports how the program ended."""
     inside.own_processes()
     program = os.fork()
     if not program:
@@ -47,7 +47,7 @@ def _first(cell: Cell, command: Sequence[str], folder: str) -> NoReturn:
     while True:
         ended, status = os.wait()
         if ended == program:
-            # The first process of a cell cannot be ended by a signal of its own: it tells by a number.
+            # The first process of a cell cannot be ended by a signal of its own, so it reports a number.
             code = os.waitstatus_to_exitcode(status)
             os._exit(code if code >= 0 else 128 - code)
 

@@ -1,8 +1,8 @@
 """Users of the machine for services: each service gets one of a range, for ever.
 
-A number is never given twice, because files of a service may outlive it, set aside or in a backup. Nor is one
-that owns a folder here, where the file that says whose it is was lost. Several installations of one machine
-use the same range and do not know each other: each begins somewhere in it, by chance, and goes on from there.
+A number is never given twice, because files of a service may outlive it, set aside or in a backup. Numbers
+that own a folder here are skipped, too, in case the file of assignments was lost. Several installations of
+one machine use the same range without knowing each other: each starts at a random number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _READ_FOLDER: Final = stat.S_IROTH | stat.S_IXOTH
 NAME: Final = "windlass-{0}"
 _FOLDERS: Final = ("run/*/*", "run/*/*/*", "run/services/*/*/*", "set-aside/*/*", "set-aside/*/*/*")
 _LAST: Final = ".last"
-"""Beside the names: the number that was given last. No service has such a name."""
+"""Key of the last assigned number, beside the names. No service has this name."""
 
 
 class NoUserLeft(Exception):
@@ -35,8 +35,8 @@ class NoUserLeft(Exception):
 
 
 def range_of(text: str) -> range:
-    found = _RANGE.match(text)
-    first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _RANGE.match(text)
+    first, last = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1000 <= first < last < 2**32 - 2:
         raise ValueError("must be the first and the last of a range of users, as 1900000000-1999999999")
     return range(first, last + 1)
@@ -63,10 +63,11 @@ class Users:
         return {name: number for name, number in known.items() if name != _LAST}
 
     def merge(self, given: Mapping[str, int]) -> None:
-        """Adds numbers that were given elsewhere, as a backup knows them.
+        """Adds assignments from elsewhere, for example from a backup.
 
-        One that is somebody else's here stays so, and its former holder gets another; one that its holder
-        does not need here is never given again."""
+        A number that is assigned to another service here stays so, and the added service gets a new one. A
+        number that its service does not need here is never assigned again.
+        """
         with self._held() as file:
             known = _read(file)
             taken = set(known.values())
@@ -77,8 +78,8 @@ class Users:
             write_whole(file, json.dumps(known).encode())
 
     def _next(self, known: dict[str, int]) -> int:
-        """Returns the number after the last one; the first of all is chosen by chance. An earlier version,
-        which noted no last one, began with the first of the range, as every other installation did."""
+        """Returns the number after the last one; the first of all is random. Earlier versions, which stored
+        no last number, began at the start of the range, as did all other installations."""
         numbers, given = self._numbers, set(known.values())
         last = known.get(_LAST, -1)
         first = last + 1 - numbers[0] if last in numbers else secrets.randbelow(len(numbers))
@@ -89,7 +90,7 @@ class Users:
         raise NoUserLeft("isolation_users: every user of the range was given away: name a larger one")
 
     def _owners(self) -> list[int]:
-        """Users of the range who own folders of services, in place or set aside."""
+        """Returns the users of the range who own folders of services, in place or set aside."""
         data = self._file.parent
         found = (path.lstat().st_uid for parts in _FOLDERS for path in data.glob(parts))
         return sorted({number for number in found if number in self._numbers})
@@ -106,7 +107,7 @@ class Users:
 
 
 def _read(file: Path) -> dict[str, int]:
-    """Raises an OSError for a damaged file: from an empty one, numbers would be given a second time."""
+    """Raises an OSError for a damaged file: after an empty one, numbers would be assigned twice."""
     with suppress(ValueError):
         known = json.loads(file.read_text())
         if isinstance(known, dict) and all(isinstance(number, int) for number in known.values()):
@@ -115,8 +116,8 @@ def _read(file: Path) -> dict[str, int]:
 
 
 def give(top: Path, uid: int) -> None:
-    """Gives a folder and its contents to a user, without following links, also while a program changes
-    it. The folder itself comes last: its owner tells that all is done."""
+    """Gives a folder and its contents to a user, without following links, even while a program changes it.
+    The folder itself comes last: its owner shows that all is done."""
     if not top.is_dir() or top.stat().st_uid == uid:
         return
     for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
@@ -126,7 +127,7 @@ def give(top: Path, uid: int) -> None:
 
 
 def give_ours(top: Path, uid: int) -> None:
-    """Gives our own files in a folder, and the folder, to a user; files of others stay theirs."""
+    """Gives our own files in a folder, and the folder, to a user; the files of other users stay theirs."""
     ours = os.geteuid()
     for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
         for name in (*folders, *files):
@@ -137,8 +138,8 @@ def give_ours(top: Path, uid: int) -> None:
 
 
 def show(top: Path) -> None:
-    """Makes a folder and its contents readable by everybody who may enter its parents. The folder itself
-    comes last: its mode tells that all is done. Only for folders that nothing changes meanwhile."""
+    """Makes a folder and its contents readable by all users that may enter its parents. The folder itself
+    comes last: its mode shows that all is done. Only for folders that do not change meanwhile."""
     if not top.is_dir() or top.stat().st_mode & _READ_FOLDER == _READ_FOLDER:
         return
     for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):

@@ -1,7 +1,8 @@
 """Logs in files: a stream is a folder of append-only segments, a line is one JSON object.
 
 A library of its own, which knows nothing of services or builds. Writing is one system call for a batch.
-Reading begins at the end and costs the same for any length. What is too much or old goes in whole segments.
+Reading begins at the end and costs the same for any length. Excess and old lines are removed in whole
+segments.
 """
 
 from windlass.base.segments.files import Gone

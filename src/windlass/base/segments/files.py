@@ -1,10 +1,11 @@
-"""The files of a stream, for readers: which there are, and what is in them from either end.
+"""Reads the files of a stream: lists its segments, and reads lines from either end.
 
 `00000001f400.1790000000000.1790000360000.jsonl` begins at byte 0x1f400 of its stream; the two times are the
-least and the greatest in the segment before it. So a name never changes, and only the last one is written to.
+least and the greatest in the segment before it. So a name never changes, and only the last segment is written
+to.
 
 A reader holds no lock and keeps no file open. It sees whole lines only, because it stops at the last line
-end, and what goes under its feet is gone for it as it would have been a moment later.
+end. A segment that is removed during a read is simply missing, as it would be a moment later.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ _ONWARD: Final = 256 * 1024
 _NAME = re.compile(r"([0-9a-f]{12})(?:\.([0-9]{1,15})\.([0-9]{1,15}))?\.jsonl")
 
 Times = tuple[int, int]
-"""The least and the greatest."""
+"""The least and the greatest time."""
 
 
 class Gone(Struct, frozen=True):
-    """Lines that should have come here are no longer kept."""
+    """Marks a gap: the lines that belong here are no longer kept."""
 
 
 class Segment(Struct, frozen=True):
     base: int
     path: str
     before: Times | None
-    """The times of the segment before it."""
+    """The times of the previous segment."""
 
 
 def name_of(base: int, before: Times | None) -> str:
@@ -42,7 +43,7 @@ def name_of(base: int, before: Times | None) -> str:
 
 
 def segments_of(folder: str) -> list[Segment]:
-    """Oldest first."""
+    """Returns the segments, oldest first."""
     try:
         with os.scandir(folder) as entries:
             found = [
@@ -64,7 +65,7 @@ def _segment(path: str, match: re.Match[str]) -> Segment:
 
 
 class OpenFile:
-    """A file for as long as a `with`; None where it is gone."""
+    """Opens a file for a `with` block; gives None if the file is gone."""
 
     __slots__ = ("_fd", "_path")
 
@@ -85,20 +86,20 @@ class OpenFile:
 
 
 def whole(fd: int, end: int) -> int:
-    """Where the last whole line before `end` ends."""
+    """Returns the end of the last whole line before `end`."""
     step = 1
     while end > 0:
         start = max(0, end - step)
-        found = os.pread(fd, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        position = os.pread(fd, end - start, start).rfind(b"\n")
+        if position >= 0:
+            return start + position + 1
         end, step = start, BLOCK
     return 0
 
 
 def backwards(fd: int, end: int) -> Iterator[bytes]:
-    """The lines before `end`, which is a line end, in chunks of whole lines: the last chunk first."""
-    rest: list[bytes] = []  # of a line of which the beginning is still to come, last part first
+    """Yields the lines before `end`, which is a line end, in chunks of whole lines, last chunk first."""
+    rest: list[bytes] = []  # pieces of a line whose beginning is still to be read, last piece first
     while end > 0:
         start = max(0, end - BLOCK)
         block = os.pread(fd, end - start, start)
@@ -114,7 +115,7 @@ def backwards(fd: int, end: int) -> Iterator[bytes]:
 
 
 def forwards(fd: int, start: int) -> bytes:
-    """Whole lines from here on; as many as fit, but the first in any case."""
+    """Returns whole lines from `start` on: as many as fit, but at least one."""
     parts: list[bytes] = []
     while block := os.pread(fd, _ONWARD, start):
         cut = block.rfind(b"\n") + 1
@@ -126,7 +127,7 @@ def forwards(fd: int, start: int) -> bytes:
 
 
 def times_of(fd: int, end: int) -> Times | None:
-    """The least and the greatest time of the lines before `end`."""
+    """Returns the least and the greatest time of the lines before `end`."""
     found: list[bytes] = []
     for chunk in backwards(fd, end):
         stamps = [time_of(line) for line in split(chunk) if line.startswith(BEGIN)]
@@ -135,7 +136,7 @@ def times_of(fd: int, end: int) -> Times | None:
 
 
 def end_of(folder: str) -> int:
-    """Where the stream ends now."""
+    """Returns the present end of the stream."""
     while found := segments_of(folder):
         with OpenFile(found[-1].path) as fd:
             if fd is not None:
@@ -144,7 +145,7 @@ def end_of(folder: str) -> int:
 
 
 def last(folder: str, most: int, wanted: LineFilter, before: int | None = None) -> list[bytes]:
-    """The last wanted lines, oldest first; only those before a place, if one is given."""
+    """Returns the last wanted lines, oldest first; with `before`, only lines before that position."""
     pieces: list[list[bytes]] = []
     if most <= 0:
         return []
@@ -153,7 +154,7 @@ def last(folder: str, most: int, wanted: LineFilter, before: int | None = None) 
             continue
         with OpenFile(segment.path) as fd:
             if fd is None:
-                break  # It was too much or too old, and so is everything before it.
+                break  # This segment was removed, and so was everything before it.
             size = os.fstat(fd).st_size
             end = size if before is None else min(size, before - segment.base)
             for chunk in backwards(fd, whole(fd, end)):
@@ -170,7 +171,7 @@ def _joined(pieces: list[list[bytes]]) -> list[bytes]:
 
 
 def _newest_first(folder: str, before: int | None) -> Iterator[tuple[Segment, Times | None]]:
-    """Each segment with its times, where it is not the one that is written to."""
+    """Yields each segment with its times, newest first; the times are None for the one being written to."""
     newer: Segment | None = None
     for segment in reversed(segments_of(folder)):
         if before is None or segment.base < before:
@@ -179,7 +180,7 @@ def _newest_first(folder: str, before: int | None) -> Iterator[tuple[Segment, Ti
 
 
 class FollowStep(Struct, frozen=True):
-    """What a follower finds at its place, and where it goes on."""
+    """The lines that a follower finds at its position, and its next position."""
 
     chunk: bytes
     place: int
@@ -187,11 +188,11 @@ class FollowStep(Struct, frozen=True):
 
 
 def onward(folder: str, place: int) -> FollowStep:
-    """What comes at this place, if something does; never a line twice, and none left out without a word."""
+    """Returns the lines at this position, if any. Never repeats a line, and reports every gap."""
     gone = False
     for segment in _from(folder, place):
         if segment.base > place:
-            # Only at the first is something missing: later ones follow without a gap.
+            # Lines can be missing only before the first segment: later ones follow without a gap.
             place, gone = segment.base, True
         with OpenFile(segment.path) as fd:
             if fd is None:
@@ -215,13 +216,13 @@ def _is_between_lines(fd: int, offset: int) -> bool:
 
 
 def _anew(folder: str) -> FollowStep:
-    """The stream is another one than that which was followed."""
+    """Starts from the beginning: the stream was replaced by another."""
     found = segments_of(folder)
     return FollowStep(b"", found[0].base if found else 0, gone=True)
 
 
 def after(folder: str, id: str) -> int | None:
-    """Where the line after this one begins, if this one is still there."""
+    """Returns the position after the line with this id, or None if the line is gone."""
     place = place_of(id)
     found = [] if place is None else _from(folder, place)
     if place is None or not found or found[0].base > place:

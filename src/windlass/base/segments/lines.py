@@ -1,9 +1,9 @@
-"""What a line looks like in a file, and which lines are wanted.
+"""The format of a stored line, and filters for lines.
 
-A line is stored as it is answered: JSON with its fields in one order, and those of fixed width first, so that
-a reader finds id and time without decoding. The end of an id is where the line begins in its stream: whoever
-has the id finds the line with one look. The rest is new whenever somebody begins to write, so that an id that
-was lost with its line is never given to another.
+A line is stored as it is answered: JSON with its fields in a fixed order, those of fixed width first, so that
+a reader finds id and time without decoding. The last part of an id is the position of the line in its stream,
+so a line is found by its id with one look. The rest is random for each writer, so the id of a lost line is
+never given to another.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from windlass.base import ids
 from windlass.base.clock import stamp
 
 LATEST: Final = 253_402_300_799_999
-"""The last millisecond that a stamp can say."""
+"""The last millisecond that a stamp can express."""
 
 
 class Saying(Protocol):
-    """What somebody said, before it is a line."""
+    """A message before it becomes a stored line."""
 
     @property
     def at(self) -> int: ...
@@ -50,18 +50,18 @@ class _Message(Struct, gc=False):
     message: str
 
 
-_PLACE = 36 - 12  # of its digits, the last twelve: enough for 256 TiB in one stream
+_PLACE = 36 - 12  # the last twelve of its digits: enough for 256 TiB in one stream
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _SAMPLE = msgspec.json.encode(StoredLine("i" * 36, stamp(0), ""))
 BEGIN: Final = _SAMPLE[: _SAMPLE.index(b"i" * 36)]
-"""How every line begins."""
+"""The beginning of every line."""
 _ID = slice(len(BEGIN), len(BEGIN) + 36)
 _AT = slice(_SAMPLE.index(stamp(0).encode()), _SAMPLE.index(stamp(0).encode()) + len(stamp(0)))
 _message_of = msgspec.json.Decoder(_Message).decode
 
 
 def new_prefix() -> str:
-    """All of an id but the place: random, of version 8, which is for layouts of one's own (RFC 9562)."""
+    """Returns all of an id but the position: random, of version 8, which is for custom layouts (RFC 9562)."""
     text = os.urandom(10).hex()
     return f"{text[:8]}-{text[8:12]}-8{text[12:15]}-{'89ab'[int(text[15], 16) & 3]}{text[16:19]}-"
 
@@ -71,7 +71,7 @@ def id_at(prefix: str, place: int) -> str:
 
 
 def place_of(id: str) -> int | None:
-    """Where the line begins in its stream, if it is still there."""
+    """Returns the position of a line in its stream, which is valid as long as the line is kept."""
     return int(id[_PLACE:], 16) if ids.is_id(id) else None
 
 
@@ -80,32 +80,33 @@ def id_of(line: bytes) -> bytes:
 
 
 def time_of(line: bytes) -> bytes:
-    """As a stamp, which sorts as the time does."""
+    """Returns the time as a stamp, which sorts in order of time."""
     return line[_AT]
 
 
 def instant(text: str) -> int:
-    """The milliseconds of a stamp, also of a shorter one. A 31st of a short month is a first of the next."""
+    """Returns the milliseconds of a stamp, also of a shortened one. The 31st of a short month becomes the 1st
+    of the next."""
     days = date(int(text[:4]), int(text[5:7]), 1).toordinal() + int(text[8:10]) - 1 - _EPOCH_DAY
     seconds = (days * 24 + int(text[11:13])) * 3600 + int(text[14:16]) * 60 + int(text[17:19])
     return seconds * 1000 + int(text[20:-1].ljust(3, "0"))
 
 
 def moment(text: str) -> int:
-    """The milliseconds that somebody names: by a stamp, or by their number."""
+    """Returns the milliseconds of a time given by a client: a stamp, or a number."""
     return min(int(text), LATEST) if text.isdecimal() else instant(text)
 
 
 def split(chunk: bytes) -> list[bytes]:
-    """The lines of a chunk of whole lines."""
+    """Splits a chunk of whole lines."""
     lines = chunk.split(b"\n")
     lines.pop()
-    # After a power failure a file may have holes of zeros, which no JSON has: such lines are lost.
+    # After a power failure a file may have holes of zeros, which JSON never contains: those lines are lost.
     return [line for line in lines if b"\0" not in line] if b"\0" in chunk else lines
 
 
 class LineFilter(Struct, frozen=True):
-    """Which lines are wanted."""
+    """A filter by time and content."""
 
     since: int | None
     until: int | None
@@ -119,18 +120,18 @@ class LineFilter(Struct, frozen=True):
         return not (self._from or self._before or self._needle)
 
     def may_take(self, least: int, greatest: int) -> bool:
-        """Whether lines between these times can be among them."""
+        """Returns whether a segment with these times can contain matching lines."""
         return (self.since is None or greatest >= self.since) and (self.until is None or least < self.until)
 
     def of(self, chunk: bytes) -> list[bytes]:
-        """The wanted lines among these whole ones, in order."""
+        """Returns the matching lines of a chunk, in order."""
         if self._needle and self._needle not in chunk:
             return []
         lines = split(chunk)
         return lines if self.takes_all else [line for line in lines if self._takes(line)]
 
     def last(self, chunk: bytes, most: int) -> list[bytes]:
-        """The last of them."""
+        """Returns the last matching lines of a chunk."""
         if self.takes_all and b"\0" not in chunk:
             return chunk[:-1].rsplit(b"\n", most)[-most:]
         return self.of(chunk)[-most:]
@@ -140,13 +141,13 @@ class LineFilter(Struct, frozen=True):
             return False
         if self._before and time_of(line) >= self._before:
             return False
-        # Escaped letter by letter, a part of the message is a part of the line; but not the other way round:
+        # Escaped letter by letter, a part of the message is a part of the line, but not the other way round:
         # an `n` is also in `\n`, and in `created_at`.
         return not self._needle or (self._needle in line and self.contains in _message_of(line).message)
 
 
 def sieve(since: int | None = None, until: int | None = None, contains: str = "") -> LineFilter:
-    """Lines from `since` on, before `until`, whose message has `contains` in it."""
+    """Returns a filter for lines from `since` on, before `until`, whose message contains `contains`."""
     return LineFilter(
         since,
         until,

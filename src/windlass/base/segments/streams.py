@@ -1,8 +1,8 @@
-"""Many streams below one folder: who writes, who reads, who follows, and what is let go.
+"""Many log streams below one folder: writing, reading, following and expiry.
 
-What is open is bounded, and a stream that nobody writes to or follows costs no memory. Writing never fails:
-what could not be written is counted, and said in the log as soon as there is room again. To be used from one
-thread; only `tail` may be called from any.
+The number of open files is bounded, and an idle stream costs no memory. Writing never fails: lines that could
+not be written are counted, and reported in the log as soon as there is room again. Use it from one thread;
+only `tail` may be called from any.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from windlass.base.segments.lines import EVERYTHING, LineFilter, Saying, instant
 from windlass.base.segments.writer import SegmentLocked, SegmentWriter, WriteIncomplete
 
 _PARTS: Final = 16
-"""A stream is at most so many segments: what is let go at once is a small part of it."""
+"""The maximum number of segments of a stream: expiry removes one of them, a small part."""
 _LEAST: Final = 4096
 _STRANGER: Final = 1.0
 _TWIN: Final = 10.0
-"""Seconds between looks at what another process may have written: alone, or beside us."""
+"""Seconds between checks for lines of other processes."""
 _REST: Final = 1.0
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,200}(/(?!\.)[A-Za-z0-9._-]{1,200})*")
@@ -42,7 +42,7 @@ _log = log("segments")
 
 
 class Remark(Struct, frozen=True):
-    """What the log says of itself."""
+    """A line that the log writes about itself."""
 
     at: int
     message: str
@@ -51,7 +51,7 @@ class Remark(Struct, frozen=True):
 
 
 class Loss(Struct):
-    """What could not be written to a stream, since the last line that could."""
+    """Lines that could not be written to a stream since the last one that could."""
 
     lines: int = 0
     reason: str = ""
@@ -59,7 +59,7 @@ class Loss(Struct):
 
 
 class LineFollower:
-    """Somebody who waits for lines."""
+    """A task that waits for lines."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
@@ -82,7 +82,7 @@ class Segments:
     # Writing
 
     def append(self, stream: str, lines: Sequence[Saying]) -> None:
-        """Adds lines at the end: there for every reader when this returns, unless the disk is full."""
+        """Appends lines. Every reader sees them when this returns, unless the disk is full."""
         if lines:
             loss = self._losses.get(stream)
             if loss is None:
@@ -92,13 +92,13 @@ class Segments:
             self._wake(stream)
 
     def report(self, at: int) -> None:
-        """Says in each log what it lost, where there is room by now and nobody has written since."""
+        """Writes in each log what it lost, if there is room again and nothing was written since."""
         for stream, loss in list(self._losses.items()):
             self._written_after_loss(stream, (), loss, at)
             self._wake(stream)
 
     def _written(self, stream: str, lines: Sequence[Saying]) -> int:
-        """Up to which line they could be written."""
+        """Returns the index of the first line that could not be written."""
         done = 0
         try:
             writer = self._writer(stream)
@@ -118,7 +118,7 @@ class Segments:
         missing, loss.lines = loss.lines, 0
         remark = Remark(at, f"Lines missing here: {missing} ({loss.reason})", self._voice)
         if self._written(stream, [remark, *lines]) == 0:
-            loss.lines += missing - 1  # Of those that were lost now, one was the remark.
+            loss.lines += missing - 1  # One of the lines that were lost now was the remark itself.
         elif loss.lines == 0:
             del self._losses[stream]
             _log.info("a log is written again", extra={"log": stream, "missing": missing})
@@ -148,22 +148,23 @@ class Segments:
             writer.close()
 
     def close(self) -> None:
-        """Lets go of all files. What is appended later opens them again."""
+        """Closes all files. A later append opens them again."""
         for stream in list(self._writers):
             self._close(stream)
 
     # Reading
 
     def tail(self, stream: str, most: int, wanted: LineFilter = EVERYTHING) -> list[bytes]:
-        """The last wanted lines, oldest first, as JSON."""
+        """Returns the last wanted lines, oldest first, as JSON."""
         return files.last(self._folder(stream), most, wanted)
 
     async def follow(
         self, stream: str, most: int = 0, wanted: LineFilter = EVERYTHING, *, after: str | None = None
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
-        """The last wanted lines, or all after a line; then what comes, as long as there is the stream.
+        """Yields the last wanted lines, or all after a line; then new ones, as long as the stream exists.
 
-        Where lines are missing that should have come, `Gone` comes in their place."""
+        `Gone` marks a gap.
+        """
         folder = self._folder(stream)
         with self._following(stream) as follower:
             place = None if after is None else files.after(folder, after)
@@ -182,7 +183,7 @@ class Segments:
                 if lines := wanted.of(step.chunk):
                     yield lines
                 if step.chunk or step.gone:
-                    await asyncio.sleep(0)  # There may be much of it, and others want to go on too.
+                    await asyncio.sleep(0)  # There may be many lines, and other tasks need to run, too.
                 else:
                     await self._news(stream, follower)
 
@@ -192,7 +193,8 @@ class Segments:
         return await asyncio.to_thread(files.last, folder, most, wanted, end)
 
     async def _news(self, stream: str, follower: LineFollower) -> None:
-        """Until something was written here. Of what others write, nobody tells us: that is looked after."""
+        """Waits until something was written here. Other processes do not notify, so their writes are
+        polled."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TWIN if stream in self._writers else _STRANGER):
                 await follower.woken.wait()
@@ -213,28 +215,29 @@ class Segments:
         for follower in self._followers.get(stream, ()):
             follower.woken.set()
 
-    # Letting go
+    # Removal
 
     def streams(self) -> Iterator[str]:
-        """All that have a file, also those that other processes write to."""
+        """Yields all streams that have a file, including those that other processes write to."""
         for folder, _, names in os.walk(self._root):
             if any(name.endswith(".jsonl") for name in names) and folder != self._root:
                 yield os.path.relpath(folder, self._root)
 
     def size(self, stream: str) -> int:
-        """Bytes on the disk."""
-        found = files.segments_of(self._folder(stream))
-        return files.end_of(self._folder(stream)) - found[0].base if found else 0
+        """Returns the bytes on disk."""
+        segments = files.segments_of(self._folder(stream))
+        return files.end_of(self._folder(stream)) - segments[0].base if segments else 0
 
     def last_change(self, stream: str) -> float:
-        """When the newest of its files was changed, by the clock of the file system."""
-        found = files.segments_of(self._folder(stream))
+        """Returns the modification time of the newest file, by the clock of the file system."""
+        segments = files.segments_of(self._folder(stream))
         with contextlib.suppress(FileNotFoundError):
-            return Path(found[-1].path).stat().st_mtime if found else 0.0
+            return Path(segments[-1].path).stat().st_mtime if segments else 0.0
         return 0.0
 
     def forget(self, stream: str) -> None:
-        """Removes it with all streams below it, and ends who follows them. Absent is fine."""
+        """Removes a stream with all streams below it, and ends their followers. A missing stream is
+        accepted."""
         self._let_go(stream)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._folder(stream))
@@ -250,7 +253,8 @@ class Segments:
                 follower.woken.set()
 
     def move_out(self, stream: str, target: Path) -> None:
-        """Moves it with all streams below it out of here, and ends who follows them. Absent is fine."""
+        """Moves a stream with all streams below it to another folder, and ends their followers. A missing
+        stream is accepted."""
         self._let_go(stream)
         move(Path(self._folder(stream)), target)
 
@@ -260,13 +264,14 @@ class Segments:
         move(source, Path(self._folder(stream)))
 
     def expire(self, stream: str, before: int, renewed: int) -> None:
-        """Removes segments in which all lines are from before a time.
+        """Removes segments in which all lines are older than `before`.
 
-        The last one, which is written to, gives way to a new one when it began before `renewed`: else a quiet
-        stream would keep its lines for ever."""
+        The last segment, which is written to, is closed when it began before `renewed`: otherwise a quiet
+        stream would keep its lines for ever.
+        """
         folder = self._folder(stream)
-        found = files.segments_of(folder)
-        if found and (began := _began(found[-1].path)) is not None and began < renewed:
+        segments = files.segments_of(folder)
+        if segments and (began := _began(segments[-1].path)) is not None and began < renewed:
             self._seal(stream)
         for segment, newer in pairwise(files.segments_of(folder)):
             if newer.before is None or newer.before[1] >= before:
@@ -294,7 +299,7 @@ def _is_in(name: str, stream: str) -> bool:
 
 
 def _began(path: str) -> int | None:
-    """The time of the first line."""
+    """Returns the time of the first line."""
     with files.OpenFile(path) as fd:
         line = b"" if fd is None else files.forwards(fd, 0).partition(b"\n")[0]
     return instant(time_of(line).decode()) if line else None

@@ -1,7 +1,7 @@
-"""The end of one stream, open for writing.
+"""Writes to the end of one stream.
 
 Several processes may write to one stream in turn: each batch is written under a lock on the last segment. A
-segment that is full is made read-only, which tells the others, before the next one is made.
+full segment is made read-only before the next one is created, which tells the other processes.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _encode_into = msgspec.json.Encoder().encode_into
 
 
 class SegmentLocked(OSError):
-    """Another process has the segment to itself, longer than a batch takes."""
+    """Another process holds the lock of the segment longer than a batch takes."""
 
 
 class WriteIncomplete(Exception):
-    """Not everything could be written."""
+    """Not all lines could be written."""
 
     def __init__(self, written: int, error: OSError) -> None:
         super().__init__(str(error))
         self.written = written
-        """How many of the lines that were to be written are in the file, with those before."""
+        """The number of lines that are in the file, counted from the first of the batch."""
         self.error = error
 
 
 class SegmentWriter:
-    """At the end of the last segment, which is made if there is none."""
+    """A writer at the end of the last segment; creates the first segment if there is none."""
 
     def __init__(self, folder: str, size: int, total: int) -> None:
         self._folder = folder
@@ -52,10 +52,10 @@ class SegmentWriter:
         self._fd = -1
         self._base = 0
         self._size = -1
-        """As far as it was looked at; that takes the lock."""
+        """The size as of the last check, which needs the lock."""
         self._times: Times | None = None
         self._knows_times = False
-        """Whether these are of all lines of the segment, and not only of ours."""
+        """True if the times are those of all lines of the segment, not only of ours."""
         self._prefix = ""
         try:
             self._open_last()
@@ -64,7 +64,8 @@ class SegmentWriter:
             raise
 
     def append(self, lines: Sequence[Saying], begin: int) -> int:
-        """Writes the lines from `begin` on, as many as this segment has room for; answers up to which."""
+        """Writes the lines from `begin` on, as many as fit into this segment. Returns the index of the first
+        one not written."""
         self._lock()
         try:
             while self._size >= self._most:
@@ -87,7 +88,7 @@ class SegmentWriter:
         if fd >= 0:
             os.close(fd)
 
-    # One writer at a time
+    # Locking
 
     def _lock(self) -> None:
         while True:
@@ -104,7 +105,7 @@ class SegmentWriter:
             filelock.release(self._fd)
 
     def _look(self) -> None:
-        """At what is there, which somebody else has written; what was torn off is cut."""
+        """Checks for lines that other processes have written, and cuts off a torn line."""
         size = os.fstat(self._fd).st_size
         self._size = whole(self._fd, size)
         if self._size < size:
@@ -120,16 +121,17 @@ class SegmentWriter:
             try:
                 return self._try_to_open_last()
             except FileNotFoundError:
-                continue  # It was let go while we looked for it.
+                continue  # It was removed meanwhile.
         raise SegmentLocked("another process keeps taking this log away")
 
     def _try_to_open_last(self) -> None:
-        """Opens the last segment, or the one after it if it is sealed: its maker may have died in between."""
+        """Opens the last segment, or the one after it if it is read-only: its writer may have died in
+        between."""
         private_folder(Path(self._folder))
-        found = segments_of(self._folder)
-        path = found[-1].path if found else f"{self._folder}/{name_of(0, None)}"
-        self._base = found[-1].base if found else 0
-        if found and not is_open(path):
+        segments = segments_of(self._folder)
+        path = segments[-1].path if segments else f"{self._folder}/{name_of(0, None)}"
+        self._base = segments[-1].base if segments else 0
+        if segments and not is_open(path):
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             self._size, self._knows_times = os.fstat(self._fd).st_size, False
             self._follow_up()
@@ -137,23 +139,23 @@ class SegmentWriter:
             self._fd, self._size = os.open(path, _OURS, 0o600), -1
 
     def _go_on(self) -> None:
-        """To the next segment, with the lock on it; what is too much goes."""
+        """Goes on to the next segment and locks it; removes excess segments."""
         os.fchmod(self._fd, _SEALED)
         self._follow_up()
         self._lock()
         self._trim()
 
     def _follow_up(self) -> None:
-        """Makes the next segment, and takes it in the place of this one."""
+        """Creates the next segment and writes to it from now on."""
         times = self._times if self._knows_times else times_of(self._fd, self._size)
         base = self._base + self._size
-        made = os.open(f"{self._folder}/{name_of(base, times or (0, LATEST))}", _OURS, 0o600)
+        descriptor = os.open(f"{self._folder}/{name_of(base, times or (0, LATEST))}", _OURS, 0o600)
         self.close()
-        self._fd, self._base, self._size = made, base, -1
+        self._fd, self._base, self._size = descriptor, base, -1
 
     def _trim(self) -> None:
-        found = segments_of(self._folder)
-        for segment in found[:-1]:
+        segments = segments_of(self._folder)
+        for segment in segments[:-1]:
             if self._base - segment.base + self._most <= self._total:
                 return
             Path(segment.path).unlink(missing_ok=True)
@@ -181,7 +183,7 @@ class SegmentWriter:
         self._times = at if known is None else (min(known[0], at[0]), max(known[1], at[1]))
 
     def _encoded(self, lines: Sequence[Saying], begin: int) -> tuple[bytearray, Times, int]:
-        """One batch, its times, and the first line that is not in it."""
+        """Returns one batch as bytes, its times, and the index of the first line that is not in it."""
         batch = bytearray()
         here, room = self._base + self._size, self._most - self._size
         least, greatest, moment, shown = LATEST, 0, -1, ""
@@ -212,7 +214,7 @@ class SegmentWriter:
 
 
 def is_open(path: str) -> bool:
-    """Whether the last segment is still written to."""
+    """Returns whether the last segment is still written to."""
     return bool(Path(path).stat().st_mode & stat.S_IWUSR)
 
 
@@ -229,5 +231,5 @@ def _stamp(at: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without what is no Unicode: half a surrogate pair."""
+    """Removes invalid Unicode: lone surrogates."""
     return text.encode("utf-8", "replace").decode()

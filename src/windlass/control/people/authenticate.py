@@ -155,7 +155,7 @@ class Authenticator:
         return Actor(id=first.id, name=OPERATOR, subject=OPERATOR, permits=permits, token=OPERATOR)
 
     async def _by_jwt(self, token: str, now: int) -> Actor:
-        from windlass.base.oidc import IssuerUnreachable, TokenRefused  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
+        from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
 
         try:
             claims = await (await self._judge()).verify(token)
