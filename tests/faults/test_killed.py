@@ -19,7 +19,7 @@ from tests.faults.programs import Code
 from tests.faults.scenes import SCENES, Scene, Street
 from tests.forks import Brood
 from windlass import control
-from windlass.control.deploying.reconcile import DEEDS
+from windlass.control.deploying.steps import STEPS
 from windlass.docker import Docker
 
 FULL = bool(os.environ.get("WINDLASS_TEST_FAULTS"))
@@ -39,11 +39,12 @@ AT_RANDOM = 25 if FULL else 2
 def failpoints() -> list[str]:
     """All that the code names."""
     folder = Path(next(iter(control.__path__)))
-    text = "".join(path.read_text() for path in sorted(folder.glob("*.py")))
+    text = "".join(path.read_text() for path in sorted(folder.rglob("*.py")))
     plain = re.findall(r'ctx\.point\("([^"]+)"\)', text)
     made = re.findall(r'ctx\.point\(f"\{task\.step\} planned" if task else "([^"]+)"\)', text)
     assert len(plain) + len(made) == text.count(".point("), "a point is named in a way that is not understood"
-    return [*dict.fromkeys(plain + made), *(f"{step} planned" for step in DEEDS)]
+    assert plain, "no point is found"
+    return [*dict.fromkeys(plain + made), *(f"{step} planned" for step in STEPS)]
 
 
 class Story:

@@ -13,7 +13,8 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway
 from windlass.control.background import housekeeping as upkeep
-from windlass.control.deploying.reconcile import LostClaim, reconcile
+from windlass.control.deploying.ledger import LostClaim
+from windlass.control.deploying.reconcile import reconcile
 from windlass.control.request import repeats
 from windlass.control.request.context import Context
 from windlass.control.request.deployments import RECONCILE

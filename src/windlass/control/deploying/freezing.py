@@ -1,0 +1,92 @@
+"""Freezes what a deployment runs: worked out once, sealed with the deployment, the same ever after."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.control.deploying.ledger import Ledger, LostClaim
+from windlass.control.request.deployments import particulars
+from windlass.control.variables.inputs import inputs_of
+from windlass.control.workloads.kind import BuiltArtifact
+from windlass.control.workloads.sealed_workload import decrypt_workload, wanted_of
+from windlass.core.declare.document import Document
+from windlass.core.deploy.progress import Particulars
+from windlass.core.deploy.states import Do
+from windlass.core.deploy.workload import Workload
+from windlass.core.words.variables import Inputs
+from windlass.engines.engine import EngineError
+
+
+class RunSettings(Struct, frozen=True):
+    """The settings and variables that a deployment runs with."""
+
+    document: Document
+    inputs: Inputs
+
+
+async def settings_of(ledger: Ledger, story: Particulars) -> RunSettings:
+    """Reads the settings and variables of a service as they are now."""
+    ctx, service = ledger.ctx, ledger.service
+    own = msgspec.json.decode(service.body)
+    document = ctx.kinds[service.family].settings(own, story)
+    if document is not own:
+        service = replace(service, body=msgspec.json.encode(document))
+    inputs = await inputs_of(ctx, ctx.store.reads, service, ledger.place.engine.neighbour_address)
+    return RunSettings(document, inputs)
+
+
+async def workload_with(ledger: Ledger, built: BuiltArtifact, settings: RunSettings) -> Workload:
+    """Works out what the deployment runs."""
+    return await wanted_of(
+        ledger.ctx,
+        ledger.service,
+        settings.document,
+        ledger.deployment,
+        built.made.artifact,
+        settings.inputs,
+    )
+
+
+async def frozen(ledger: Ledger) -> Workload:
+    """Returns what the deployment runs. One that built nothing is frozen here."""
+    deployment = await ledger.ctx.store.reads.deployment(ledger.deployment.id)
+    if deployment is None:
+        raise LostClaim(ledger.claim.id)
+    if workload := decrypt_workload(ledger.ctx, deployment):
+        return workload
+    story = particulars(deployment)
+    if ledger.action is Do.RESTART:
+        workload = await _restarted(ledger)
+    else:
+        workload = await _built_earlier(ledger, story)
+    await ledger.ctx.point("frozen")
+    return workload
+
+
+async def _restarted(ledger: Ledger) -> Workload:
+    """What runs, as a new generation of it."""
+    running = await ledger.serving()
+    if running is None:
+        raise EngineError("It does not run any more: deploy it instead")
+    serving = await ledger.ctx.store.reads.deployment(running.deployment)
+    earlier = particulars(serving if serving else ledger.deployment)
+    deployment = ledger.deployment
+    workload = replace(running, generation=deployment.number, deployment=deployment.id)
+    return await ledger.frozen(workload, _built_by(earlier), ledger.status.digest)
+
+
+async def _built_earlier(ledger: Ledger, story: Particulars) -> Workload:
+    """What an earlier deployment built, with the settings of now."""
+    ctx, built = ledger.ctx, _built_by(story)
+    if not await ctx.kinds[ledger.service.family].is_kept(ctx, ledger.service, built.made.artifact):
+        raise EngineError("What was built for it is no more: deploy its commit again")
+    settings = await settings_of(ledger, story)
+    workload = await workload_with(ledger, built, settings)
+    return await ledger.frozen(workload, built, settings.inputs.digest)
+
+
+def _built_by(story: Particulars) -> BuiltArtifact:
+    assert story.made is not None
+    return BuiltArtifact(story.made, story.commit, story.branch, story.image_tag)

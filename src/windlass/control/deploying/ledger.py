@@ -1,0 +1,301 @@
+"""Records how a service goes on: each method is one transaction, and writes only while the claim is held.
+
+A worker that was paused past its lease raises LostClaim here and changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.control.request.context import Context
+from windlass.control.request.deleting import deleted, give_up_above
+from windlass.control.request.deployments import (
+    RECONCILE,
+    announce,
+    finish,
+    move,
+    particulars,
+    status_of,
+)
+from windlass.control.request.places import Place
+from windlass.control.request.recording import Origin
+from windlass.control.request.resources import Asker
+from windlass.control.workloads.kind import BuiltArtifact
+from windlass.control.workloads.names import reserve_declared, reserve_wanted
+from windlass.control.workloads.sealed_workload import decrypt_workload, encrypt_workload
+from windlass.core.deploy.plan import Step
+from windlass.core.deploy.states import WORDS, Do, Progress, State
+from windlass.core.deploy.workload import Workload
+from windlass.core.words.events import Event
+from windlass.store.store import Claim, DeploymentRow, Row, StatusRow, Tx, route_word
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LostClaim(Exception):
+    """Another worker does this work now."""
+
+
+class Task(Struct, frozen=True):
+    """The next step of a service, and what it was decided by: read in one transaction."""
+
+    step: Step
+    claim: Claim
+    service: Row
+    status: StatusRow
+    deployment: DeploymentRow | None = None
+
+
+def recorded(
+    change: Callable[Concatenate[Ledger, Tx, DeploymentRow, P], Awaitable[T]],
+) -> Callable[Concatenate[Ledger, P], Coroutine[Any, Any, T]]:
+    """Runs a method as one transaction. It gets the deployment as it is now, and may run twice."""
+
+    @functools.wraps(change)
+    async def method(ledger: Ledger, /, *args: P.args, **given: P.kwargs) -> T:
+        async def write(tx: Tx) -> T:
+            return await change(ledger, tx, await ledger.current(tx), *args, **given)
+
+        return await ledger.ctx.store.write(write)
+
+    return method
+
+
+class Ledger:
+    """The records of one task: what it is about, and what is written about it."""
+
+    def __init__(self, ctx: Context, task: Task, place: Place) -> None:
+        self.ctx = ctx
+        self.task = task
+        self.place = place
+        self.claim = task.claim
+        self.service = task.service
+        self.status = task.status
+
+    @property
+    def deployment(self) -> DeploymentRow:
+        """The deployment that is under way, as it was when the step was planned."""
+        assert self.task.deployment is not None
+        return self.task.deployment
+
+    @property
+    def action(self) -> Do:
+        return Do(self.deployment.action)
+
+    async def serving(self) -> Workload | None:
+        """Returns what runs now, by the records."""
+        return await workload_of(self.ctx, self.status.serving)
+
+    # Of the deployment that is under way
+
+    @recorded
+    async def frozen(
+        self, tx: Tx, current: DeploymentRow, workload: Workload, built: BuiltArtifact, digest: str
+    ) -> Workload:
+        """Seals what the deployment runs. Returns it with the names that it has reserved."""
+        story = particulars(current)
+        story.made, story.commit, story.branch = built.made, built.commit, built.branch
+        story.image_tag, story.digest = built.image_tag, digest
+        named = await reserve_wanted(self.ctx, tx, workload)
+        await move(tx, current, Progress.DEPLOYING, story, encrypt_workload(self.ctx, named))
+        if current.status == Progress.BUILDING:
+            status = await status_of(tx, self.service)
+            await tx.change_status(replace(status, state=WORDS[Do(current.action)].under_way))
+        return named
+
+    async def given_up(self, message: str) -> None:
+        """Records that the deployment fails, before anything of it is taken away: a worker that was paused
+        past its lease must not take away what another has made since, and the next worker continues."""
+        await self._given_up(self._masked(message))
+        await self.ctx.point("given up")
+
+    @recorded
+    async def _given_up(self, tx: Tx, current: DeploymentRow, message: str) -> None:
+        story = particulars(current)
+        story.message = story.message or message
+        await move(tx, current, Progress(current.status), story)
+
+    @recorded
+    async def switched(self, tx: Tx, current: DeploymentRow, workload: Workload, count: int) -> bool:
+        """From now on this generation serves, whatever happens. False if it was cancelled just before."""
+        status = await status_of(tx, self.service)
+        story = particulars(current)
+        if story.cancelled and not has_switched(current, status):
+            return False
+        if count:  # else no instance has made them yet
+            await tx.add_volumes(self.service.id, [volume.name for volume in workload.volumes])
+        await tx.change_status(
+            replace(status, serving=current.id, digest=story.digest, instances=count, deployed_at=tx.now)
+        )
+        tx.nudge(route_word(self.service.id))
+        return True
+
+    @recorded
+    async def unserved(self, tx: Tx, current: DeploymentRow) -> None:
+        """From now on nothing of the service serves."""
+        await tx.change_status(replace(await status_of(tx, self.service), serving=None))
+        tx.nudge(route_word(self.service.id))
+
+    @recorded
+    async def succeeded(self, tx: Tx, current: DeploymentRow) -> None:
+        """The deployment runs, and the document shows what of it does."""
+        service = await self._with_deployed(tx, current)
+        await finish(tx, service, current, Progress.SUCCEEDED)
+        await self._settled(tx, service, WORDS[Do(current.action)].done)
+
+    @recorded
+    async def ended(self, tx: Tx, current: DeploymentRow) -> None:
+        """Nothing of the service runs any more."""
+        await finish(tx, self.service, current, Progress.SUCCEEDED)
+        state = WORDS[Do(current.action)].done
+        if state is State.READY:
+            await tx.forget_volumes(self.service.id)
+            status = await status_of(tx, self.service)
+            await tx.change_status(replace(status, deployed_at=None, digest="", instances=0))
+        await self._settled(tx, self.service, state)
+
+    @recorded
+    async def canceled(self, tx: Tx, current: DeploymentRow) -> None:
+        message = particulars(current).message
+        await finish(tx, self.service, current, Progress.CANCELED, message)
+        await self._settled(tx, self.service, State.CANCELED, message)
+
+    async def failed(self, message: str, state: State | None = None) -> None:
+        """The deployment failed. The service is in the state that its action says, or in this one."""
+        message = self._masked(message)
+        await self._failed(message, state or WORDS[self.action].failed)
+        line = f"Deployment {self.deployment.id} failed: {message}".splitlines()[0]
+        self.ctx.logs.write(self.service.id, self.ctx.clock.now(), line)
+
+    @recorded
+    async def _failed(self, tx: Tx, current: DeploymentRow, message: str, state: State) -> None:
+        await finish(tx, self.service, current, Progress.FAILED, message)
+        status = await status_of(tx, self.service)
+        await tx.change_status(replace(status, deployed_at=tx.now))
+        await self._settled(tx, self.service, state, message)
+        if current.action == Do.DELETE:
+            await give_up_above(tx, self.service)
+
+    @recorded
+    async def deleted(self, tx: Tx, current: DeploymentRow) -> None:
+        story = particulars(current)
+        await deleted(self.ctx, tx, self.service, Asker(story.actor, Origin(story.origin)))
+
+    # Of the service
+
+    async def noted(self, workload: Workload, state: State, message: str) -> None:
+        """How the service does, if that is news and nothing else is under way."""
+        message = self.ctx.logs.masks.text(workload.deployment, message)
+        was = self.status.state
+        if (state, message) == (was, self.status.message):
+            return
+
+        async def write(tx: Tx) -> None:
+            await self._fence(tx)
+            status = await status_of(tx, self.service)
+            if status.state != was or await tx.open_deployments(self.service.id):
+                return
+            await tx.change_status(replace(status, state=state, message=message))
+            if state != was and (serving := await tx.deployment(workload.deployment)):
+                kind = Event.BROKE if state is State.DEPLOYMENT_ERROR else Event.RECOVERED
+                await announce(tx, kind, self.service, serving, particulars(serving), message)
+
+        await self.ctx.store.write(write)
+
+    async def volumes_noted(self, workload: Workload) -> None:
+        """Notes the volumes of a service that was deployed by a version that did not."""
+        names = {volume.name for volume in workload.volumes}
+        if names <= (await self.ctx.store.reads.volumes(self.service.id) if names else names):
+            return
+
+        async def write(tx: Tx) -> None:
+            await self._fence(tx)
+            await tx.add_volumes(self.service.id, sorted(names))
+
+        await self.ctx.store.write(write)
+
+    # Of the work
+
+    async def held(self) -> None:
+        """Raises LostClaim if another worker has the claim. Called just before what cannot be undone, where
+        no record says beforehand that it may be done."""
+        await self.ctx.store.write(self._fence)
+
+    async def rested(self) -> None:
+        """There is nothing left to do for the service."""
+
+        async def write(tx: Tx) -> None:
+            await self._fence(tx)
+            await tx.done(self.claim)
+
+        await self.ctx.store.write(write)
+
+    async def put_off(self, wait: int) -> None:
+        """Lets go of the work for so many milliseconds, or until it is asked for."""
+        if not await self.ctx.store.write(lambda tx: tx.again(self.claim, tx.now + wait)):
+            raise LostClaim(self.claim.id)
+
+    async def current(self, tx: Tx) -> DeploymentRow:
+        """Returns the deployment as it is now, if it is still for this worker to move on."""
+        await self._fence(tx)
+        current = await tx.deployment(self.deployment.id)
+        if current is None or current.status != self.deployment.status:
+            raise LostClaim(self.claim.id)
+        return current
+
+    async def _fence(self, tx: Tx) -> None:
+        await fence(tx, self.claim)
+
+    async def _settled(self, tx: Tx, service: Row, state: State, message: str = "") -> None:
+        """Writes the state after a deployment, or that of the next deployment, if one waits already."""
+        await reserve_declared(self.ctx, tx, service.family, service.id)
+        waiting = await tx.open_deployments(service.id)
+        status = await status_of(tx, service)
+        if waiting:
+            state, message = WORDS[Do(waiting[0].action)].queued, ""
+        await tx.change_status(replace(status, state=state, message=message))
+        for family, kind in self.ctx.kinds.items():
+            if service.family in kind.waits_for:
+                for neighbour in await tx.of_parent(service.parent, family):
+                    if await tx.open_deployments(neighbour.id):
+                        await tx.ask(RECONCILE, neighbour.id, org=neighbour.org)
+
+    async def _with_deployed(self, tx: Tx, current: DeploymentRow) -> Row:
+        """Writes into the document of the service what a successful deployment changes in it."""
+        service = await tx.get(current.service)
+        assert service is not None
+        document = msgspec.json.decode(service.body)
+        after = self.ctx.kinds[service.family].deployed(document, particulars(current))
+        if after is document:
+            return service
+        body = msgspec.json.encode(after)
+        await tx.rewrite(service.id, body)
+        return replace(service, body=body)
+
+    def _masked(self, message: str) -> str:
+        return self.ctx.logs.masks.text(self.deployment.id, message)
+
+
+def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
+    """True if it is too late to cancel: the deployment serves, or what it was to end serves no more."""
+    if deployment.action in {Do.STOP, Do.UNINSTALL, Do.DELETE}:
+        return deployment.status != Progress.QUEUED and status.serving is None
+    return status.serving == deployment.id
+
+
+async def workload_of(ctx: Context, deployment: str | None) -> Workload | None:
+    """Returns what a deployment runs, if that was frozen."""
+    row = await ctx.store.reads.deployment(deployment) if deployment else None
+    return decrypt_workload(ctx, row) if row else None
+
+
+async def fence(tx: Tx, claim: Claim) -> None:
+    if not await tx.held(claim):
+        raise LostClaim(claim.id)

@@ -1,0 +1,25 @@
+"""The steps of services. Each may run twice: after an interruption it starts again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from windlass.control.deploying.ledger import Ledger
+from windlass.control.deploying.steps.build import build
+from windlass.control.deploying.steps.delete import delete
+from windlass.control.deploying.steps.keep import clear, keep
+from windlass.control.deploying.steps.release import abandon, release
+from windlass.control.deploying.steps.stop import stop, uninstall
+from windlass.core.deploy.plan import Step
+
+STEPS: Final[Mapping[Step, Callable[[Ledger], Awaitable[None]]]] = {
+    Step.BUILD: build,
+    Step.RELEASE: release,
+    Step.STOP: stop,
+    Step.UNINSTALL: uninstall,
+    Step.DELETE: delete,
+    Step.ABANDON: abandon,
+    Step.KEEP: keep,
+    Step.REST: clear,
+}

@@ -1,0 +1,37 @@
+"""Takes away all that was made for a service, and then the service itself."""
+
+from __future__ import annotations
+
+from windlass.builders.builder import BuildError
+from windlass.control.deploying.ledger import Ledger
+from windlass.control.deploying.patience import when_back
+from windlass.control.deploying.steps.stop import end_all
+from windlass.engines.engine import EngineError
+
+
+async def delete(ledger: Ledger) -> None:
+    ctx, service = ledger.ctx, ledger.service
+    say = ctx.logs.build(service.id, ledger.deployment.id)
+    try:
+        say("Ending what runs")
+        await when_back(ledger, lambda: end_all(ledger))
+        await ctx.point("about to erase what it stored")
+        await ledger.held()
+        say("Erasing what it stored")
+        await when_back(ledger, lambda: ledger.place.engine.discard(service.id))
+        await ctx.point("about to erase what was built")
+        await when_back(ledger, lambda: ledger.place.builder.discard(service.id))
+        await ledger.place.servers.discard(service.id)
+    except (EngineError, BuildError, OSError) as error:
+        message = reason_of(error)
+        say(f"Failed: {message}")
+        await ledger.failed(message)
+        return
+    await ctx.point("about to delete")
+    await ledger.deleted()
+    await ctx.point("deleted")
+
+
+def reason_of(error: Exception) -> str:
+    """Says why a deletion failed, without paths of this machine."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

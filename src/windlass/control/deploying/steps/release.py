@@ -1,0 +1,93 @@
+"""Releases a new generation: it starts beside the old one, serves once it is healthy, and replaces it.
+
+A release that fails or is cancelled is taken down, and the old generation goes on serving.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from windlass.builders.builder import BuildError
+from windlass.control.deploying.freezing import frozen
+from windlass.control.deploying.ledger import Ledger, has_switched
+from windlass.control.deploying.release import (
+    ReleaseFailed,
+    bring_up,
+    count_of,
+    retire_others,
+    take_down,
+)
+from windlass.control.deploying.routes import refresh
+from windlass.control.request.deployments import particulars
+from windlass.control.workloads.builds import builds_of
+from windlass.control.workloads.sealed_workload import decrypt_workload
+from windlass.core.deploy.states import Progress
+from windlass.core.deploy.workload import Workload
+from windlass.core.words.variables import Unusable
+from windlass.engines.engine import EngineError
+
+
+async def release(ledger: Ledger) -> None:
+    ctx, service = ledger.ctx, ledger.service
+    old = await ledger.serving()
+    try:
+        new = await frozen(ledger)
+    except (Unusable, EngineError, BuildError) as error:
+        await ledger.failed(str(error))
+        return
+    if has_switched(ledger.deployment, ledger.status):
+        # Before an interruption. Anything wrong since then is reported by keeping, which comes next.
+        seen = await refresh(ctx, service.id)
+    else:
+        count = count_of(new, ledger.status.instances or new.instances)
+        if not await _brought_up(ledger, new, old, count) or not await ledger.switched(new, count):
+            return
+        await ctx.point("switched")
+        seen = await refresh(ctx, service.id)
+        await ctx.point("routed")
+    await retire_others(ctx, new, new.generation, seen=seen)
+    await ledger.succeeded()
+    await prune(ledger)
+
+
+async def _brought_up(ledger: Ledger, new: Workload, old: Workload | None, count: int) -> bool:
+    """True once all instances are healthy. Otherwise the deployment failed, and the old generation serves."""
+    failure = particulars(ledger.deployment).message
+    if not failure:
+        try:
+            await bring_up(ledger.ctx, new, old, count, ledger.held)
+            return True
+        except ReleaseFailed as failed:
+            failure = str(failed)
+            await ledger.given_up(failure)
+    output = await take_down(ledger.ctx, new, old, count)
+    await ledger.failed(with_output(failure, output))
+    return False
+
+
+def with_output(failure: str, output: str) -> str:
+    return f"{failure}\nIts last lines were:\n{output}" if output else failure
+
+
+async def prune(ledger: Ledger) -> None:
+    """Removes builds that are not needed any more. Safe only here: the worker that holds the claim is the
+    only one that builds for this service. Skipped where nothing was built, because an engine may take long
+    for it; what could not be removed while a builder was away goes after the next build."""
+    ctx, service = ledger.ctx, ledger.service
+    await ctx.point("about to prune")
+    builds = await builds_of(ctx, service.id)
+    if builds.grown:
+        with suppress(BuildError):
+            await ledger.place.builder.prune(service.id, builds.kept)
+    await ctx.point("pruned")
+
+
+async def abandon(ledger: Ledger) -> None:
+    """Takes down a deployment that was cancelled. What served before goes on serving."""
+    deployment = ledger.deployment
+    workload = decrypt_workload(ledger.ctx, deployment)
+    old = await ledger.serving()
+    if workload and deployment.status == Progress.DEPLOYING:
+        await take_down(ledger.ctx, workload, old, ledger.status.instances)
+    await ledger.ctx.point("abandoned")
+    await ledger.canceled()

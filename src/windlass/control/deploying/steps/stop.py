@@ -1,0 +1,55 @@
+"""Ends what runs of a service: its data stays when it is stopped, and goes when it is uninstalled."""
+
+from __future__ import annotations
+
+from windlass.control.deploying.ledger import Ledger
+from windlass.control.deploying.patience import when_back
+from windlass.control.deploying.release import end_up_to
+from windlass.control.deploying.routes import all_endpoints, refresh
+from windlass.engines.engine import EngineError
+
+
+async def stop(ledger: Ledger) -> None:
+    try:
+        await when_back(ledger, lambda: end_all(ledger))
+    except EngineError as error:
+        await ledger.failed(str(error))
+        return
+    await ledger.ctx.point("stopped")
+    await _ended(ledger)
+
+
+async def uninstall(ledger: Ledger) -> None:
+    ctx, service = ledger.ctx, ledger.service
+    try:
+        await when_back(ledger, lambda: end_all(ledger))
+        await ctx.point("about to discard what it stored")
+        await ledger.held()
+        await when_back(ledger, lambda: ledger.place.engine.discard(service.id))
+    except EngineError as error:
+        await ledger.failed(str(error))
+        return
+    await ctx.point("uninstalled")
+    await _ended(ledger)
+
+
+async def _ended(ledger: Ledger) -> None:
+    await ledger.place.router.reserve(ledger.service.id, [])
+    await ledger.ended()
+
+
+async def end_all(ledger: Ledger) -> None:
+    """Ends all instances: first no new requests reach them, then those under way finish."""
+    ctx, service = ledger.ctx, ledger.service
+    workload = await ledger.serving()
+    await ledger.unserved()
+    ctx.watch.forget(service.id)
+    await ctx.point("about to route away")
+    await refresh(ctx, service.id)
+    if workload:
+        await ctx.point("routed away")
+        seen = await ledger.place.engine.observe(service.id)
+        await ledger.place.router.drain(all_endpoints(workload, seen), workload.grace)
+        await ctx.point("drained to stop")
+    grace = workload.grace if workload else ctx.settings.stop_seconds
+    await end_up_to(ctx, service.id, ledger.deployment.number, grace)
