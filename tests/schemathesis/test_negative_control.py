@@ -11,6 +11,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tests.forms import either
 from tests.schemathesis.serving import served
 from tests.schemathesis.town import Town
 from tests.schemathesis.trial import CHECKS, Report, Trial
@@ -177,5 +178,5 @@ async def _found_out(town: Town, lie: Lie, check: str) -> bool:
 
 async def _tried(town: Town, lie: Lie, seed: int = 1) -> Report:
     async with served(town.world, Liar(town.world.installation.app, lie)) as address:
-        trial = Trial(address, town, seed=seed, examples=10)
+        trial = Trial(address, town, seed=seed, examples=10, most=either(50, None))
         return await asyncio.to_thread(trial.run, [lie.phase], lie.operations)

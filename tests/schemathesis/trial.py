@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import schemathesis
+from hypothesis.strategies import SearchStrategy, just
+from schemathesis.core.jsonschema.patterns import update_quantifier
 from schemathesis.engine import StopReason, events, from_schema
 from schemathesis.engine.recorder import ScenarioRecorder
 
+from tests.documented import DOCUMENT, within
 from tests.schemathesis.mending import AUTHORIZATION, mending
 from tests.schemathesis.town import Town
 from windlass.core.declare.resource import Verb
@@ -97,23 +102,23 @@ class Trial:
         seed: int,
         examples: int,
         base: str = "",
-        covered: Collection[str] = EVERYTHING,
+        alone: Collection[str] = EVERYTHING,
         most: int | None = None,
     ) -> None:
-        """`covered`: operations that the coverage phase tries, with at most so many cases each."""
+        """`alone`: the operations that all phases but stories try, the coverage phase with at most `most`
+        cases each."""
         self._address = address
         self._base = base
         self._town = town
         self._seed = seed
         self._examples = examples
-        self._covered = covered
+        self._alone = alone
         self._most = most
 
     def run(self, phases: Collection[str] = PHASES, operations: Sequence[str] = EVERYTHING) -> Report:
         report = Report()
-        self._run(report, {*phases} - {STORIES, COVERAGE}, operations)
-        self._run(report, {*phases} & {COVERAGE}, [one for one in operations if one in self._covered])
-        self._run(report, {*phases} & {STORIES}, [one for one in operations if one in TELLABLE])
+        self._run(report, {*phases} - {STORIES}, [id for id in operations if id in self._alone])
+        self._run(report, {*phases} & {STORIES}, [id for id in operations if id in TELLABLE])
         return report
 
     def _run(self, report: Report, phases: Collection[str], operations: Sequence[str]) -> None:
@@ -124,7 +129,7 @@ class Trial:
         schema.auth()(Admin)
         with mending(schema, self._town):
             included = schema.include(operation_id=[*operations])
-            _limit_coverage(included, self._most)
+            _shorten_coverage(included, self._most)
             for event in from_schema(included).execute():
                 report.take(event)
 
@@ -153,11 +158,33 @@ class Trial:
         )
 
 
-def _limit_coverage(schema: Any, most: int | None) -> None:
+def _shorten_coverage(schema: Any, most: int | None) -> None:
     """Making the cases of the coverage phase takes ten times as long as asking them, so that not even making
     them is what saves time."""
     every = schema.iter_coverage_cases
-    schema.iter_coverage_cases = lambda *given, **named: itertools.islice(every(*given, **named), most)
+
+    def cases(*given: Any, **named: Any) -> Iterator[Any]:
+        if most is not None:
+            for key, strategy in _long_texts().items():
+                named["session"].pattern_strategies[key] = strategy
+        return itertools.islice(every(*given, **named), most)
+
+    schema.iter_coverage_cases = cases
+
+
+@functools.cache
+def _long_texts() -> dict[Any, SearchStrategy[str]]:
+    """Texts of the greatest lengths for each pattern, by the keys under which schemathesis keeps such
+    strategies. Without them it draws texts of 255 characters for names, character by character, until one
+    fits: names may have joined emoji, of which most draws have too many, and that takes 15 seconds."""
+    texts = {}
+    for part in within(DOCUMENT):
+        pattern, longest = part.get("pattern"), part.get("maxLength")
+        if isinstance(pattern, str) and longest:
+            for length in (longest - 1, longest):
+                if re.search(pattern, text := length * "n"):
+                    texts[update_quantifier(pattern, length, length), length, length, None] = just(text)
+    return texts
 
 
 class Admin:
