@@ -6,7 +6,7 @@ import pytest
 
 from tests.world import make_world
 from windlass.control.kinds import check_kinds, declared, kinds_of
-from windlass.control.request.resources import check_behaviours
+from windlass.control.request.behaviour import check_behaviours
 from windlass.control.workloads.kind import ServiceKind
 from windlass.core.declare.resource import Family, Spec, Trait
 from windlass.core.declare.traits import deployable

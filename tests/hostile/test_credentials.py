@@ -23,7 +23,7 @@ from tests.hostile.fields import fields_of
 from tests.loopback import Receiver, receiver
 from tests.world import ADMIN, Answer, World, make_world
 from windlass.builders.git import Git
-from windlass.control.request import resources
+from windlass.control.request import changing, creating
 from windlass.control.workloads import git_tokens
 from windlass.core.declare.document import narrowed, patched
 from windlass.core.declare.fields import hidden
@@ -219,8 +219,9 @@ async def test_without_the_rules_a_credential_would_follow_the_address(
     async def nothing(*_: Any) -> None:
         """Judges nothing."""
 
-    monkeypatch.setattr(resources, "check_addresses", lambda *_: False)
-    monkeypatch.setattr(resources, "check_openings", nothing)
+    monkeypatch.setattr(changing, "check_addresses", lambda *_: False)
+    for module in (creating, changing):
+        monkeypatch.setattr(module, "check_openings", nothing)
     monkeypatch.setattr(git_tokens, "why_not_sent", lambda *_: "")
     async with contextlib.aclosing(leaks(family, secret, tmp_path)) as found:
         assert await anext(found, "")

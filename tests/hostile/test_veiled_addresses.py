@@ -11,7 +11,7 @@ import pytest
 
 from tests.webhooks.receivers import Receivers
 from tests.world import HandClock, World, make_world
-from windlass.control.request.resources import encrypt_hidden
+from windlass.control.request.hidden import encrypt_hidden
 from windlass.store.store import Row, Tx
 
 CANARY = "CANARYxyz0123456789"

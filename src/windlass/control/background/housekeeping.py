@@ -13,8 +13,8 @@ from windlass.base.log import log
 from windlass.control.background import holdings
 from windlass.control.deploying.release import count_of
 from windlass.control.request.context import Context
+from windlass.control.request.deleting import DISCARD
 from windlass.control.request.deployments import RECONCILE
-from windlass.control.request.resources import DISCARD
 from windlass.control.telling.webhooks import KEPT
 from windlass.control.workloads.builds import sweep_work
 from windlass.control.workloads.sealed_workload import decrypt_workload

@@ -17,9 +17,9 @@ from windlass.control.deploying.ledger import LostClaim
 from windlass.control.deploying.reconcile import reconcile
 from windlass.control.request import repeats
 from windlass.control.request.context import Context
+from windlass.control.request.deleting import DISCARD
 from windlass.control.request.deployments import RECONCILE
 from windlass.control.request.outbox import DELIVER
-from windlass.control.request.resources import DISCARD
 from windlass.control.telling.delivery import deliver
 from windlass.engines.engine import EngineAway
 from windlass.store.store import LANES, QUICK, Claim, Tx

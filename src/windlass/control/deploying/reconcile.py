@@ -11,8 +11,8 @@ from contextlib import suppress
 from windlass.control.deploying.ledger import Ledger, Task, fence, has_switched
 from windlass.control.deploying.steps import STEPS
 from windlass.control.request.context import Context
+from windlass.control.request.deleting import DISCARD
 from windlass.control.request.deployments import begin, cancel_word, particulars, status_of
-from windlass.control.request.resources import DISCARD
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.states import Do
 from windlass.store.store import Claim, DeploymentRow, Row, StatusRow, Tx

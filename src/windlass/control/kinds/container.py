@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
+from windlass.control.request.behaviour import Draft
+from windlass.control.request.changing import apply_changes
 from windlass.control.request.context import Call, Context
-from windlass.control.request.resources import Draft, apply_changes
 from windlass.control.workloads.kind import BuiltArtifact, Making
 from windlass.control.workloads.programs import Program
 from windlass.core.declare.document import Document

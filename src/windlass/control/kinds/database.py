@@ -9,10 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base.errors import Conflict
+from windlass.control.request.behaviour import Draft
 from windlass.control.request.context import Context
 from windlass.control.request.deployments import status_of
 from windlass.control.request.places import Place
-from windlass.control.request.resources import Draft
 from windlass.control.workloads.credentials import credentials_of, give_credentials
 from windlass.control.workloads.kind import BuiltArtifact, Making, Offer, ServiceKind, Whereabouts
 from windlass.control.workloads.ports import public_port, take_public_port

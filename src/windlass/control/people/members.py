@@ -7,18 +7,13 @@ from msgspec import Struct
 
 from windlass.base.errors import Conflict, Missing
 from windlass.control.people.admins import keep_an_admin
+from windlass.control.request.behaviour import Behaviour, Draft, behaves
+from windlass.control.request.changing import apply_changes
 from windlass.control.request.context import Call, Context, Reply, writes
-from windlass.control.request.resources import (
-    Behaviour,
-    Draft,
-    apply_changes,
-    asker_of,
-    behaves,
-    create_in,
-    delete_resource,
-    parent_of,
-    record,
-)
+from windlass.control.request.creating import create_in
+from windlass.control.request.deleting import asker_of, delete_resource
+from windlass.control.request.paths import parent_of
+from windlass.control.request.recording import record
 from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
 from windlass.core.declare.fields import visible
 from windlass.core.declare.stored import Named

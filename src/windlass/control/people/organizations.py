@@ -7,20 +7,15 @@ from collections.abc import Mapping
 from windlass.base import ids
 from windlass.base.errors import Conflict, Forbidden
 from windlass.control.people.tokens import issue
+from windlass.control.request.behaviour import Behaviour, Draft, behaves
+from windlass.control.request.changing import check_tag
 from windlass.control.request.context import Call, Context, Reply, encode, reads, writes
+from windlass.control.request.creating import create_in
+from windlass.control.request.deleting import purge
 from windlass.control.request.deployments import refuse_in_deletion
-from windlass.control.request.resources import (
-    Behaviour,
-    Draft,
-    behaves,
-    check_tag,
-    create_in,
-    paged,
-    purge,
-    record,
-    target,
-    with_fields,
-)
+from windlass.control.request.paths import target
+from windlass.control.request.reading import paged, with_fields
+from windlass.control.request.recording import record
 from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, may_below
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import rewritten

@@ -11,8 +11,9 @@ from windlass.base import tokens
 from windlass.base.clock import instant, stamp
 from windlass.base.errors import Invalid
 from windlass.control.people.admins import keep_an_admin
+from windlass.control.request.behaviour import Behaviour, Draft, behaves
 from windlass.control.request.context import Context
-from windlass.control.request.resources import Behaviour, Draft, behaves, create_in
+from windlass.control.request.creating import create_in
 from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, words_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.registry import Registry

@@ -7,12 +7,49 @@ Everything else is gone with the answer.
 from __future__ import annotations
 
 import msgspec
+from msgspec import Struct
 
+from windlass.control.request.behaviour import behaviour_of
+from windlass.control.request.changing import check_tag
 from windlass.control.request.context import Call, Context, Reply, encode, writes
+from windlass.control.request.creating import count
 from windlass.control.request.deployments import accept, cancel, in_deletion
-from windlass.control.request.resources import Asker, asker_of, check_tag, delete_resource, target
+from windlass.control.request.paths import target
+from windlass.control.request.recording import Origin, about, emit, origin_of
+from windlass.core.deploy.progress import Initiator
 from windlass.core.deploy.states import Do
+from windlass.core.words.events import Event
 from windlass.store.store import Row, Tx
+
+DISCARD = "discard"
+"""The kind of work that erases data of a deleted service."""
+
+
+class Asker(Struct, frozen=True):
+    """Who asked for a deletion, and from where."""
+
+    by: Initiator
+    origin: Origin
+
+
+def asker_of(call: Call) -> Asker:
+    return Asker(Initiator(call.actor.id, call.actor.name), origin_of(call))
+
+
+async def delete_resource(ctx: Context, tx: Tx, row: Row, asker: Asker) -> None:
+    family = ctx.registry[row.family]
+    await behaviour_of(family).deleting(ctx, tx, row)
+    await purge(tx, row)
+    await count(ctx, tx, family, await tx.get(row.parent), -1)
+    facts = {"parent": row.parent, "before": msgspec.Raw(row.body), "after": None}
+    subject = await about(ctx, tx, row)
+    emit(tx, Event.DELETED, row.org, subject, asker.by.id, asker.by.name, asker.origin, facts)
+
+
+async def purge(tx: Tx, row: Row) -> None:
+    """It and all that is below it are gone; what was made for services is taken away as soon as can be."""
+    for service in await tx.remove(row):
+        await tx.ask(DISCARD, f"{DISCARD}:{service}", org=row.org)
 
 
 @writes("*.delete")

@@ -11,9 +11,9 @@ from collections.abc import Awaitable
 from typing import cast
 
 from windlass import control
+from windlass.control.request.behaviour import check_behaviours
 from windlass.control.request.context import PREPARING, Call, Context, Reading, Reply, Writing, handler_of
 from windlass.control.request.repeats import Repeatable, once
-from windlass.control.request.resources import check_behaviours
 from windlass.store.store import Tx
 
 for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):

@@ -15,7 +15,7 @@ from windlass.control.deploying.routes import links_of
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.request.deleting import delete_row
 from windlass.control.request.deployments import cancel, details_of, shown_status, status_of
-from windlass.control.request.resources import target
+from windlass.control.request.paths import target
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
 from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document

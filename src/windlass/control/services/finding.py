@@ -10,7 +10,7 @@ from msgspec import Struct
 from windlass.base.errors import Invalid, Missing
 from windlass.control.request.context import READING, Call, Context, Reply, encode, reads, results
 from windlass.control.request.permissions import Sight, forbidden
-from windlass.control.request.resources import EVERYTHING, paging
+from windlass.control.request.reading import EVERYTHING, paging
 from windlass.core.access import Where, may
 from windlass.core.declare.registry import Operation, Paging, Registry
 from windlass.core.declare.resource import Family, Verb

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from windlass.control.request import frames
 from windlass.control.request.context import Call, Context, Reply, encode, reads
-from windlass.control.request.resources import target
+from windlass.control.request.paths import target
 from windlass.control.request.shared_readers import SharedReader
 from windlass.control.services.environments import statuses_of
 from windlass.core.declare.document import Document

@@ -10,8 +10,9 @@ from msgspec import Struct
 from windlass.base.clock import stamp
 from windlass.control.deploying.routes import links_of
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results
+from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
-from windlass.control.request.resources import paging, target
+from windlass.control.request.reading import paging
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import Named
 from windlass.families.environment import EnvironmentShown

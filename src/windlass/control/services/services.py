@@ -10,6 +10,7 @@ from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.builders.git import GitError
 from windlass.control.deploying.routes import links_of
+from windlass.control.request.behaviour import Behaviour, Draft, behaves
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.request.deployments import (
     accept,
@@ -21,7 +22,8 @@ from windlass.control.request.deployments import (
     shown_status,
     status_of,
 )
-from windlass.control.request.resources import Behaviour, Draft, behaves, paging, parent_of, target
+from windlass.control.request.paths import parent_of, target
+from windlass.control.request.reading import paging
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
 from windlass.control.telling.logs import log_reply
 from windlass.control.variables.injected import forget_derived, refresh_derived

@@ -15,8 +15,8 @@ from windlass.base.clock import HOUR, stamp
 from windlass.base.errors import Invalid
 from windlass.base.segments import instant
 from windlass.control.request.context import Call, Context, Reply, encode, reads
+from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
-from windlass.control.request.resources import target
 from windlass.core.declare.audit_query import AuditParameters, TargetParameters
 from windlass.core.declare.document import Document
 from windlass.core.words.audit import AuditNames, kinds_of, origin_kept, origin_of, type_of

@@ -21,8 +21,9 @@ from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
 from windlass.base.http_out import HttpResult
 from windlass.base.signing import signature
 from windlass.control.request.context import Context, encode
+from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.request.outbox import payload_of
-from windlass.control.request.resources import decrypt_hidden, record
+from windlass.control.request.recording import record
 from windlass.control.telling.webhooks import (
     DELIVERED,
     FAILED,

@@ -15,8 +15,8 @@ from msgspec import Struct
 from windlass.base.clock import HOUR
 from windlass.control.request import frames
 from windlass.control.request.context import Call, Context, Reply, encode, reads
+from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
-from windlass.control.request.resources import target
 from windlass.control.request.shared_readers import SharedReader
 from windlass.control.telling.audit import TargetNames, shown
 from windlass.core.declare.traits import Onward

@@ -11,7 +11,7 @@ from windlass.base.errors import Missing
 from windlass.base.segments import Gone, LineFilter, id_of, moment, sieve
 from windlass.control.request import frames
 from windlass.control.request.context import Call, Context, Dialect, Reply, reads, results
-from windlass.control.request.resources import target
+from windlass.control.request.paths import target
 from windlass.core.access import Actor
 from windlass.core.declare.traits import Tail
 from windlass.core.deploy.states import OPEN

@@ -12,7 +12,7 @@ from msgspec import Struct, inspect
 
 from windlass.base.errors import Missing
 from windlass.control.request.context import Context
-from windlass.control.request.resources import decrypt_hidden
+from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.variables.injected import injected_variables
 from windlass.control.workloads.kind import Whereabouts
 from windlass.core.declare.resource import Family

@@ -8,21 +8,15 @@ from typing import Any
 import msgspec
 
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
-from windlass.control.request import deleting, resources
+from windlass.control.request import changing, deleting, reading
+from windlass.control.request.behaviour import Behaviour, Draft, behaves
+from windlass.control.request.changing import apply_changes
 from windlass.control.request.context import Call, Context, Reply, Writing, encode, reads, writes
+from windlass.control.request.creating import create_in
+from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
+from windlass.control.request.paths import parent_of
 from windlass.control.request.permissions import absent, allows, visible_below
-from windlass.control.request.resources import (
-    Behaviour,
-    Draft,
-    apply_changes,
-    behaves,
-    create_in,
-    decrypt_hidden,
-    encrypt_hidden,
-    in_dialect,
-    paged,
-    parent_of,
-)
+from windlass.control.request.reading import in_dialect, paged
 from windlass.control.variables import injected as built_ins
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
@@ -72,7 +66,7 @@ async def _built_in(
 @reads("environmentVariable.read", "secret.read")
 async def read(ctx: Context, call: Call) -> Reply:
     try:
-        return await resources.read(ctx, call)
+        return await reading.read(ctx, call)
     except Missing:
         row = await _own_making(ctx, ctx.store.reads, call)
         if row is None:
@@ -83,13 +77,13 @@ async def read(ctx: Context, call: Call) -> Reply:
 @writes("environmentVariable.update", "secret.update")
 async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
     await _take_key_for_value(tx, call)
-    return await _unless_built_in(ctx, tx, call, resources.update, "changed: override it instead")
+    return await _unless_built_in(ctx, tx, call, changing.update, "changed: override it instead")
 
 
 @writes("environmentVariable.patch", "secret.patch")
 async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
     await _take_key_for_value(tx, call)
-    return await _unless_built_in(ctx, tx, call, resources.patch, "changed: override it instead")
+    return await _unless_built_in(ctx, tx, call, changing.patch, "changed: override it instead")
 
 
 @writes("environmentVariable.delete", "secret.delete")

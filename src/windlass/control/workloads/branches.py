@@ -16,8 +16,8 @@ from windlass.base.errors import Invalid, Unavailable
 from windlass.base.log import log
 from windlass.builders.git import GitError
 from windlass.control.request.context import Call, Context, prepares
+from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import is_visible
-from windlass.control.request.resources import parent_of, target
 from windlass.control.workloads.git_tokens import source_at
 from windlass.core.declare.document import Document, narrowed, patched
 from windlass.core.declare.resource import Verb

@@ -9,8 +9,10 @@ from typing import Final
 import msgspec
 
 from windlass.base.errors import Missing
+from windlass.control.request.behaviour import Draft
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results
-from windlass.control.request.resources import Draft, decrypt_hidden, encrypt_hidden, parent_of, target
+from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
+from windlass.control.request.paths import parent_of, target
 from windlass.control.workloads.ports import public_port
 from windlass.core.deploy.databases import DatabaseLogin, configurations, kind_of, upgrades
 from windlass.families.database import Database

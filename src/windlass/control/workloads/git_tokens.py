@@ -11,8 +11,9 @@ from windlass.base.http_out import AddressRefused
 from windlass.base.http_out.url import place as api_place
 from windlass.builders.git import GitError, GitSource
 from windlass.builders.git.source import place as repository_place
+from windlass.control.request.behaviour import Behaviour, Draft, behaves
 from windlass.control.request.context import Context
-from windlass.control.request.resources import Behaviour, Draft, behaves, decrypt_hidden
+from windlass.control.request.hidden import decrypt_hidden
 from windlass.core.declare.document import Document
 from windlass.families.git_token import git_token
 from windlass.store.store import Reads, Row, Tx

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from windlass.builders.builder import Say
+from windlass.control.request.behaviour import Draft
 from windlass.control.request.context import Call, Context
 from windlass.control.request.places import Place
-from windlass.control.request.resources import Draft
 from windlass.control.workloads.held import newest
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family

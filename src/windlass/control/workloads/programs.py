@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from windlass.base import ids
 from windlass.base.clock import stamp
+from windlass.control.request.behaviour import Draft
 from windlass.control.request.context import Context
-from windlass.control.request.resources import Draft
 from windlass.control.workloads.kind import ServiceKind
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Base

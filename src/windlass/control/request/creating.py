@@ -1,0 +1,102 @@
+"""Creates resources: the same for every family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from windlass.base import ids
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict
+from windlass.control.request.behaviour import Draft, behaviour_of
+from windlass.control.request.context import Call, Context, Reply, encode, writes
+from windlass.control.request.hidden import encrypt_hidden, refuse_veils, unveiled
+from windlass.control.request.paths import parent_to_create_in
+from windlass.control.request.reading import in_dialect, with_fields
+from windlass.control.request.recording import record
+from windlass.control.request.references import check_openings, check_references
+from windlass.core.access import Actor
+from windlass.core.declare.document import (
+    hidden_of,
+    view_of,
+)
+from windlass.core.declare.resource import Family, Spec
+from windlass.core.words.events import Event
+from windlass.store.store import NameTaken, Row, Tx
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@writes("*.create")
+async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
+    parent = await parent_to_create_in(tx, call)
+    return await create_in(ctx, tx, call.family, call.body, parent.org, parent, call.actor, call)
+
+
+async def create_in(
+    ctx: Context,
+    tx: Tx,
+    family: Family,
+    spec: Spec,
+    org: str,
+    parent: Row | None,
+    actor: Actor,
+    call: Call | None = None,
+    extras: Mapping[str, Any] = NOTHING,
+    links: Mapping[str, str] = NOTHING,
+) -> Reply:
+    """Creates a resource, whoever asks."""
+    named = await check_references(tx, family, spec, org, actor)
+    family.normalise(spec)
+    refuse_veils(family, spec)
+    await check_openings(ctx, tx, family, spec, actor)
+    id = ids.new_id() if parent else org
+    draft = Draft(family, id, org, parent, spec, actor, dict(extras), {}, {**named, **links})
+    behaviour = behaviour_of(family)
+    await behaviour.creating(ctx, tx, draft)
+    row = await _stored(ctx, tx, draft)
+    for field, other in draft.links.items():
+        await tx.link(row.id, field, other)
+    await behaviour.created(ctx, tx, draft)
+    await count(ctx, tx, family, parent, +1)
+    await record(ctx, tx, Event.CREATED, row, actor, call, after=row.body, above=parent)
+    answer = await unveiled(ctx, tx, call, row) if call else row.body
+    answer = with_fields(answer, draft.answer) if draft.answer else answer
+    return Reply(in_dialect(call, answer) if call else answer, row.tag)
+
+
+async def _stored(ctx: Context, tx: Tx, draft: Draft) -> Row:
+    family, parent_id = draft.family, draft.parent.id if draft.parent else ""
+    position, created = await tx.place(parent_id, family.name)
+    moment = stamp(created)
+    ids_above = {"organization": draft.org}
+    owners = {name: {"id": ids_above.get(name, parent_id)} for name in family.owners}
+    base = {"id": draft.id, "created_at": moment, "updated_at": moment}
+    view = view_of(family, draft.spec, {**owners, **draft.extras, **base})
+    tag = ids.new_tag()
+    name = family.key_of(msgspec.structs.asdict(view))
+    sealed = encrypt_hidden(ctx, draft.org, draft.id, tag, {**draft.sealed, **hidden_of(family, draft.spec)})
+    row = Row(draft.id, family.name, draft.org, parent_id, position, name, created, tag, encode(view), sealed)
+    try:
+        await tx.add(row)
+    except NameTaken as error:
+        raise name_conflict(family, draft.spec) from error
+    return row
+
+
+async def count(ctx: Context, tx: Tx, family: Family, parent: Row | None, step: int) -> None:
+    """Keeps the field of the parent that says how many of a family are below it, if there is one."""
+    if parent is None or (field := ctx.registry[parent.family].counts.get(family.name)) is None:
+        return
+    document = msgspec.json.decode(parent.body)
+    document[field] += step
+    await tx.rewrite(parent.id, encode(document))
+
+
+def name_conflict(family: Family, spec: Any) -> Conflict:
+    field = family.names
+    value = getattr(spec, field) if field else ""
+    return Conflict(f"{field}: there is already one {family.noun} with the {field} {value} here")

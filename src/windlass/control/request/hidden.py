@@ -1,0 +1,65 @@
+"""Fields of a resource that are encrypted beside its document, and addresses that only Admins see whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from windlass.base.errors import Invalid
+from windlass.control.request.context import Call, Context, encode
+from windlass.control.request.permissions import (
+    allows,
+)
+from windlass.control.request.references import value_at
+from windlass.core.access import Scope
+from windlass.core.declare.document import (
+    VEIL,
+    Document,
+    is_veil,
+)
+from windlass.core.declare.resource import Family, Spec
+from windlass.store.store import Reads, Row
+
+
+def without_veils(
+    family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Replaces each veiled address that is sent back as it was shown by the whole one."""
+    shown = {
+        field for field in family.veiled & changes.keys() & hidden.keys() if changes[field] == stored[field]
+    }
+    return {**changes, **{field: hidden[field] for field in shown}}
+
+
+def refuse_veils(family: Family, spec: Spec) -> None:
+    for field in sorted(family.veiled):
+        if is_veil(value_at(spec, field)):
+            raise Invalid(f"{field}: {VEIL} stands for what is not shown: send the whole address")
+
+
+def encrypt_hidden(ctx: Context, org: str, id: str, tag: str, hidden: Mapping[str, str]) -> bytes | None:
+    return ctx.encryption.encrypt(encode(hidden), org, id, "hidden", tag) if hidden else None
+
+
+def decrypt_hidden(ctx: Context, row: Row) -> dict[str, str]:
+    if row.sealed is None:
+        return {}
+    return msgspec.json.decode(
+        ctx.encryption.decrypt(row.sealed, row.org, row.id, "hidden", row.tag), type=dict[str, str]
+    )
+
+
+def whole_addresses(ctx: Context, row: Row) -> Document:
+    """The fields of which the document holds only a part that everybody may see."""
+    family = ctx.registry[row.family]
+    hidden = decrypt_hidden(ctx, row) if family.veiled else {}
+    return {name: hidden[name] for name in family.veiled & hidden.keys()}
+
+
+async def unveiled(ctx: Context, source: Reads, call: Call, row: Row) -> bytes:
+    """Returns the document of a resource, with its whole addresses if the caller is Admin there."""
+    if not ctx.registry[row.family].veiled or not await allows(source, call.actor, Scope.ADMIN, row):
+        return row.body
+    return encode(msgspec.json.decode(row.body) | whole_addresses(ctx, row))

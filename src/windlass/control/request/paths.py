@@ -1,0 +1,65 @@
+"""Resources that the path of a request names, as far as the caller may see them."""
+
+from __future__ import annotations
+
+from windlass.control.request.context import Call
+from windlass.control.request.permissions import (
+    absent,
+    is_allowed_throughout,
+    require,
+    require_new,
+)
+from windlass.core.declare.operations import PathId
+from windlass.core.declare.resource import Family
+from windlass.store.store import Reads, Row
+
+
+async def visible(source: Reads, call: Call, family: Family, id: str) -> Row:
+    """Returns a resource, if the caller may do with it what the operation needs."""
+    row = await source.find(family.name, id)
+    if row is None:
+        raise absent(family.noun)
+    if not is_allowed_throughout(call, row.org):
+        await require(source, call, row, family.noun)
+    return row
+
+
+async def target(source: Reads, call: Call) -> Row:
+    """The resource that the operation is about, below the parent that the path names."""
+    operation = call.operation
+    row = await _resource_at(source, call, operation.itself)
+    if (above := operation.above) is not None and (
+        row.parent != call.ids[above.place] or await source.find(above.name, row.parent) is None
+    ):
+        raise absent(call.family.noun)
+    return row
+
+
+async def parent_of(source: Reads, call: Call) -> Row:
+    """The resource whose collection the path names, or through which it leads."""
+    return await _resource_at(source, call, call.operation.above)
+
+
+async def parent_to_create_in(source: Reads, call: Call) -> Row:
+    """The parent of a resource that is to be made, if the caller may make it there."""
+    return await _resource_at(source, call, call.operation.above, to_create=True)
+
+
+async def other_resource(source: Reads, call: Call, param: str) -> Row:
+    """The resource whose id is this parameter of the path: one of the `ids` of an action."""
+    found = next((id for id in call.operation.ids if id.param == param), None)
+    return await _resource_at(source, call, found)
+
+
+async def _resource_at(source: Reads, call: Call, at: PathId | None, *, to_create: bool = False) -> Row:
+    """A resource that the path names. With `to_create`, permission is asked for what is to be made in it."""
+    if at is None or not at.families:
+        raise LookupError(f"{call.operation.id}: its path does not name this resource")
+    id, (family, *more) = call.ids[at.place], at.families
+    row = await (source.get(id) if more else source.find(family.name, id))
+    noun = at.noun if more else family.noun
+    if row is None or (more and all(row.family != other.name for other in at.families)):
+        raise absent(noun)
+    if not is_allowed_throughout(call, row.org):
+        await (require_new if to_create else require)(source, call, row, noun)
+    return row

@@ -1,0 +1,72 @@
+"""Reads and lists resources: the same for every family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from windlass.control.request.context import Call, Context, Reply, encode, reads, results
+from windlass.control.request.hidden import unveiled
+from windlass.control.request.paths import parent_of, target
+from windlass.control.request.permissions import (
+    is_allowed_throughout,
+    visible_below,
+)
+
+EVERYTHING = 2**31 - 1
+
+
+@reads("*.read")
+async def read(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    row = await target(source, call)
+    body = await unveiled(ctx, source, call, row) if call.family.veiled else row.body
+    return Reply(in_dialect(call, body), row.tag)
+
+
+@reads("*.list")
+async def listing(ctx: Context, call: Call) -> Reply:
+    source, family = ctx.store.reads, call.family
+    parent = await parent_of(source, call)
+    whole = is_allowed_throughout(call, parent.org)
+    rows = None if whole else await visible_below(source, call.actor, parent, family)
+    if rows is None and family.veiled:
+        rows = await source.of_parent(parent.id, family.name)
+    if rows is not None:
+        return paged(call, [await unveiled(ctx, source, call, row) for row in rows])
+    page, size = paging(call)
+    bodies, total = await source.page(parent.id, family.name, (page - 1) * size, size)
+    return Reply(results(all_in_dialect(call, bodies), page, size, total))
+
+
+def paging(call: Call) -> tuple[int, int]:
+    """Which page, of which size. Who expects complete lists gets one page of everything."""
+    if call.dialect.everything and not call.paging_asked:
+        return 1, EVERYTHING
+    return call.query.page, call.query.page_size
+
+
+def paged(call: Call, bodies: list[bytes]) -> Reply:
+    """A slice of a list that is short enough to be at hand."""
+    page, size = paging(call)
+    shown = bodies[(page - 1) * size : page * size]
+    return Reply(results(all_in_dialect(call, shown), page, size, len(bodies)))
+
+
+def with_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:
+    """A JSON object with more fields at its end."""
+    return body[:-1] + b"," + encode(fields)[1:]
+
+
+def in_dialect(call: Call, body: bytes) -> bytes:
+    """The document in the reader's words. Documents are kept in the contract's."""
+    family = call.operation.family
+    if family is None or family.in_full is None or call.dialect.name == "plain":
+        return body
+    return encode(family.in_full(msgspec.json.decode(body)))
+
+
+def all_in_dialect(call: Call, bodies: list[bytes]) -> list[bytes]:
+    return bodies if call.dialect.name == "plain" else [in_dialect(call, body) for body in bodies]
