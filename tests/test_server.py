@@ -9,7 +9,8 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from windlass.serve.connection import Connection, PortState
+from windlass.serve.connection import Connection
+from windlass.serve.port_state import PortState
 from windlass.serve.server import ApiServer, listen
 
 DATE = re.compile(rb"date: [^\r]*\r\n")

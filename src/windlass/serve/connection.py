@@ -3,8 +3,8 @@
 Heads are read by `base.http_in`, as on the gateway, and not by uvicorn: its parser has no limits, takes
 trailers for fields and accepts what the gateway refuses. uvicorn's part is the answer and the stop.
 
-A connection has at most one request under way; what comes after it waits in order, up to a limit. There is no
-timer: the table of connections asks each of them now and then whether its client has taken too long.
+A connection has at most one request under way; further requests wait in order, up to a limit. Flow control
+and time limits are in `serve.client_socket`.
 """
 
 from __future__ import annotations
@@ -13,205 +13,40 @@ import asyncio
 import base64
 import binascii
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
 import uvicorn
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 from uvicorn.server import ServerState
 
-from windlass.api.answers import Header, failure_response
-from windlass.base.http_in.bounds import ROOM, Bounds
-from windlass.base.http_in.chunks import Chunks
-from windlass.base.http_in.connections import ConnectionTable, Room, network_of
+from windlass.api.answers import Header
+from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.heads import (
-    CHUNKED,
     LINE,
     RequestHead,
     check_authority,
     check_target,
     judged_line,
 )
-from windlass.base.http_in.wire import END, Bad, Gathering
+from windlass.base.http_in.wire import END, Bad
+from windlass.serve.answering import WholeAnswer
+from windlass.serve.client_socket import ClientSocket
+from windlass.serve.port_state import PortState
 
 _SLASH: Final = ord("/")
 _LEFTOVER: Final = 1024 * 1024
 """Bytes of a body that are still read after the request was answered, so that the connection can be kept."""
 _ONCE: Final = frozenset({b"sec-websocket-version", b"sec-websocket-key"})
 _LOGGER: Final = logging.getLogger("uvicorn.error")
-# Answers with a body whose length is announced.
-_USUAL = {200: b"HTTP/1.1 200 OK", 201: b"HTTP/1.1 201 Created"}
 
 
-class Corked:
-    """A transport that sends what one turn of the loop wrote with one system call: head and body travel
-    together, and the reader is woken once."""
+class Connection(ClientSocket):
+    """One connection with the requests on it. uvicorn makes it, and gives the names of its parameters."""
 
-    __slots__ = ("_call_soon", "_parts", "_transport")
-
-    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._call_soon = loop.call_soon
-        self._parts: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if not self._parts:
-            self._call_soon(self._flush)
-        self._parts.append(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        parts, self._parts = self._parts, []
-        if parts and not self._transport.is_closing():
-            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-
-    def write_eof(self) -> None:
-        self._flush()
-        if not self._transport.is_closing():
-            self._transport.write_eof()
-
-    def is_closing(self) -> bool:
-        return bool(self._transport.is_closing())
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
-class WholeAnswer:
-    """The application, for one request: what it answers in one piece is put together here, in one step.
-
-    uvicorn looks at each header by itself, which takes longer than the rest of sending it. What is not the
-    usual answer, to a client that stays, is left to uvicorn."""
-
-    __slots__ = ("_app", "_cycle", "_start")
-
-    def __init__(self, app: Any, cycle: RequestResponseCycle) -> None:
-        self._app = app
-        self._cycle = cycle
-        self._start: Any = None
-
-    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
-        return cast(Awaitable[None], self._app(scope, receive, self._send))
-
-    async def _send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            self._start = message
-            return
-        start, self._start = self._start, None
-        if start is not None:
-            if answer := self._put_together(start, message):
-                await self._answer(answer)
-                return
-            await self._cycle.send(start)
-        await self._cycle.send(message)
-
-    def _put_together(self, start: Any, message: Any) -> bytes | None:
-        """The usual answer, or none: it is whole, says how long it is, and closes nothing."""
-        cycle, line = self._cycle, _USUAL.get(start["status"])
-        if not line or message.get("more_body") or not cycle.keep_alive or cycle.scope["method"] == "HEAD":
-            return None
-        body: bytes = message["body"]
-        headers = [*cycle.default_headers, *start["headers"]]
-        head = b"\r\n".join((line, *map(b": ".join, headers), b"\r\n"))
-        if head.count(b"\n") != len(headers) + 2:
-            raise ValueError("a header with a line break in it would be two")
-        if b"\r\ncontent-length: %d\r\n" % len(body) not in head or b"\r\nconnection:" in head:
-            return None
-        return head + body
-
-    async def _answer(self, answer: bytes) -> None:
-        """As uvicorn's own, which keeps in these fields how far an answer is."""
-        cycle = self._cycle
-        if cycle.flow.write_paused and not cycle.disconnected:
-            await cycle.flow.drain()
-        if cycle.disconnected:
-            return
-        cycle.response_started = cycle.response_complete = True
-        cycle.transport.write(answer)
-        cycle.message_event.set()
-        cycle.on_response()
-
-
-class PortState:
-    """State that all connections of the port share: their table, and the rate limit headers of refusals."""
-
-    def __init__(
-        self,
-        bounds: Bounds | None = None,
-        trusts: Callable[[str], bool] = lambda network: False,
-        headers: Callable[[str], list[Header]] = lambda address: [],
-    ) -> None:
-        self.bounds = bounds or Bounds()
-        self.table = ConnectionTable("api", self.bounds, trusts)
-        self.headers = headers
-        self._opening: deque[Callable[[], None]] = deque()
-
-    def open_in_turn(self, opening: Callable[[], None]) -> None:
-        """Opens one websocket in each turn of the loop: it takes as long as many requests, and thousands of
-        them at once would keep everybody else waiting for seconds."""
-        if not self._opening:
-            asyncio.get_running_loop().call_soon(self._open_next)
-        self._opening.append(opening)
-
-    def _open_next(self) -> None:
-        opening = self._opening.popleft()
-        if self._opening:
-            asyncio.get_running_loop().call_soon(self._open_next)
-        opening()
-
-
-class Flow(FlowControl):
-    """The application reads on with each piece of a body that it takes, but not while much waits already."""
-
-    full = False
-
-    def resume_reading(self) -> None:
-        if not self.full:
-            super().resume_reading()
-
-
-class Connection(asyncio.Protocol):
-    """Made by uvicorn for each connection, with these names for its parts."""
-
-    __slots__ = (
-        "_answer_began",
-        "_app",
-        "_app_state",
-        "_body",
-        "_body_began",
-        "_busy",
-        "_client",
-        "_config",
-        "_cycle",
-        "_head",
-        "_held",
-        "_left",
-        "_loop",
-        "_parting",
-        "_port",
-        "_served",
-        "_server",
-        "_since",
-        "_state",
-        "_stuck",
-        "_stuck_since",
-        "_table",
-        "_unsent",
-        "_whole",
-        "flow",
-        "is_closing",
-        "network",
-        "transport",
-        "write",
-    )
+    __slots__ = ("_app", "_app_state", "_body", "_config", "_cycle", "_head", "_state")
 
     def __init__(
         self,
@@ -221,135 +56,42 @@ class Connection(asyncio.Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         port: PortState | None = None,
     ) -> None:
+        super().__init__(_loop or asyncio.get_running_loop(), port or _UNBOUND)
         self._config = config
         self._state = server_state
         self._app_state = app_state
         self._app = config.loaded_app
-        self._loop = _loop or asyncio.get_running_loop()
-        self._port = port or _UNBOUND
-        self._table = self._port.table
-        self._held = Gathering(self._port.bounds.head_bytes, self._port.bounds.target_bytes)
         self._head: RequestHead | None = None
-        """That of the last request, which the next one usually repeats."""
-        # Of the connection
-        self._served = self._parting = self._stuck = False
-        self._since = self._stuck_since = self._loop.time()
-        self._unsent = 0
-        # Of the request under way
+        """The head of the last request, which the next one usually repeats."""
         self._cycle: RequestResponseCycle | None = None
-        self._busy = False
-        """It has not been answered to its end."""
-        self._whole = True
-        """All of it has arrived."""
-        self._left = 0
-        self._body: Chunks | None = None
-        self._body_began = 0.0
+        """The request under way, and how far its answer is."""
+        self._body: RequestBody | None = None
 
-    # The connection
-
-    def connection_made(self, transport: Any) -> None:
-        corked = Corked(transport, self._loop)
-        self.transport = corked
-        self.write = corked.write
-        self.is_closing = transport.is_closing
-        self.flow = Flow(cast(asyncio.Transport, transport))
-        self._server = get_local_addr(transport)
-        self._client = get_remote_addr(transport)
-        self.network = network_of(self._address)
-        room = self._table.admit(self)
-        if room is Room.NONE:
-            transport.abort()
-            return
+    def _join(self) -> None:
         self._state.connections.add(self)  # type: ignore[arg-type]
-        if room is Room.FULL:
-            self._tell(503, "This server has as many connections as it may have: try again in a moment")
-
-    @property
-    def _address(self) -> str:
-        return str(self._client[0]) if self._client else "unknown"
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._parting = True
-        self._table.remove(self)
         self._state.connections.discard(self)
-        self._abandon()
-        self.flow.resume_writing()
+        super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The server stops: what is under way may end."""
+        """Ends the connection because the server stops; a request under way may end first."""
         if self._busy and self._cycle is not None:
             self._cycle.keep_alive = False
         else:
             self.transport.close()
 
-    def abort(self) -> None:
-        self.transport.abort()
-
-    def pause_writing(self) -> None:
-        self.flow.pause_writing()
-        self._stuck = True
-        self._stuck_since = self._table.now
-        self._note_unsent()
-
-    def resume_writing(self) -> None:
-        self._stuck = False
-        self._table.sent(self)
-        self.flow.resume_writing()
-        if not self._busy:
-            self._advance()
-
-    def _note_unsent(self) -> None:
-        self._unsent = self.transport.get_write_buffer_size()
-        self._table.unsent(self, self._unsent)
-
-    def waits_since(self) -> float | None:
-        """Returns since when the server has been waiting for the client; None while the application works."""
-        if self._stuck:
-            return self._stuck_since
-        if self._busy and (self._whole or self.flow.read_paused):
-            return None
-        return self._since
-
-    def age(self, now: float) -> None:
-        bounds, age = self._port.bounds, now - self._since
-        if self._parting:
-            if age > bounds.parting_seconds:
-                self.transport.abort()
-        elif self._stuck:
-            self._age_unread(now)
-        elif self.flow.read_paused:
-            self._since = now  # the application takes its time, not the client
-        elif not self._whole:
-            if age > bounds.stall_seconds or now - self._body_began > bounds.body_seconds:
-                self._refuse(408, "The rest of the request did not arrive in time.")
-        elif self._busy:
-            return
-        elif self._held.held:
-            if age > bounds.head_seconds:
-                self._refuse(408, "The head of the request did not arrive in time.")
-        elif age > (bounds.idle_seconds if self._served else bounds.head_seconds):
-            self.transport.close()
-
-    def _age_unread(self, now: float) -> None:
-        """A client that reads slowly goes on; one that reads nothing is let go."""
-        if self.transport.get_write_buffer_size() < self._unsent:
-            self._stuck_since = now
-            self._table.sent(self)
-            self._note_unsent()
-        elif now - self._stuck_since > self._port.bounds.stall_seconds:
-            self.transport.abort()
-
-    # What arrives
+    # Bytes that arrive
 
     def data_received(self, data: bytes) -> None:
-        if self._parting:
+        if self._closing:
             return
         if not self._whole:
             self._since = self._table.now
             self._more(data)
-        elif self._busy or self._stuck or self._held.held:
+        elif self._busy or self._blocked or self._held.held:
             self._held.add(data)
-            if not (self._busy or self._stuck):
+            if not (self._busy or self._blocked):
                 self._advance()
             self._choose_reading()
         else:
@@ -361,8 +103,7 @@ class Connection(asyncio.Protocol):
                 self._begin(data)
 
     def _advance(self) -> None:
-        """Takes up what waits, one request after the other."""
-        while self._held.held and not (self._busy or self._stuck or self._parting) and self._whole:
+        while self._held.held and not (self._busy or self._blocked or self._closing) and self._whole:
             try:
                 data = self._held.head()
             except Bad as bad:
@@ -371,21 +112,10 @@ class Connection(asyncio.Protocol):
             if data is None:
                 break
             self._begin(data)
-
         self._choose_reading()
 
-    def _choose_reading(self) -> None:
-        """Pauses reading while many bytes are waiting already, and resumes it after that."""
-        flow = self.flow
-        full = flow.full
-        flow.full = len(self._held.held) > ROOM and not self._parting
-        if flow.full:
-            flow.pause_reading()
-        elif full:
-            flow.resume_reading()
-
     def _begin(self, data: bytes) -> None:
-        """Starts the request that these bytes begin with; its head is whole."""
+        """Starts the request that these bytes begin with. They contain a whole head."""
         try:
             self._take(data)
         except Bad as bad:
@@ -418,38 +148,27 @@ class Connection(asyncio.Protocol):
         self._start(method, target, head, self._opening(head.length))
 
     def _opening(self, length: int) -> bytes:
-        """As much of the body as is there; what is not of it goes on waiting."""
+        """Returns the part of the body that has arrived; bytes after its end wait for the next request."""
         self._whole, self._body = True, None
+        if not length:
+            return b""
         bounds = self._port.bounds
-        if length == CHUNKED:
-            self._body = Chunks(bounds, plain=True, most=bounds.body_chunks)
-            body, after = self._body.feed(self._held.take())
-            self._whole = after is not None
-            if after:
-                self._held.add(after)
-        elif length:
-            body = self._held.cut(length)
-            self._left = length - len(body)
-            self._whole = not self._left
-        else:
-            body = b""
-        return body
+        body = self._body = RequestBody(length, bounds, self._held, plain=True, most=bounds.body_chunks)
+        data = body.begin()
+        self._whole = body.whole
+        return data
 
     def _more(self, data: bytes) -> None:
         """Reads bytes of the body, and perhaps of the requests after it."""
-        after: bytes | None = None
-        if self._body is not None:
-            try:
-                data, after = self._body.feed(data)
-            except Bad as bad:
-                self._refuse(bad.status, bad.message)
-                return
-        else:
-            data, after = data[: self._left], data[self._left :] if len(data) >= self._left else None
-            self._left -= len(data)
-        if after is not None:
-            self._whole = True
-            self._held.add(after)
+        body = self._body
+        if body is None:  # it was refused meanwhile
+            return
+        try:
+            data = body.feed(data)
+        except Bad as bad:
+            self._refuse(bad.status, bad.message)
+            return
+        self._whole = body.whole
         cycle = self._cycle
         if self._busy and cycle is not None:
             self._pass_on(cycle, data)
@@ -505,48 +224,34 @@ class Connection(asyncio.Protocol):
         self._state.tasks.add(task)
 
     def _answered(self) -> None:
-        """The answer is complete, as far as the application is concerned."""
+        """Called when the application has answered; the client may still have to read it."""
         self._state.total_requests += 1
         self._busy = False
         self._since = self._table.now
-        if self._parting:
+        if self._closing:
             return
         self.flow.resume_reading()
         if not self._whole:
-            if self._body is not None or self._left > _LEFTOVER:
+            if self._body is None or self._body.left > _LEFTOVER:
                 self.close()
         elif self._held.held:
             self._advance()
 
     def _abandon(self) -> None:
-        """The application hears that its client has gone."""
         cycle = self._cycle
         if self._busy and cycle is not None:
             cycle.disconnected = True
             cycle.message_event.set()
         self._busy = False
 
-    def close(self) -> None:
-        """Hangs up after what was written. Where something may still come, it is read for a moment: closing
-        over unread bytes would take the answer away from a client that has not read it yet."""
-        if self._parting or self.transport.is_closing():
-            return
-        self._parting = True
-        self._since = self._table.now
-        if self._whole and not self._held.held:
-            self.transport.close()
-            return
-        self._held.take()
-        self.transport.write_eof()
-        self.flow.full = False
-        self.flow.resume_reading()
+    # Websockets
 
     def _takes_websocket(self, method: bytes, head: RequestHead) -> bool:
-        """What is no proper opening of a websocket is an ordinary request, and answered like one."""
+        """True for the proper opening of a websocket. Any other request is answered as an ordinary one."""
         return self._config.ws_protocol_class is not None and opens_websocket(method, head.fields)
 
     def _become_websocket(self, head: bytes) -> None:
-        if self._parting or self.transport.is_closing():
+        if self._closing or self.transport.is_closing():
             return
         if self._held.held:
             self._refuse(400, "A websocket has to be opened before anything is sent through it.")
@@ -559,31 +264,24 @@ class Connection(asyncio.Protocol):
         protocol.data_received(head)
         self.transport.set_protocol(protocol)
 
-    # What is said without the application
+    # Refusals
 
     def _refuse(self, status: int, message: str) -> None:
-        """A request that is not one: nothing after it can be trusted either."""
         self._table.refuse(str(status))
         cycle = self._cycle
         if self._busy and cycle is not None and cycle.response_started and not cycle.response_complete:
             self._abandon()
             self.transport.abort()
             return
-        if not (self._busy or self._whole):  # it was answered before all of it had come
+        if not (self._busy or self._whole):  # it was answered before all of it had arrived
             self.transport.close()
             return
         self._abandon()
         self._tell(status, message)
 
-    def _tell(self, status: int, message: str) -> None:
-        self._whole = False  # whatever comes is not read as a request any more
-        if not self.transport.is_closing():
-            self.transport.write(failure_response(status, message, self._port.headers(self._address)))
-            self.close()
-
 
 def opens_websocket(method: bytes, headers: list[Header]) -> bool:
-    """As RFC 6455 has it, in its section 4.2.1."""
+    """True for a request that opens a websocket by the rules of RFC 6455, section 4.2.1."""
     given = {name: value for name, value in headers if name.startswith(b"sec-websocket-")}
     times = sum(name in _ONCE for name, _ in headers)
     return (

@@ -18,7 +18,8 @@ from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import trusted
 from windlass.base.http_in.files import allowed_connections
 from windlass.install.installation import Installation
-from windlass.serve.connection import Connection, PortState
+from windlass.serve.connection import Connection
+from windlass.serve.port_state import PortState
 
 STOP_SECONDS = 3
 PING_SECONDS, PONG_SECONDS = 20.0, 60.0

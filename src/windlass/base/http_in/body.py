@@ -1,0 +1,50 @@
+"""The body of one request, cut out of the bytes that a connection sends.
+
+`chunks` reads the framing of a chunked body. The connection decides what becomes of the bytes.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.chunks import Chunks
+from windlass.base.http_in.heads import CHUNKED
+from windlass.base.http_in.wire import Gathering
+
+_UNKNOWN: Final = sys.maxsize
+
+
+class RequestBody:
+    """Follows a body to its end. Bytes after the end go to `held`, for the next request."""
+
+    __slots__ = ("_chunks", "_held", "left", "whole")
+
+    def __init__(
+        self, length: int, bounds: Bounds, held: Gathering, *, plain: bool = False, most: int = sys.maxsize
+    ) -> None:
+        """`plain` leaves out the framing of a chunked body, which may have `most` chunks."""
+        self._chunks = Chunks(bounds, plain=plain, most=most) if length == CHUNKED else None
+        self._held = held
+        self.left = length if self._chunks is None else _UNKNOWN
+        """Bytes still to come, at most."""
+        self.whole = False
+
+    def begin(self) -> bytes:
+        """Returns the part of the body that `held` has already."""
+        return self.feed(self._held.take() if self._chunks else self._held.cut(self.left))
+
+    def feed(self, data: bytes) -> bytes:
+        """Returns the part of these bytes that belongs to the body. Raises Bad."""
+        after: bytes | None
+        if self._chunks is not None:
+            data, after = self._chunks.feed(data)
+        else:
+            data, after = data[: self.left], data[self.left :] if len(data) >= self.left else None
+            self.left -= len(data)
+        if after is not None:
+            self.whole = True
+            if after:
+                self._held.add(after)
+        return data
