@@ -17,7 +17,8 @@ from windlass.base.tokens import new_token
 from windlass.control.people.tokens import limitable
 from windlass.core.access import Scope
 from windlass.core.declare.registry import Operation, Registry
-from windlass.core.declare.resource import Family, ReferenceField
+from windlass.core.declare.resource import Family
+from windlass.core.declare.structs import ReferenceField
 from windlass.families import registry
 
 

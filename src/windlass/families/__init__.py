@@ -1,4 +1,4 @@
-"""One declarative file for each resource family, found by being there."""
+"""One declarative file for each resource family; files in this folder are found automatically."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def registry() -> Registry:
 
 
 def registry_of(*things: Declared) -> Registry:
-    """The registry of these. A thing that several files name, because they import it, counts once."""
+    """Returns the registry of these. A thing that several files import counts once."""
     once = list({id(thing): thing for thing in things}.values())
     return Registry(
         [thing for thing in once if isinstance(thing, Family)],

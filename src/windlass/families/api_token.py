@@ -1,4 +1,4 @@
-"""An API token: lets a machine in, for as long and as far as it says."""
+"""An API token: gives a machine access, for a limited time and to limited resources if wanted."""
 
 from typing import Annotated, Literal
 
@@ -80,15 +80,15 @@ class ApiTokenShown(Shown):
 
 
 def normalise(spec: ApiToken) -> None:
-    """Roles, scopes and the old `scope` say the same thing: scopes are kept. Nothing said is Read."""
+    """Reduces roles, scopes and the older `scope` to scopes. Without any, the token may read."""
     spec.description = spec.description or ""
-    said = scopes_of(spec.scopes or ())
+    scopes = scopes_of(spec.scopes or ())
     roles = {id: scope for scope, id in ROLE_IDS.items()}
     role = roles[spec.role_id] if spec.role_id else Scope(0)
-    if said and role and role not in said:
+    if scopes and role and role not in scopes:
         raise clash("role_id", "differs from scopes: send one of them")
     old = Scope.ADMIN if spec.scope else Scope(0)
-    spec.scopes = words_of(said or role or old or Scope.READ)
+    spec.scopes = words_of(scopes or role or old or Scope.READ)
 
 
 api_token = Family(

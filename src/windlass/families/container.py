@@ -115,7 +115,7 @@ class ChosenContainer(Chosen):
 
 
 class ImageRegistry(Shown):
-    """Where the image comes from, if the engine does not have it."""
+    """The registry of the image, for engines that do not have it."""
 
     id: Id
     name: str

@@ -27,7 +27,7 @@ Kind = Literal["POSTGRESQL", "MYSQL", "MONGODB", "REDIS"]
 _CONTAINER_MEMORY = {"POSTGRESQL": 100, "REDIS": 100, "MYSQL": 512, "MONGODB": 256}
 _MANAGED_MEMORY = 100
 INSTANCE_TYPE = "standard"
-"""Of a MANAGED database that asks for none: cpu and memory say how large it is."""
+"""The type of a MANAGED database that asks for none: cpu and memory define its size."""
 
 
 class Database(Spec):

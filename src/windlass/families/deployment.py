@@ -1,4 +1,4 @@
-"""A deployment: one attempt to bring a service to where somebody wants it. Made by acting on the service."""
+"""A deployment: one attempt to change the state of a service. Created by the actions of services."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ from windlass.core.declare.traits import Deployment as Shown
 
 
 class DeploymentSpec(Spec):
-    """Nothing of it is sent: see the actions of services."""
+    """Has no fields to send: see the actions of services."""
 
 
 _BUILD_LOG: Final = "What was done, line by line, oldest first; `follow=true` goes on while it is built."

@@ -47,7 +47,7 @@ class EnvironmentShown(Shown):
 
 
 class EnvironmentStatus(Shown):
-    """How an environment is: worked out of its services."""
+    """The status of an environment, computed from its services."""
 
     id: Id
     state: Annotated[str, Meta(description="What its services are, the loudest word first")]
@@ -60,7 +60,7 @@ class EnvironmentStatus(Shown):
     origin: str = "API"
     triggered_by: str | None = None
     deployment_status: Annotated[str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE")]
-    # With the rest, it is a `Status` as well: as such, existing clients read the answer to a deploy.
+    # Together with the other fields this is also a `Status`: existing clients read the answer to a deploy so.
     service_deployment_status: Annotated[str, Meta(description="The same as `deployment_status`")]
     is_part_last_deployment: bool = False
     status_details: StatusDetails
@@ -69,7 +69,7 @@ class EnvironmentStatus(Shown):
 
 
 LISTS = ("jobs", "helms", "terraforms")
-"""Lists of services that clients expect, of families that are not there yet."""
+"""Lists of services that clients expect, of families that do not exist yet."""
 
 
 class EnvironmentStatuses(Shown):
@@ -80,14 +80,14 @@ class EnvironmentStatuses(Shown):
 
 
 class EnvironmentChanges(EnvironmentStatuses):
-    """The environment and those of its services whose status is another than was told before."""
+    """The environment and those of its services whose status has changed since the last message."""
 
     complete: Annotated[bool, Meta(description="Whether this is everything, and not only what changed")]
     removed: Annotated[list[Id], Meta(description="Services that are no more")] = []
 
 
 class ChosenToDeploy(Spec):
-    """Services to deploy; of those with versions, which version."""
+    """Services to deploy, with a version for those that have versions."""
 
 
 class ChosenServices(Spec):
@@ -195,7 +195,7 @@ ACTIONS = (
 
 
 def normalise(spec: Environment) -> None:
-    """`cluster` is the full interface's word for `cluster_id`: either will do, both must agree."""
+    """Accepts `cluster`, the full interface's word for `cluster_id`; if both are sent, they must agree."""
     if spec.cluster_id and spec.cluster and spec.cluster_id != spec.cluster:
         raise clash("cluster", "differs from cluster_id: send one of them")
     spec.cluster_id = spec.cluster_id or spec.cluster

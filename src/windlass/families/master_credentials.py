@@ -1,4 +1,4 @@
-"""What can be asked about databases: how to enter one, and in which versions they come."""
+"""Operations on databases beyond those of services: credentials, configurations and versions."""
 
 from typing import Annotated
 
@@ -36,7 +36,7 @@ master_credentials = get(
     Credentials,
     "Read host, port, login and password",
     id="getDatabaseMasterCredentials",
-    # The only answer with a secret in it: reading what is running is not reading what is in it.
+    # The only answer with a secret in it: reading a database's resource is not reading its data.
     need=Scope.ADMIN,
 )
 
@@ -45,7 +45,7 @@ configuration = get(
     list[Configuration],
     "List the types, versions and modes",
     id="listEnvironmentDatabaseConfiguration",
-    # Follows the path of the collection: /environment/{env_id}/databaseConfiguration
+    # Continues the path of the collection: /environment/{env_id}/databaseConfiguration
     suffix="Configuration",
     on_collection=True,
     paged=False,
@@ -60,4 +60,4 @@ version = get(
 )
 
 about_databases = (master_credentials, configuration, version)
-"""All of them, for the family of databases."""
+"""All three, for the family of databases."""

@@ -71,7 +71,7 @@ class InvitationShown(Shown):
 
 
 def normalise(spec: Invitation) -> None:
-    """`role` is the older way of saying `role_id`; without either, the guest may read."""
+    """Accepts `role`, the older form of `role_id`; without either, the invited person may read."""
     if not spec.role_id:
         spec.role_id = ROLE_IDS[_OLD_ROLES[spec.role] if spec.role else Scope.READ]
 

@@ -32,7 +32,7 @@ Plan = Literal[
 class Organization(Spec):
     name: Annotated[Name, example("Acme")]
     description: Annotated[Maybe[Description], example("Makers of rope")] = absent
-    # Existing clients cannot say it when they replace an organization.
+    # Existing clients cannot send it when they replace an organization.
     plan: Annotated[Plan, kept()] = "FREE"
     website_url: Maybe[Line] = absent
     repository: Maybe[Line] = absent
@@ -89,7 +89,7 @@ class OfServices(Paging):
 
 
 class ServiceInBrief(Shown):
-    """A service of any kind: what it is, where, and how."""
+    """A service of any kind: its type, place and status."""
 
     id: Id
     name: str

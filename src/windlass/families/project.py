@@ -1,4 +1,4 @@
-"""A project: what belongs together, in one or more environments."""
+"""A project: a group of one or more environments."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Names of resources: from a path of names to ids."""
+"""Resolves paths of names to ids of resources."""
 
 from typing import Annotated, Final
 

@@ -1,4 +1,4 @@
-"""A service: anything that is deployed, whatever its family. Some paths say only its id."""
+"""A service of any family. Some paths need only its id."""
 
 from windlass.core.declare.registry import AnyOf
 from windlass.core.declare.traits import has_deployments

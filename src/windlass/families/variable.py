@@ -38,7 +38,7 @@ class Variable(Spec):
 class Secret(Spec):
     key: Annotated[Key, example("PAYMENT_KEY")]
     value: Annotated[Text, hidden(sent_to=()), example("correct horse battery staple")] = ""
-    # Existing clients cannot say it when they replace a secret.
+    # Existing clients cannot send it when they replace a secret.
     mount_path: Maybe[Annotated[MountPath, kept()]] = absent
     description: Annotated[Note | None, example("Key of the payment provider")] = ""
     enable_interpolation_in_file: bool | None = None
@@ -84,7 +84,7 @@ class VariableImport(Shown):
 
 
 class OriginalVariable(Shown):
-    """The variable that this one overrides or stands for."""
+    """The variable that this one overrides or aliases."""
 
     id: Id
     key: str
@@ -121,7 +121,7 @@ def normalise(spec: Variable | Secret) -> None:
 
 
 def in_full(document: dict[str, Any]) -> dict[str, Any]:
-    """An alias has the key of what it stands for as its value; some built-in values are placeholders."""
+    """Shows the key of its target as the value of an alias; some built-in values become placeholders."""
     if aliased := document.get("aliased_variable"):
         return {**document, "value": aliased["key"]}
     if document["scope"] == "BUILT_IN" and (instead := placeholder(document["key"])):
@@ -129,7 +129,7 @@ def in_full(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-# Another value under the same key, or the same value under another key.
+# An override has another value under the same key; an alias the same value under another key.
 derived = (
     post("override", Itself, "Override at this level", body=VariableValue, status=201),
     post("alias", Itself, "Alias at this level", body=VariableAlias, status=201),

@@ -1,4 +1,4 @@
-"""A webhook: who is told of deployments, and of which."""
+"""A webhook: a receiver of deployment events, and its subscription."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -85,7 +85,7 @@ class Attempt(Shown):
 
 
 class Delivery(Shown):
-    """One event on its way to one receiver. `id` is what the receiver sees as `webhook-id`."""
+    """One event on its way to one receiver. The receiver sees `id` as `webhook-id`."""
 
     id: Id
     created_at: Timestamp
@@ -125,7 +125,7 @@ class Rotated(Shown):
 
 
 def normalise(spec: Webhook) -> None:
-    """Both vocabularies are accepted, one is kept, each reader sees its own."""
+    """Accepts both vocabularies and stores one; each reader sees its own."""
     spec.vocabulary = spec.vocabulary or ("FULL" if any(map(is_full, spec.events)) else "PLAIN")
     spec.events = list(dict.fromkeys(plain(word) for word in spec.events))
     if spec.send_secret:

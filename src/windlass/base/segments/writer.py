@@ -33,7 +33,7 @@ class SegmentLocked(OSError):
 
 
 class WriteIncomplete(Exception):
-    """Not all lines could be written."""
+    """Only a part of the lines could be written."""
 
     def __init__(self, written: int, error: OSError) -> None:
         super().__init__(str(error))

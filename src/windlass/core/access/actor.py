@@ -1,4 +1,4 @@
-"""Actors, and the decision what an actor may do where. Nothing else in the product decides that."""
+"""Actors, and the one decision on what an actor may do at a place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windlass.core.access.where import Where
 
 
 class Actor(Struct, frozen=True, kw_only=True):
-    """A caller whose credentials were good."""
+    """An authenticated caller."""
 
     id: str
     name: str
@@ -18,11 +18,11 @@ class Actor(Struct, frozen=True, kw_only=True):
     """Identifies the caller across all of its credentials."""
     permits: Permits
     limited_to: frozenset[str] | None = None
-    """Ids of resources outside of which this caller may do nothing; None if it has no limits."""
+    """Ids of the only resources that this caller may use; None if it has no such limit."""
     limit: int | None = None
     expires: int | None = None
     token: str | None = None
-    """Id of the API token behind it, if there is one."""
+    """Id of the API token that the caller used, if any."""
 
     @property
     def organizations(self) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ class Actor(Struct, frozen=True, kw_only=True):
 
 
 SYSTEM = Actor(id="00000000-0000-4000-8000-000000000000", name="windlass", subject="windlass", permits={})
-"""Windlass itself, in the audit of what it does unasked."""
+"""Windlass itself, as the actor of automatic changes in the audit."""
 
 
 def may(actor: Actor, need: Scope, where: Where) -> bool:
@@ -56,7 +56,7 @@ def may_below(actor: Actor, need: Scope, where: Where) -> bool:
 
 
 def may_somewhere(actor: Actor, need: Scope) -> bool:
-    """Returns false if `may` is false at every place: the answer before a place is known."""
+    """Returns false if `may` is false at every place: an early answer, before the place is known."""
     for permits in actor.permits.values():
         for permit in permits:
             if permit.scopes.allows(need):
@@ -65,15 +65,15 @@ def may_somewhere(actor: Actor, need: Scope) -> bool:
 
 
 def narrowed_to(actor: Actor, where: Where) -> frozenset[str] | None:
-    """Returns ids among which are all resources directly below a place that the actor may read, if there are
-    such ids: lists can look those up instead of reading everything."""
+    """Returns ids that include all resources directly below a place that the actor may read, or None if there
+    is no such set. Lists then look up those ids instead of reading everything."""
     limits = actor.limited_to
     return None if limits is None or where.is_in(limits) else limits
 
 
 def _may_look(actor: Actor, where: Where) -> bool:
-    """True if the place is the organization or the project of something that the actor may read. A limited
-    actor sees its organization, but no project around its limits."""
+    """Returns whether the place is the organization or the project of something that the actor may read. A
+    limited actor sees its organization, but no project around its limits."""
     if where.project and actor.limited_to is not None and not where.is_in(actor.limited_to):
         return False
     return where.holds_projects and any(

@@ -1,4 +1,4 @@
-"""Permits: scopes at a place. Tokens, roles and members all come down to these."""
+"""Permits: scopes at a place. Tokens, roles and members are all reduced to permits."""
 
 from __future__ import annotations
 

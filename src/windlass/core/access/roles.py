@@ -1,4 +1,4 @@
-"""Roles: the full interface's word for permits that are given together. Each scope is a built-in role."""
+"""Roles: the full interface's word for permits that are given together. Each scope has a built-in role."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windlass.core.access.where import Where
 
 _ROLES = uuid.UUID("6f2c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11")
 ROLE_IDS: Mapping[Scope, str] = {scope: str(uuid.uuid5(_ROLES, scope.word)) for scope in MEANINGS}
-"""The same in every organization and every installation."""
+"""Role ids, the same in every organization and installation."""
 SCOPES: Mapping[str, Scope] = {id: scope for scope, id in ROLE_IDS.items()}
 """Scopes of the built-in roles, by the id of the role."""
 

@@ -1,4 +1,4 @@
-"""Scopes: the four things that a token or a role may allow."""
+"""Scopes: the four permissions that a token or a role may hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ADMIN = 8
 
 
 class Scope(IntFlag):
-    """A set of things that may be done. The need of an operation is exactly one of them."""
+    """A set of permissions. The need of an operation is exactly one of them."""
 
     READ = 1
     WRITE = 2
@@ -21,8 +21,8 @@ class Scope(IntFlag):
         return (self.name or "").capitalize()
 
     def allows(self, need: Scope) -> bool:
-        """Every scope allows reading, and Admin allows everything."""
-        # On plain numbers: flags of an enum cost microseconds, and every request asks this.
+        """Returns whether this set satisfies a need. Every scope allows reading; Admin allows everything."""
+        # Uses plain integers: enum flags cost microseconds, and every request asks this.
         return self._value_ & _ALLOWED_BY[need._value_] != 0
 
 
@@ -39,7 +39,7 @@ WORDS = tuple(scope.word for scope in MEANINGS)
 
 
 def scopes_of(words: Iterable[str]) -> Scope:
-    """Converts `["Read", "deploy"]` to flags. An unknown word is a KeyError."""
+    """Converts `["Read", "deploy"]` to flags. An unknown word raises a KeyError."""
     flags = Scope(0)
     for word in words:
         flags |= Scope[word.upper()]

@@ -1,4 +1,4 @@
-"""The place of a resource inside its organization, as permissions are asked for."""
+"""The place of a resource inside its organization, for permission checks."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 LEVELS = frozenset({"organization", "project", "environment", "cluster"})
-"""Families that are fields of a `Where`."""
+"""Families that have a field in `Where`."""
 
 
 class Where(Struct, frozen=True, gc=False):
-    """The ids on the way from the organization down to a resource. With the organization alone, the
-    organization itself."""
+    """The ids from the organization down to a resource. With the organization alone, the organization
+    itself."""
 
     organization: str
     project: str = ""
     environment: str = ""
     mode: str = ""
-    """Mode of the environment: custom roles allow more in STAGING than in PRODUCTION."""
+    """Mode of the environment: custom roles may allow more in STAGING than in PRODUCTION."""
     service: str = ""
-    """A service, or whatever else lies directly in the environment."""
+    """A service, or any other resource directly in the environment."""
     cluster: str = ""
     item: str = ""
-    """A resource that is none of these: a webhook, an API token, a variable of a project or service."""
+    """A resource of another kind: a webhook, an API token, a variable of a project or service."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids below the organization, some of them empty."""
+        """The ids below the organization; some may be empty."""
         return (self.project, self.environment, self.service, self.cluster, self.item)
 
     @property
@@ -47,7 +47,7 @@ class Where(Struct, frozen=True, gc=False):
         return replace(self, item=id)
 
     def contains(self, other: Where) -> bool:
-        """True if the other place is this one or lies below it."""
+        """Returns whether the other place is this one or below it."""
         return (
             self.organization == other.organization
             and self.project in ("", other.project)
@@ -59,7 +59,7 @@ class Where(Struct, frozen=True, gc=False):
         )
 
     def is_in(self, ids: Collection[str]) -> bool:
-        """True if one of the ids names this place, or a place above it that is not the organization."""
+        """Returns whether one of the ids names this place or one above it, other than the organization."""
         return any(id and id in ids for id in self.ids)
 
 

@@ -22,23 +22,23 @@ _NO_IDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Itself(Struct):
-    """As an answer: a resource of the family that the action belongs to."""
+    """Stands for a resource of the family that the action belongs to, as its answer."""
 
 
 Answer: TypeAlias = type[Struct] | type[list[Any]] | None
-"""What an action answers: one of these, a list of these as `results`, or nothing."""
+"""The answer of an action: a struct, a list of structs as `results`, or nothing."""
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """An operation on a resource beyond the five verbs."""
+    """An operation on a resource beyond create, list, read, update and delete."""
 
     name: str
-    """Names the handler, and with the family's title the operation."""
+    """Names the handler; with the family's title, also the operation."""
     id: str = ""
-    """The name of the operation, where the derived one does not fit."""
+    """The name of the operation, if the derived one does not fit."""
     method: str
     suffix: str
-    """What follows the path of the resource, such as `/deploy`."""
+    """The part of the path after that of the resource, such as `/deploy`."""
     ids: Mapping[str, str] = _NO_IDS
     """Parameters of the suffix, each with the family or the union whose id it is, or with WORD."""
     need: Scope
@@ -47,19 +47,22 @@ class Action(Struct, frozen=True, kw_only=True):
     query: type[Spec] | None = None
     answer: type[Struct] | None = None
     listing: bool = False
-    """Answers `results`, of `answer`."""
+    """True if the answer is `results`, each an `answer`."""
     paged: bool = True
     streams: bool = False
-    """Answers server-sent events, each with an `answer` as its data; the query says whether to go on."""
+    """True if it answers server-sent events, each with an `answer` as its data; the query says whether to
+    follow."""
     outside: bool = False
-    """Starts programs, or asks other machines, while the caller waits: it ends when the caller hangs up."""
+    """True if it starts programs or calls other machines while the client waits: it ends when the client
+    disconnects."""
     status: int = 200
     also: tuple[int, ...] = ()
-    """Other statuses that it may answer: a good one has no body, a refusal is beyond those of its kind."""
+    """Other statuses that it may answer: a success without a body, or a refusal that others of its kind do
+    not have."""
     on_collection: bool = False
-    """Its path is that of the collection, and not that of one resource."""
+    """True if its path is that of the collection, not that of one resource."""
     unnested: bool = False
-    """Its path leaves out the parent, although the family's own path does not: `/cluster/{id}/lock`."""
+    """True if its path omits the parent, although the family's own path has it: `/cluster/{id}/lock`."""
     description: str = ""
 
 
@@ -69,15 +72,15 @@ class Trait(Struct, frozen=True, kw_only=True):
     name: str
     actions: tuple[Action, ...] = ()
     chosen: type[Chosen] | None = None
-    """How one of these is named among several to be deployed; None is by its id."""
+    """The struct that selects one of these among several to be deployed; None if the id is enough."""
     needs_behaviour: bool = False
-    """Whether more follows from it than that its actions are handled: `control` has a Behaviour for it."""
+    """True if it needs a Behaviour in `control`, beyond handlers for its actions."""
     ends_services: bool = False
-    """Deleting a resource with this trait ends services: itself, or those below it."""
+    """True if deleting a resource with this trait ends services: itself, or those below it."""
 
 
 class ActionOptions(TypedDict, total=False):
-    """What an action may say beyond its name, answer and summary; see `Action`."""
+    """The optional settings of an action; see `Action`."""
 
     id: str
     suffix: str
@@ -113,7 +116,7 @@ def put(name: str, answer: Answer, summary: str, about: str = "", **options: Unp
 
 
 def delete(name: str, summary: str, about: str = "", **options: Unpack[ActionOptions]) -> Action:
-    """Declares an action that takes something away. It needs Admin and answers 204."""
+    """Declares an action that removes something. It needs Admin and answers 204."""
     return _action("DELETE", name, None, summary, about, {"need": Scope.ADMIN, "status": 204, **options})
 
 
@@ -121,7 +124,7 @@ def _action(
     method: str, name: str, answer: Answer, summary: str, about: str, options: ActionOptions
 ) -> Action:
     usual: ActionOptions = {"suffix": f"/{name}", "need": Scope.WRITE}
-    said: ActionOptions = {**usual, **options}
+    defaults: ActionOptions = {**usual, **options}
     return Action(
         name=name,
         method=method,
@@ -129,11 +132,11 @@ def _action(
         listing=get_origin(answer) is list,
         summary=summary,
         description=about,
-        **said,
+        **defaults,
     )
 
 
 def _one_of(answer: Any) -> type[Struct] | None:
-    """Returns what a list is of; anything else as it is."""
+    """Returns the item type of a list; any other type unchanged."""
     one: type[Struct] | None = get_args(answer)[0] if get_origin(answer) is list else answer
     return one

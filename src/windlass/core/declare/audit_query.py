@@ -1,4 +1,4 @@
-"""What can be asked of the audit of an organization, and what it answers: declarations, nothing else."""
+"""The query parameters and answers of an organization's audit: declarations only."""
 
 from __future__ import annotations
 

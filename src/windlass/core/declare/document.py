@@ -1,4 +1,4 @@
-"""From what a client sent to the document that is served, and back: pure."""
+"""Converts between what a client sent, what is stored, and what is answered. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.errors import Invalid
-from windlass.core.declare.resource import Family, Spec, extra_of, struct_of, with_any_text
+from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.structs import extra_of, struct_of, with_any_text
 from windlass.core.declare.validation import converted
 
 Document = dict[str, Any]
@@ -28,17 +29,17 @@ _PLAIN: Final = (
 
 
 VEIL: Final = "***"
-"""In place of the path of an address that may hold a secret. An address may hold these characters, so that
-the answer can be sent back."""
+"""Replaces the path of an address that may hold a secret. The characters are valid in an address, so the
+answer can be sent back."""
 _ADDRESS: Final = re.compile(r"(?P<origin>[^:/?#]+://[^/?#]*)/?(?P<path>.*)", re.DOTALL)
 
 
 def veil(address: str) -> str:
-    """Returns the part of an address that everybody may see: scheme and host, without the path."""
-    found = _ADDRESS.fullmatch(address)
-    if found is None:
+    """Returns the part of an address that all callers may see: scheme and host, without the path."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
         return VEIL
-    return f"{found['origin']}/{VEIL}" if found["path"] else address
+    return f"{match['origin']}/{VEIL}" if match["path"] else address
 
 
 def is_veil(address: Any) -> bool:
@@ -46,10 +47,11 @@ def is_veil(address: Any) -> bool:
 
 
 def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
-    """The answer: what was sent, without what is hidden, with what the server adds.
+    """Builds the answer: the spec without hidden fields, plus the fields that the server adds.
 
-    Plain values were checked when they came, or are the server's own; what has a shape is brought into that
-    of the answer, which may show less of it, or more."""
+    Plain values were validated when they arrived or come from the server. Structs are converted to the type
+    in the answer, which may have fewer or more fields.
+    """
     document: Document = msgspec.to_builtins(spec)
     for name in family.hidden:
         document.pop(name, None)
@@ -70,7 +72,7 @@ def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
 
 @cache
 def _shapes(view: type[Struct]) -> Mapping[str, Any]:
-    """The fields of an answer, each with its type if that is more than a plain value."""
+    """Returns the fields of an answer whose type is more than a plain value."""
     fields = msgspec.structs.fields(view)
     return {
         field.name: None if _is_plain(msgspec.inspect.type_info(field.type)) else field.type
@@ -83,13 +85,13 @@ def _is_plain(info: msgspec.inspect.Type) -> bool:
         case msgspec.inspect.Metadata(type=inner):
             return _is_plain(inner)
         case msgspec.inspect.UnionType(types=types):
-            return all(_is_plain(one) for one in types)
+            return all(_is_plain(part) for part in types)
         case _:
             return isinstance(info, _PLAIN)
 
 
 def hidden_of(family: Family, spec: Spec) -> dict[str, str]:
-    """What is sealed instead of served."""
+    """Returns the fields that are encrypted instead of served."""
     return {name: value for name in sorted(family.hidden | family.veiled) if (value := getattr(spec, name))}
 
 
@@ -99,9 +101,10 @@ def sent_in(edit: Spec) -> Document:
 
 
 def patched(document: Mapping[str, Any], patch: Mapping[str, Any], spec: type[Struct]) -> Document:
-    """The document after a JSON merge patch (RFC 7396).
+    """Applies a JSON merge patch (RFC 7396) to a document.
 
-    A value that the server has worked out of another one goes with it, unless the patch names it too."""
+    A field that is derived from a changed one is dropped with it, unless the patch sets it, too.
+    """
     stale = {
         name
         for name, source in followed(spec).items()
@@ -131,7 +134,7 @@ def _inner(spec: type[Struct], name: str) -> type[Struct]:
 
 
 def replaced(family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]) -> Spec:
-    """The spec that was sent, with the stored value of each field that is kept where it was left out."""
+    """Returns the spec that was sent; kept fields that were left out have their stored values."""
     present = {**narrowed(stored, family.spec), **hidden}
     kept = {name: value for name, value in present.items() if name in family.kept}
     return _converted({**kept, **sent}, present, family.spec)
@@ -140,14 +143,14 @@ def replaced(family: Family, stored: Document, hidden: Mapping[str, str], sent: 
 def merge_patched(
     family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
 ) -> Spec:
-    """The stored spec after a JSON merge patch."""
+    """Returns the stored spec after a JSON merge patch."""
     present = {**narrowed(stored, family.spec), **hidden}
     return _converted(patched(present, changes, family.spec), present, family.spec)
 
 
 def _converted(document: Document, present: Document, spec: type[Spec]) -> Spec:
-    """The document as a spec. A text that stays as it is stored is not judged again: it may have been stored
-    under earlier rules, and nobody who changes something else has to know of that."""
+    """Converts a document to a spec. A text equal to the stored one is not validated again: it may have been
+    stored under earlier rules, and a client that changes another field should not have to fix it."""
     try:
         return converted(document, spec)
     except Invalid:
@@ -158,7 +161,7 @@ def _converted(document: Document, present: Document, spec: type[Spec]) -> Spec:
 
 
 def narrowed(document: Mapping[str, Any], spec: type[Struct]) -> Document:
-    """A served document without the fields that a client cannot send, at every depth."""
+    """Returns a served document without the fields that a client cannot send, at every depth."""
     fields = {
         field.encode_name: msgspec.inspect.type_info(field.type) for field in msgspec.structs.fields(spec)
     }
@@ -166,8 +169,8 @@ def narrowed(document: Mapping[str, Any], spec: type[Struct]) -> Document:
 
 
 def forgiven(document: Any, spec: type[Struct]) -> Any:
-    """Removes what other versions of clients send and this server does not take: read-only and unknown
-    fields, and empty ids of list items, which are new then."""
+    """Removes fields that other versions of clients send and this server does not accept: read-only and
+    unknown fields, and empty ids of list items, which are new then."""
     if not isinstance(document, dict):
         return document
     return _without_empty_ids(narrowed(document, spec), spec)
@@ -179,7 +182,7 @@ def _without_empty_ids(value: Any, spec: type[Struct]) -> Any:
         if isinstance(inner, dict):
             value[name] = _without_empty_ids(inner, below)
         elif isinstance(inner, list):
-            value[name] = [_without_empty_id(one, below) for one in inner]
+            value[name] = [_without_empty_id(item, below) for item in inner]
     return value
 
 
@@ -187,7 +190,7 @@ def _without_empty_id(item: Any, spec: type[Struct]) -> Any:
     if not isinstance(item, dict):
         return item
     optional = any(field.encode_name == "id" and not field.required for field in msgspec.structs.fields(spec))
-    kept = {name: one for name, one in item.items() if not (optional and name == "id" and one == "")}
+    kept = {name: value for name, value in item.items() if not (optional and name == "id" and value == "")}
     return _without_empty_ids(kept, spec)
 
 
@@ -196,9 +199,9 @@ def _narrow(value: Any, info: msgspec.inspect.Type) -> Any:
         case msgspec.inspect.Metadata(type=inner):
             return _narrow(value, inner)
         case msgspec.inspect.UnionType(types=types):
-            return _narrow(value, next((one for one in types if _holds_struct(one)), types[0]))
+            return _narrow(value, next((part for part in types if _holds_struct(part)), types[0]))
         case msgspec.inspect.ListType(item_type=item) if isinstance(value, list):
-            return [_narrow(one, item) for one in value]
+            return [_narrow(entry, item) for entry in value]
         case msgspec.inspect.StructType(cls=cls) if isinstance(value, dict):
             return narrowed(value, cls)
         case _:

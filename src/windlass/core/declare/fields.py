@@ -1,7 +1,7 @@
-"""The kinds of field that families share, each with its limits said once.
+"""The kinds of field that families share, each with its limits declared once.
 
-The same annotation validates a request, documents it in OpenAPI and labels it on the command line.
-`\\Z` in a pattern is printed as `$`, which in JSON Schema means the end and nothing but the end.
+The same annotation validates a request, documents it in OpenAPI and labels it on the command line. `\\Z` in a
+pattern is printed as `$`, which in JSON Schema matches only at the end.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from windlass.base import ids
 T = TypeVar("T")
 
 Maybe: TypeAlias = T | UnsetType | None
-"""A field that comes back as it was sent: absent stays absent, null stays null."""
+"""A field that is answered as it was sent: absent stays absent, null stays null."""
 
 absent: Final[Any] = UNSET
 
-# What a pattern refuses is spelled out: `\s` is one thing in Python and another in JSON Schema (ECMA 262).
-# Characters that are not seen, and change what is: those that turn the direction of writing, spaces without
-# width, fillers, tags. Unicode has some of them outside of its first plane.
+# Refused characters are spelled out: `\s` differs between Python and JSON Schema (ECMA 262). These characters
+# are invisible and change the meaning of text: direction marks, zero-width spaces, fillers, tags. Unicode has
+# some of them outside of its first plane.
 INVISIBLE: Final = (
     r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
     r"\uffa0\ufff9-\ufffb" + "\U000e0000-\U000e007f"
 )
 CONTROLS: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029" + INVISIBLE
 BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-# Joiners and selectors shape letters of several scripts, and emoji. Between others they are invisible.
+# Joiners and selectors shape letters of several scripts, and emoji. Elsewhere they are invisible.
 _JOINERS: Final = r"\u200c\u200d"
 _SELECTORS: Final = r"\ufe00-\ufe0f"
 _INNER_BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
@@ -38,21 +38,21 @@ _SIGN: Final = rf"([!-~]|{_SHAPED}([{_JOINERS}]{_SHAPED})*)"
 _NOT_SEEN: Final = re.compile(f"[{CONTROLS}]")
 
 FORMS: Final[dict[str, str]] = {}
-"""What a value should be, by the pattern that it has to match."""
+"""A description of the expected value for each pattern, used in messages."""
 
 
 def shaped(pattern: str, form: str) -> str:
-    """The pattern. What does not match it is refused with these words, and not with the pattern."""
+    """Registers a description for a pattern and returns the pattern. Refusals use the description."""
     FORMS[pattern] = form
     return pattern
 
 
 _VISIBLE: Final = shaped(
-    # schemathesis rewrites a repeated class, with Python's escapes; it does not rewrite an alternative.
+    # schemathesis rewrites a repeated class with Python's escapes; it does not rewrite an alternative.
     rf"^([^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]+|)\Z",
     "must have no control characters, and none that are not seen",
 )
-"""Of a text: it may have several lines, and tabs."""
+"""Pattern of a text: several lines and tabs are allowed."""
 
 Id = Annotated[
     str,
@@ -86,12 +86,12 @@ Timestamp = Annotated[
         extra_json_schema={"format": "date-time"},
     ),
 ]
-# RFC 3986: what is not ASCII is percent-encoded, a host in punycode. So nobody guesses which host is meant.
+# RFC 3986: non-ASCII characters are percent-encoded, hosts in punycode. So the host is unambiguous.
 _URL_PART = "([A-Za-z0-9._~:@!$&'()*+,;=/?-]|%[0-9A-Fa-f]{2})*"
 _HEX = "[0-9A-Fa-f]{1,4}"
 _OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _LAST_32_BITS = rf"({_HEX}:{_HEX}|{_OCTET}(\.{_OCTET}){{3}})"
-# An IPv6 address by the rule of RFC 3986: `::` stands for one group or more, so fewer are left beside it.
+# An IPv6 address by RFC 3986: `::` stands for one or more groups, so fewer are left beside it.
 _IPV6 = "|".join(
     [
         f"({_HEX}:){{6}}{_LAST_32_BITS}",
@@ -139,62 +139,67 @@ Key = Annotated[
         extra={"exact": True},
     ),
 ]
-"""Unlike a Name, it is compared letter by letter."""
+"""Unlike a Name, it is compared case-sensitively."""
 Description = Annotated[str, Meta(max_length=65_536, pattern=_VISIBLE)]
 Note = Annotated[str, Meta(max_length=255, pattern=_VISIBLE)]
 
 
 def visible(text: str) -> str:
-    """Removes characters that names and descriptions refuse from a text chosen by somebody else."""
+    """Removes characters that names and descriptions refuse from a text of another party."""
     return _NOT_SEEN.sub("", text)
 
 
 def refers(family: str, *, opens: str = "") -> Meta:
-    """The id of an existing resource of the same organization that the caller may see.
+    """Marks the id of an existing resource of the same organization that the caller may see.
 
-    A credential is sent to an address: `opens` is the field beside this one that holds the address."""
-    said = {"refers": family, "opens": opens}
-    return Meta(extra=said, description=f"Id of a {family} of the organization")
+    A credential is sent to an address: `opens` names the sibling field with that address.
+    """
+    extra = {"refers": family, "opens": opens}
+    return Meta(extra=extra, description=f"Id of a {family} of the organization")
 
 
 def hidden(flag: str = "", *, sent_to: tuple[str, ...]) -> Meta:
-    """Taken in, sealed, never given out; `flag` is the field of the answer that says whether it is set.
+    """Marks a field that is accepted, encrypted, and never answered. `flag` is the field of the answer that
+    says whether it is set.
 
-    `sent_to` names the fields beside this one that decide where the server sends it. A change of one of them
-    asks for the value again. An empty tuple says that the server sends it to no address."""
+    `sent_to` names the sibling fields that decide where the server sends it. Changing one of them requires
+    the value again. An empty tuple says that the server sends it to no address.
+    """
     return Meta(extra={"hidden": flag, "sent_to": sent_to}, extra_json_schema={"writeOnly": True})
 
 
 def veiled() -> Meta:
-    """An address whose path may be a secret: sealed whole, and shown to Admin alone. Others see its host."""
+    """Marks an address whose path may be a secret: encrypted whole, shown in full to Admin only. Others see
+    its host."""
     return Meta(extra={"veiled": True})
 
 
 def shown_once() -> Meta:
-    """A secret that one answer shows, and under the same Idempotency-Key those of the next minute."""
+    """Marks a secret that one answer shows; answers under the same Idempotency-Key repeat it for a minute."""
     return Meta(extra={"once": True})
 
 
 def example(value: Any) -> Meta:
-    """A plausible value, for the document: where a field's name and type do not tell."""
+    """Sets an example for the document, if name and type of the field do not suggest one."""
     return Meta(examples=[value])
 
 
 def counts(family: str) -> Meta:
-    """How many resources of a family are directly below this one; kept by the server."""
+    """Marks a count of resources of a family directly below this one; kept by the server."""
     return Meta(extra={"counts": family})
 
 
 def fixed() -> Meta:
-    """Chosen at creation, for good."""
+    """Marks a field that is chosen at creation and cannot be changed."""
     return Meta(extra={"fixed": True})
 
 
 def kept() -> Meta:
-    """A PUT without this field keeps its value, although it has a default."""
+    """Marks a field that keeps its value if a PUT leaves it out, although it has a default."""
     return Meta(extra={"kept": True})
 
 
 def follows(field: str) -> Meta:
-    """Derived from another field unless it is sent: a change of that one changes it, too."""
+    """Marks a field that is derived from another one unless it is sent: a change of that one changes it,
+    too."""
     return Meta(extra={"follows": field})

@@ -1,4 +1,4 @@
-"""Operations: one method on one path each, as they follow from a family's verbs and actions."""
+"""Operations: one method on one path each, derived from the verbs and actions of a family."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PathId(Struct, frozen=True, eq=False):
     """Its position among the parameters of the path."""
     noun: str
     families: tuple[Family, ...]
-    """Whose id it can be; none for a word."""
+    """The families whose id it can be; empty for a word."""
     name: str = ""
     """The name of its family, or of the union."""
 
@@ -63,22 +63,22 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     itself: PathId | None = None
     """The parameter with the id of the resource that the operation is about."""
     above: PathId | None = None
-    """The parameter with the id of its parent, or of that of the collection."""
+    """The parameter with the id of its parent, or of the parent of the collection."""
     body: type[Spec] | None = None
     query: type[Spec] | None = None
     answer: type[Struct] | None = None
     listing: bool = False
     paged: bool = False
     streams: bool = False
-    """Whether the answer is never anything but server-sent events, each with an `answer` as its data."""
+    """True if the answer is always server-sent events, each with an `answer` as its data."""
     outside: bool = False
-    """Whether it ends when the caller hangs up, because programs or other machines are busy with it."""
+    """True if it ends when the client disconnects, because it keeps programs or other machines busy."""
     tagged: bool = False
-    """Whether the answer is one resource, with an ETag."""
+    """True if the answer is one resource, with an ETag."""
     once: frozenset[str] = frozenset()
     """Fields of the answer that are shown once."""
     conditional: bool = False
-    """Whether `If-Match` is honoured."""
+    """True if `If-Match` is honoured."""
     description: str = ""
 
     @property
@@ -87,13 +87,14 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def own_family(self) -> Family:
-        """The family that it belongs to; who handles an operation without one does not ask."""
+        """The family that it belongs to. Not for operations without one."""
         if self.family is None:
             raise LookupError(f"{self.id} belongs to no family")
         return self.family
 
     def subject(self, ids: Sequence[str]) -> str:
-        """The id of the resource that it is about, or whose list it is about; empty if there is none."""
+        """Returns the id of the resource that it is about, or whose list it returns; empty if there is
+        none."""
         about = self.itself or self.above
         return ids[about.place] if about else ""
 
@@ -106,14 +107,14 @@ def of_verbs(
     family: Family, parent: Family | None, prefix: str, collection: str, item: str
 ) -> Iterator[Operation]:
     noun = family.title.lower() if family.title.isupper() else spaced(family.title)
-    one, title = with_article(noun), prefix + family.title
+    noun, title = with_article(noun), prefix + family.title
     table = {
         Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {spaced(plural(family.title))}", 200),
-        Verb.CREATE: ("create", "POST", collection, family.write_need, f"Create {one}", family.created),
-        Verb.READ: ("get", "GET", item, Scope.READ, f"Read {one}", 200),
-        Verb.UPDATE: ("edit", "PUT", item, family.write_need, f"Replace {one}", 200),
-        Verb.PATCH: ("patch", "PATCH", item, family.write_need, f"Change some fields of {one}", 200),
-        Verb.DELETE: ("delete", "DELETE", item, Scope.ADMIN, f"Delete {one}", 204),
+        Verb.CREATE: ("create", "POST", collection, family.write_need, f"Create {noun}", family.created),
+        Verb.READ: ("get", "GET", item, Scope.READ, f"Read {noun}", 200),
+        Verb.UPDATE: ("edit", "PUT", item, family.write_need, f"Replace {noun}", 200),
+        Verb.PATCH: ("patch", "PATCH", item, family.write_need, f"Change some fields of {noun}", 200),
+        Verb.DELETE: ("delete", "DELETE", item, Scope.ADMIN, f"Delete {noun}", 204),
     }
     for verb, (word, method, path, need, summary, status) in table.items():
         if (Verb.UPDATE if verb is Verb.PATCH else verb) not in family.verbs:
@@ -162,7 +163,7 @@ def _goes_with_services(family: Family) -> bool:
 
 
 def of_action(action: Action, base: str, id: str, handler: str, group: str, noun: str = "") -> Operation:
-    """The operation of an action; `noun` is what it is done with, for its summary."""
+    """Returns the operation of an action; `noun` is its object, for the summary."""
     return Operation(
         id=id,
         method=action.method,
@@ -186,7 +187,7 @@ def of_action(action: Action, base: str, id: str, handler: str, group: str, noun
 
 
 def action_id(action: Action, title: str) -> str:
-    """`deploy` is deployApplication; what reads is getApplicationStatus."""
+    """Returns the operation's id: `deploy` is deployApplication; a read is getApplicationStatus."""
     name = action.name
     derived = f"get{title}{name[0].upper()}{name[1:]}" if name in {"status", "log"} else f"{name}{title}"
     return action.id or derived

@@ -1,7 +1,8 @@
-"""All operations, derived from the families: the one list from which routes, OpenAPI, the scope
-matrix, the command line and the tests are made.
+"""All operations, derived from the families: the source of routes, OpenAPI, the scope matrix, the command
+line and tests.
 
-A declaration that cannot be served, such as a second family of one name, stops the start with a message.
+A declaration that cannot be served, such as a second family with the same name, stops the start with a
+message.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from windlass.core.declare.operations import PAGE as PAGE
 from windlass.core.declare.operations import Operation as Operation
 from windlass.core.declare.operations import Paging as Paging
 from windlass.core.declare.operations import PathId, action_id, of_action, of_verbs
-from windlass.core.declare.resource import Family, ServiceActions, extra_of
+from windlass.core.declare.resource import Family, ServiceActions
+from windlass.core.declare.structs import extra_of
 from windlass.core.declare.traits import DEPLOYABLE
 from windlass.core.words.audit import AuditNames
 from windlass.core.words.naming import spaced
@@ -32,7 +34,7 @@ class AnyOf(Struct, frozen=True):
     """Resources of all families with a trait, at one path: services of any kind at `/service/{id}`."""
 
     name: str
-    """As in the path, and in the `ids` of actions."""
+    """The name in the path and in the `ids` of actions."""
     trait: Trait
     noun: str
 
@@ -50,7 +52,7 @@ class AnyOf(Struct, frozen=True):
 
 
 class Actions(Struct, frozen=True):
-    """Actions of a family or a union of families that another file declares."""
+    """Actions that another file declares for a family or a union of families."""
 
     of: Family | AnyOf
     group: str
@@ -58,7 +60,7 @@ class Actions(Struct, frozen=True):
 
 
 class StandaloneOperation(Struct, frozen=True, kw_only=True):
-    """An operation that belongs to no resource, such as a catalogue. Its path is its own."""
+    """An operation that belongs to no resource, such as a catalogue. It has its own path."""
 
     path: str
     group: str
@@ -102,11 +104,12 @@ class Registry:
         return self._by_id[id]
 
     def handled_by(self, handler: str) -> Sequence[Operation]:
-        """The operations of one handler, such as `secret.list`: one for each family that they hang below."""
+        """Returns the operations of one handler, such as `secret.list`: one for each family that they hang
+        below."""
         return self._by_handler.get(handler, ())
 
     def parents(self, family: Family) -> Sequence[Family | None]:
-        """Where it hangs: a trait stands for every family that carries it."""
+        """Returns the parents of a family: a trait stands for every family that carries it."""
         match family.parent:
             case Trait() as trait:
                 return self.carriers(trait)
@@ -118,7 +121,7 @@ class Registry:
 
     @cached_property
     def services(self) -> tuple[Family, ...]:
-        """The families of services: what can be deployed."""
+        """The families of services: those that can be deployed."""
         return tuple(family for family in self.families.values() if is_service(family))
 
     def carriers(self, trait: Trait) -> list[Family]:
@@ -132,18 +135,18 @@ class Registry:
 
     def _endpoint(self, endpoint: StandaloneOperation) -> Operation:
         action = endpoint.action
-        made = of_action(action, endpoint.path, action.name, action.name, endpoint.group)
-        return self._placed(made, action.ids)
+        operation = of_action(action, endpoint.path, action.name, action.name, endpoint.group)
+        return self._placed(operation, action.ids)
 
     def _of_union(self, union: AnyOf) -> Iterator[Operation]:
         if not self.carriers(union.trait):
             raise ValueError(f"{union.name} stands for every family with {union.trait.name}, and none has it")
         for action, group in self._added(union):
             handler = f"{union.name}.{action.name}"
-            made = of_action(
+            operation = of_action(
                 action, _item_path(union), action_id(action, union.title), handler, group, union.noun
             )
-            yield self._placed(made, {union.param: union.name, **action.ids}, itself=union.param)
+            yield self._placed(operation, {union.param: union.name, **action.ids}, itself=union.param)
 
     def _operations(self, family: Family) -> Iterator[Operation]:
         actions = [*((action, family.group) for action in family.actions), *self._added(family)]
@@ -159,13 +162,13 @@ class Registry:
                 path = collection if action.on_collection else _item_path(family) if action.unnested else item
                 title = prefix + family.title
                 handler = f"{family.name}.{action.name}"
-                made = of_action(action, path, action_id(action, title), handler, group, spaced(title))
+                operation = of_action(action, path, action_id(action, title), handler, group, spaced(title))
                 answer = family.view if action.answer is Itself else action.answer
-                made = replace(made, family=family, parent=parent, answer=answer)
-                yield self._placed(made, {**ids, **action.ids}, family.param, above)
+                operation = replace(operation, family=family, parent=parent, answer=answer)
+                yield self._placed(operation, {**ids, **action.ids}, family.param, above)
 
     def _added(self, subject: Family | AnyOf) -> Iterator[tuple[Action, str]]:
-        """Actions that other files declare for a family or a union, each with its group."""
+        """Yields actions that other files declare for a family or a union, each with its group."""
         for more in self._more:
             if more.of is subject:
                 yield from ((action, more.group) for action in more.actions)
@@ -173,7 +176,7 @@ class Registry:
     def _placed(
         self, operation: Operation, ids: Mapping[str, str], itself: str = "", above: str = ""
     ) -> Operation:
-        """The operation, with what each parameter of its path is."""
+        """Returns the operation, with the meaning of each path parameter."""
         params: list[str] = _PARAM.findall(operation.path)
         if len(set(params)) < len(params):
             raise ValueError(f"{operation.id}: two parameters of {operation.path} have the same name")
@@ -205,7 +208,7 @@ class Registry:
             f"{operation.id}: {{{param}}} is the id of {name}, and no family or union has this name"
         )
 
-    # What cannot be served
+    # Checks
 
     def _refuse_twin_segments(self) -> None:
         found: dict[tuple[Family | None, str], Family] = {}
@@ -232,7 +235,8 @@ class Registry:
 
 
 def _by_name(families: Iterable[Family], unions: Iterable[AnyOf]) -> dict[str, Family]:
-    """A second family of one name would take the place of the first, and its operations would be lost."""
+    """Returns the families by name. Refuses a second family with the same name, whose operations would
+    replace the first's."""
     found: dict[str, Family] = {}
     for family in families:
         other = found.setdefault(family.name, family)
@@ -251,23 +255,23 @@ def _by_name(families: Iterable[Family], unions: Iterable[AnyOf]) -> dict[str, F
 
 
 def _refuse_twin_operations(operations: Sequence[Operation]) -> None:
-    for one, other in _twins(operations, lambda operation: operation.id):
+    for first, other in _twins(operations, lambda operation: operation.id):
         raise ValueError(
-            f"{one.path} and {other.path} have the same operation id, {one.id}: rename one of them"
+            f"{first.path} and {other.path} have the same operation id, {first.id}: rename one of them"
         )
-    for one, other in _twins(
+    for first, other in _twins(
         operations, lambda operation: (operation.method, _PARAM.sub("{}", operation.path))
     ):
-        raise ValueError(f"{one.id} and {other.id} have the same route, {one.method} {one.path}")
+        raise ValueError(f"{first.id} and {other.id} have the same route, {first.method} {first.path}")
 
 
 def _twins(
     operations: Iterable[Operation], key: Callable[[Operation], Any]
 ) -> list[tuple[Operation, Operation]]:
-    """Pairs of operations with the same key."""
+    """Returns pairs of operations with the same key."""
     first: dict[Any, Operation] = {}
     pairs = [(first.setdefault(key(operation), operation), operation) for operation in operations]
-    return [(one, other) for one, other in pairs if one is not other]
+    return [(first, other) for first, other in pairs if first is not other]
 
 
 def is_service(family: Family) -> bool:
@@ -276,7 +280,8 @@ def is_service(family: Family) -> bool:
 
 @cache
 def _shown_once(answer: type[Struct]) -> frozenset[str]:
-    """The fields of an answer that are shown this once. Many operations have the same answer."""
+    """Returns the fields of an answer that are shown only once. Cached, because many operations share an
+    answer."""
     return frozenset(field.encode_name for field in fields(answer) if "once" in extra_of(field.type))
 
 

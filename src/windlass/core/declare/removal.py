@@ -1,4 +1,4 @@
-"""How a resource with services is deleted: the query of the operation and its description."""
+"""Deleting a resource with services: the query of the operation and its description."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class ServicePort(Shown):
 
 
 class Listener(Shown):
-    """The part of a service that says on which ports it listens."""
+    """The part of a service with its ports."""
 
     name: str
     ports: list[ServicePort] = []
@@ -141,7 +141,7 @@ GitUrl = Annotated[
         examples=["https://github.com/acme/shop.git"],
     ),
 ]
-# As git has it, and no blanks of any kind.
+# Git's rules for refs, and no blanks of any kind.
 _NOT_IN_REFS = rf"{CONTROLS}{BLANKS}~^:?*\[\\"
 Branch = Annotated[
     str,
@@ -250,7 +250,7 @@ def settle_autoscaling(policy: Autoscaling) -> None:
 
 
 def settle_ports(ports: Sequence[PortRequest]) -> None:
-    """Names every port. If none says that it is the default, the first public one that says nothing is."""
+    """Names every port. If none is marked as default, the first public one without a mark becomes it."""
     names: set[str] = set()
     check_ids("ports", ports)
     for place, port in enumerate(ports):
@@ -290,8 +290,9 @@ _ADDRESS = re.compile(r"^[^:/]+://(?P<host>[^/?#]*)(?P<path>[^?#]*)")
 
 
 def repository_parts(url: str) -> tuple[GitProvider, str, str]:
-    """Provider, owner and name, as far as the address tells; an unknown host counts as GITHUB."""
-    # Not urlsplit, which refuses some of what the pattern allows: this must find something to show for each.
+    """Returns provider, owner and name, as far as the address shows them; an unknown host counts as
+    GITHUB."""
+    # Not urlsplit, which refuses some addresses that the pattern allows: this must return something for each.
     address = _SCP.match(url) or _ADDRESS.match(url)
     host, path = (address["host"], address["path"]) if address else (url, "")
     pieces = [piece for piece in path.removesuffix(".git").split("/") if piece]
@@ -306,9 +307,9 @@ def repository_parts(url: str) -> tuple[GitProvider, str, str]:
 
 
 def settle_repository(repository: GitRepositoryRequest) -> None:
-    """Fills in what the contract leaves out."""
+    """Fills in the fields that the contract leaves out."""
     provider, owner, name = repository_parts(repository.url)
     repository.provider = repository.provider or provider
-    # An address may be longer than a field; what is worked out has to fit when it is sent back.
+    # An address may be longer than a field; derived values must fit when they are sent back.
     repository.owner = repository.owner or owner[:LONGEST_LINE]
     repository.name = repository.name or name[:LONGEST_LINE]

@@ -1,4 +1,4 @@
-"""The two kinds of struct from which families are declared: what clients send, and what the server adds."""
+"""The two kinds of struct that families are declared with: sent by clients, and added by the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from windlass.core.declare.fields import Id, Timestamp
 
 
 class _KeywordStruct(StructMeta):
-    """Structs whose fields go by name, in subclasses too (msgspec's own `kw_only` is not inherited)."""
+    """A metaclass for structs with keyword-only fields, in subclasses too (msgspec's own `kw_only` is not
+    inherited)."""
 
     def __new__(
         mcls, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any
@@ -21,25 +22,25 @@ class _KeywordStruct(StructMeta):
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
 class Spec(Struct, metaclass=_KeywordStruct, forbid_unknown_fields=True):
-    """What a client may send: unknown fields are refused by name."""
+    """The fields that a client may send: unknown fields are refused by name."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
 class Shown(Struct, metaclass=_KeywordStruct):
-    """What the server adds to an answer."""
+    """The fields that the server adds to an answer."""
 
 
 class Chosen(Spec):
-    """One of several services to be deployed, with what its own deploy would be asked."""
+    """One of several services to be deployed, with the options of its own deploy."""
 
     @property
     def service(self) -> str:
-        """Its id."""
+        """The id of the service."""
         raise NotImplementedError
 
 
 class Owner(Struct):
-    """`{"id": …}` of something above, filled from the field's name."""
+    """`{"id": …}` of a resource above, filled from the field's name."""
 
     id: Id
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 from msgspec.structs import FieldInfo, fields
 
-from windlass.core.declare.resource import extra_of
+from windlass.core.declare.structs import extra_of
 
 T = TypeVar("T", bound=Struct)
 

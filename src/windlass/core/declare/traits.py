@@ -1,4 +1,4 @@
-"""What many families can do alike. A trait declares; `control` handles."""
+"""Abilities that many families share. A trait declares; `control` handles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StatusDetails(Shown):
 
 
 class Status(Shown):
-    """How a service is."""
+    """The status of a service."""
 
     id: Id
     state: Annotated[str, Meta(description="RUNNING, STOPPED, ERROR, or a word for work in progress")]
@@ -50,7 +50,7 @@ class Commit(Shown):
 
 
 class Deployment(Shown):
-    """One attempt to bring a service somewhere, with the service's status keys beside its own."""
+    """One attempt to change the state of a service, with the service's status keys beside its own."""
 
     id: Id
     action: Annotated[str, Meta(description="DEPLOY, RESTART, STOP, UNINSTALL or DELETE")] = "DEPLOY"
@@ -88,7 +88,7 @@ class Deployment(Shown):
 
 
 class Link(Shown):
-    """Where a port of a service is reached."""
+    """An address of a port of a service."""
 
     service_id: Id
     service_type: Annotated[str, example("APPLICATION")]
@@ -149,7 +149,7 @@ class LogLine(Shown):
 Moment = Annotated[
     str,
     Meta(
-        # Of a day that no month has, nobody can say that it is wrong here: it is one of the next month.
+        # A day that its month does not have is accepted: it counts as a day of the next month.
         pattern=shaped(
             r"^([0-9]{1,14}|[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
             r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?Z)?\Z",
@@ -162,7 +162,7 @@ Moment = Annotated[
 
 
 class Tail(Spec):
-    """Which lines of a log are wanted, and whether those that are still to come are too."""
+    """Selects lines of a log, and whether to follow it."""
 
     tail: Annotated[int, Meta(ge=1, le=10_000, description="How many of the last lines")] = 1000
     since: Annotated[Moment, Meta(description="Only lines from this time on")] = ""
@@ -177,7 +177,7 @@ class Tail(Spec):
 
 
 class Onward(Spec):
-    """Of a stream: whether it goes on with what is still to come."""
+    """Says whether a stream goes on with future events."""
 
     follow: Annotated[bool, Meta(description="Go on with what comes; without, end with what is there")] = True
 
@@ -190,7 +190,7 @@ DEPLOYABLE: Final = "deployable"
 
 
 def deployable(body: type[Spec] | None = None, chosen: type[Chosen] | None = None) -> Trait:
-    """Can be deployed, and says how it is."""
+    """Declares that resources can be deployed and have a status."""
     return Trait(
         name=DEPLOYABLE,
         chosen=chosen,
@@ -242,10 +242,10 @@ _LOG: Final = (
 )
 
 holds_services = Trait(name="holds_services", ends_services=True)
-"""Is deleted after the last of the services below it."""
+"""Resources with this trait are deleted after the last of the services below them."""
 
 has_deployments = Trait(name="has_deployments")
-"""Keeps its past deployments."""
+"""Resources with this trait keep their past deployments."""
 
 has_links = Trait(name="has_links", actions=(get("link", list[Link], "List the addresses", paged=False),))
 
@@ -270,4 +270,4 @@ has_logs = Trait(
 )
 
 has_variables = Trait(name="has_variables")
-"""Carries environment variables and secrets of its own, and inherits those from above."""
+"""Resources with this trait carry variables and secrets, and inherit those from above."""

@@ -14,16 +14,16 @@ from msgspec.structs import fields
 
 from windlass.base.errors import Invalid
 from windlass.core.declare.fields import FORMS
-from windlass.core.declare.resource import struct_of
+from windlass.core.declare.structs import struct_of
 
 T = TypeVar("T")
 
 _COMMON: Final = {"id", "at", "is", "name"}
-"""Words of many fields, which tell nothing of what is meant."""
+"""Words that occur in many fields and identify none."""
 
 
 def converted(value: Any, wanted: type[T]) -> T:
-    """The value as the wanted type; Invalid names the first field that does not fit."""
+    """Converts the value to the wanted type; Invalid names the first field that does not fit."""
     try:
         return msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
@@ -34,7 +34,7 @@ _MATCHING = "Expected `str` matching regex "
 
 
 def _pattern_of(text: str) -> str:
-    """The pattern that is not matched. msgspec quotes it as Python does."""
+    """Returns the pattern that did not match. msgspec quotes it as Python does."""
     return str(ast.literal_eval(text.removeprefix(_MATCHING))) if text.startswith(_MATCHING) else ""
 
 
@@ -57,9 +57,10 @@ _KINDS: Mapping[str, str] = {
 
 
 def explain(error: Exception, wanted: Any = None) -> str:
-    """`$.ports[0].internal_port` and msgspec's words, as a sentence that starts with the field.
+    """Turns msgspec's message into a sentence that starts with the field, such as `ports[0].internal_port`.
 
-    `wanted`: what it should be, to name the fields that an unknown one may mean."""
+    `wanted` is the expected type, to suggest fields for an unknown one.
+    """
     text = str(error)
     at = _AT.search(text)
     path = at[1].removeprefix("$").lstrip(".") if at else ""
@@ -83,17 +84,19 @@ def explain(error: Exception, wanted: Any = None) -> str:
 
 def _at(path: str, wanted: Any) -> type[Struct] | None:
     """Returns the struct at a path such as `ports[0]`."""
-    found = struct_of(wanted)
+    struct = struct_of(wanted)
     for name in re.findall(r"[A-Za-z_]\w*", path):
-        types = {field.encode_name: field.type for field in fields(found)} if found else {}
-        found = struct_of(types[name], in_lists=True) if name in types else None
-    return found
+        types = {field.encode_name: field.type for field in fields(struct)} if struct else {}
+        struct = struct_of(types[name], in_lists=True) if name in types else None
+    return struct
 
 
 def _meant(name: str, shape: type[Struct] | None) -> str:
-    """Names the fields that somebody may mean who writes `name`: with a word of it, or much like it."""
-    known = sorted(fields(shape), key=lambda field: not field.required) if shape else []
-    names = [field.encode_name for field in known]
+    """Suggests fields for an unknown `name`: those that share a word with it, or are spelled alike."""
+    declared = sorted(fields(shape), key=lambda field: not field.required) if shape else []
+    names = [field.encode_name for field in declared]
     words = set(name.lower().split("_")) - _COMMON
-    found = [one for one in names if words & set(one.split("_"))] or get_close_matches(name, names, 1, 0.75)
-    return f"; did you mean {' or '.join(found[:3])}?" if found else ""
+    similar = [field for field in names if words & set(field.split("_"))] or get_close_matches(
+        name, names, 1, 0.75
+    )
+    return f"; did you mean {' or '.join(similar[:3])}?" if similar else ""

@@ -1,7 +1,7 @@
-"""The words of the audit: how our events, families and origins are called in the full interface.
+"""The vocabulary of the audit: maps events, families and origins to the words of the full interface.
 
-Its words are used wherever it has one. Where it has none, ours is kept; but clients of the full interface
-stop at a word that they do not know, so under its base they hear the nearest, and the exact one in `change`.
+Where the full interface has no word, ours is used. Its clients fail on a word that they do not know, so under
+`/compat` they get the nearest known one, with the exact word in `change`.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ SUB_TARGETS: Final = (
     "TRANSFER_OWNERSHIP", "VARIABLE",
 )  # fmt: skip
 OURS, THEIRS = "WINDLASS", "QOVERY_INTERNAL"
-"""What nobody asked for: how we call its origin, and how the full interface does."""
+"""Origin of automatic changes: our word and the full interface's word."""
 ORIGINS: Final = ("API", "CLI", "CONSOLE", "GIT", THEIRS, "SKILL", "TERRAFORM_PROVIDER", OURS)
 
-# Ours that the full interface calls otherwise.
+# Events that have another name in the full interface.
 _EXACT: Final[Mapping[str, str]] = {
     Event.DEPLOYMENT_SUCCEEDED: "DEPLOYED",
     Event.DEPLOYMENT_FAILED: "DEPLOY_FAILED",
 }
 _OF_A_RESTART: Final[Mapping[str, str]] = {"DEPLOYED": "RESTARTED", "DEPLOY_FAILED": "RESTART_FAILED"}
-# Ours for which it has no word, with the nearest.
+# Events without a word in the full interface, with the nearest one.
 _NEAREST: Final[Mapping[str, str]] = {
     Event.SIGNED_IN: "ACCEPT",
     Event.TOKEN_USED: "ACCEPT",
@@ -71,11 +71,11 @@ _NEAREST: Final[Mapping[str, str]] = {
 _OTHERWISE = "UPDATE"
 
 WORDS: Final = tuple(dict.fromkeys([*TYPES, *(event.value for event in Event)]))
-"""Every word that may be asked for; the contract's for deployments too."""
+"""Every word that clients may filter by, including the contract's words for deployments."""
 
 
 def type_of(kind: str, action: str, *, full: bool) -> str:
-    """How an event is called. `action` is that of its deployment, if it is about one."""
+    """Returns the word for an event. `action` is the action of its deployment, if it has one."""
     word = _EXACT.get(kind, kind)
     if full and word not in TYPES:
         word = _NEAREST.get(kind, _OTHERWISE)
@@ -83,7 +83,7 @@ def type_of(kind: str, action: str, *, full: bool) -> str:
 
 
 def kinds_of(word: str, *, full: bool) -> tuple[str, ...]:
-    """The events that may be called so; also ours by its own name."""
+    """Returns the events that a word may stand for; our own words are accepted, too."""
     return tuple(
         kind
         for kind in Event
@@ -92,26 +92,26 @@ def kinds_of(word: str, *, full: bool) -> tuple[str, ...]:
 
 
 class AuditWords(Struct, frozen=True, kw_only=True):
-    """What the audit calls a family, where that does not follow from its name: `gitToken` is GIT_TOKEN."""
+    """The audit's words for a family, if they do not follow from its name: `gitToken` is GIT_TOKEN."""
 
     target: str = ""
     """One of TARGETS, for events about a resource of the family."""
     sub_target: str = ""
-    """One of SUB_TARGETS, for what belongs to another resource."""
+    """One of SUB_TARGETS, for a resource that belongs to another one."""
     is_part: bool = False
-    """True if its events are found where it belongs: those of a variable at its service."""
+    """True if its events are listed at its owner: those of a variable at its service."""
 
 
 AUDIT_WORDS: Final = AuditWords()
 
 
 class AuditNames:
-    """The audit's words for all families, and the families that a word stands for."""
+    """The audit's words for all families, and back."""
 
     def __init__(self, words: Mapping[str, AuditWords]) -> None:
-        self._targets = {family: said.target or snake(family).upper() for family, said in words.items()}
-        self._sub_targets = {family: said.sub_target for family, said in words.items() if said.sub_target}
-        self._parts = {family for family, said in words.items() if said.is_part}
+        self._targets = {family: entry.target or snake(family).upper() for family, entry in words.items()}
+        self._sub_targets = {family: entry.sub_target for family, entry in words.items() if entry.sub_target}
+        self._parts = {family for family, entry in words.items() if entry.is_part}
 
     def is_part(self, family: str) -> bool:
         return family in self._parts
@@ -120,14 +120,14 @@ class AuditNames:
         return self._targets.get(family, snake(family).upper())
 
     def families_of(self, target: str) -> tuple[str, ...]:
-        """All families with this word. Where there is none, a name that no family has: it finds nothing."""
+        """Returns all families with this word; if there are none, a name without matches."""
         return tuple(family for family, word in self._targets.items() if word == target) or (target,)
 
     def sub_target(self, family: str) -> str | None:
         return self._sub_targets.get(family)
 
     def family_of(self, sub_target: str) -> str | None:
-        """The family of a part; None if there is none of this kind here."""
+        """Returns the family of a sub-target; None if there is none."""
         return next((family for family, word in self._sub_targets.items() if word == sub_target), None)
 
 
@@ -136,5 +136,5 @@ def origin_of(origin: str, *, full: bool) -> str:
 
 
 def origin_kept(origin: str) -> str:
-    """As it is kept, whoever asks for it in which words."""
+    """Returns the stored form of an origin, given in either vocabulary."""
     return OURS if origin == THEIRS else origin

@@ -1,4 +1,4 @@
-"""The kinds of event, and the two vocabularies for those that receivers subscribe to."""
+"""The kinds of event, and the two vocabularies for events that webhooks subscribe to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Event(StrEnum):
-    """What is written to the event table, in the transaction of the change."""
+    """A kind of event. Events are written in the transaction of the change."""
 
     CREATED = "CREATE"
     UPDATED = "UPDATE"
@@ -45,7 +45,7 @@ class Event(StrEnum):
     PUT_BACK = "SERVICE_PUT_BACK"
 
 
-# The contract's word first, then the full interface's for the same thing.
+# The contract's word first, then the full interface's word for the same event.
 _WORDS: Final[Mapping[str, str]] = {
     "DEPLOYMENT_STARTED": "DEPLOYMENT_STARTED",
     "DEPLOYMENT_SUCCEEDED": "DEPLOYMENT_SUCCESSFUL",
@@ -55,19 +55,19 @@ _WORDS: Final[Mapping[str, str]] = {
 _BACK: Final[Mapping[str, str]] = {full: plain for plain, full in _WORDS.items()}
 
 SUBSCRIBABLE: Final = tuple(dict.fromkeys([*_WORDS, *_BACK]))
-"""Every word accepted in a subscription, of both vocabularies."""
+"""Every word accepted in a subscription, from both vocabularies."""
 
 
 def is_full(word: str) -> bool:
-    """Whether only the full interface has this word."""
+    """Returns whether only the full interface has this word."""
     return word in _BACK and word not in _WORDS
 
 
 def plain(word: str) -> str:
-    """The contract's word, whichever vocabulary the given one is from."""
+    """Returns the contract's word for a word of either vocabulary."""
     return _BACK.get(word, word)
 
 
 def full(word: str) -> str:
-    """The full interface's word, whichever vocabulary the given one is from."""
+    """Returns the full interface's word for a word of either vocabulary."""
     return _WORDS.get(word, word)

@@ -1,4 +1,4 @@
-"""Names of container images: which registry has one, and which are nobody's to use. Pure."""
+"""Names of container images: their registry, and names that users may not use. Pure."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import re
 from typing import Final
 
 OURS: Final = "windlass/"
-"""The names of images that Windlass built begin with this. No registry is asked for them."""
+"""Prefix of images that Windlass built. They are never looked up in a registry."""
 DOCKER_HUB: Final = "docker.io"
 _ALGORITHMS: Final = frozenset({"sha256", "sha384", "sha512"})
 _HUB_HOSTS: Final = re.compile(r"\A(?:(?:index\.|registry-1\.)?docker\.io/)+")
 
 
 def is_ours(name: str) -> bool:
-    """True if an engine may take the name for that of an image that Windlass built."""
+    """Returns whether an engine may read the name as that of an image that Windlass built."""
     return _HUB_HOSTS.sub("", name.lower()).startswith(OURS)
 
 
 def names_an_id(name: str) -> bool:
-    """True if an engine takes `name:tag` for the beginning of the id of any image that it has."""
+    """Returns whether an engine may read `name:tag` as the beginning of the id of one of its images."""
     return name.lower() in _ALGORITHMS
 
 
 def is_named_by_id(ref: str, id: str) -> bool:
-    """True if a reference is the beginning of the id of the image that an engine found for it."""
+    """Returns whether a reference is the beginning of the id of the image that an engine found for it."""
     return id.removeprefix("sha256:").startswith(ref.lower().removeprefix("sha256:"))
 
 
 def registry_host(name: str) -> str:
-    """`ghcr.io/acme/shop` → `ghcr.io`, `nginx` → `docker.io`"""
+    """Returns the registry of an image: `ghcr.io` for `ghcr.io/acme/shop`, `docker.io` for `nginx`."""
     first, slash, _ = name.partition("/")
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
     return first if is_host and not _HUB_HOSTS.match(name) else DOCKER_HUB

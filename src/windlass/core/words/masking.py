@@ -1,9 +1,10 @@
-"""Hides the values of secrets in text: `••••` in their place. Pure.
+"""Masks the values of secrets in text with `••••`. Pure.
 
-A text costs the same for any number of secrets. First a filter: of each secret one window is chosen, such
-that every occurrence of it has at least one aligned word of four bytes (two, for the shortest) in a known
-set. So a text without secrets costs one look-up for four bytes. Only a text that does not pass is searched:
-at each place for the first six characters of any secret, and then for the longest secret that begins there.
+The cost for a text does not depend on the number of secrets. First comes a filter: for each secret one window
+is chosen such that every occurrence contains at least one aligned word of four bytes (two, for the shortest)
+of a known set. A text without secrets costs one look-up for each four bytes. Only a text that does not pass
+is searched: at each position for the first six characters of any secret, then for the longest secret that
+begins there.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from urllib.parse import quote, unquote, urlsplit
 
 MASK: Final = "••••"
 SHORTEST: Final = 6
-"""Characters. What is shorter is found everywhere, and would tear holes into every log."""
+"""Minimum length in characters. Shorter values occur everywhere, and masking them would make logs
+unreadable."""
 SHORTEST_LINE: Final = 12
-"""Of a value of several lines, such as a key or a settings file."""
+"""Minimum length of a line in a value of several lines, such as a key or a settings file."""
 LONGEST: Final = 64
-"""Longer values are hidden in pieces of at most so many characters."""
+"""Longer values are masked in pieces of at most this many characters."""
 MOST: Final = 4000
-"""Patterns of one deployment; of secret files that are larger than that, the first lines count."""
+"""Maximum of patterns of one deployment; larger secret files are masked by their first lines."""
 CUT: Final = 16 * 1024 - 8
-"""Bytes from which a message may be a part of a longer line."""
+"""A message of at least this many bytes may be a part of a longer line."""
 
 _TRIVIAL: Final = frozenset(
     """
@@ -43,7 +45,7 @@ _FRAME: Final = ("-----BEGIN ", "-----END ")
 
 
 class Mask:
-    """Knows the secrets of one deployment."""
+    """Masks the secrets of one deployment."""
 
     def __init__(self, values: Iterable[str]) -> None:
         self.values = tuple(dict.fromkeys(values))
@@ -61,10 +63,11 @@ class Mask:
         return _without(text, list(self._search.spans(text)), 0, len(text))
 
     def messages(self, messages: list[str], before: str = "") -> tuple[list[str], str]:
-        """Masks messages in their order, some of which may be parts of one line that was cut.
+        """Masks messages in order; some may be parts of one line that was cut.
 
-        `before`: the end of an unfinished line, which the last call returned. Returns the masked messages
-        (the same list if there is nothing to hide) and the end of an unfinished line for the next call."""
+        `before` is the end of an unfinished line, which the last call returned. Returns the masked messages
+        (the same list if there is nothing to mask) and the end of an unfinished line for the next call.
+        """
         if not before and not any(map(_is_cut, messages)) and not self._may_hold("\n".join(messages)):
             return messages, ""
         made: list[str] = []
@@ -74,25 +77,27 @@ class Mask:
         return made, before
 
     def _line(self, parts: Sequence[str], before: str) -> tuple[list[str], str]:
-        """Masks the parts of one line; a secret may span two parts, of which the second comes later.
+        """Masks the parts of one line. A secret may span two parts, and the second comes later.
 
-        So the end of an unfinished line is held back, whatever it is: to hide it only where a secret may
-        begin would tell whoever writes long lines, letter by letter, how the secret begins."""
+        So the end of an unfinished line is always held back. Holding it back only where a secret may begin
+        would let a writer of long lines find out, letter by letter, how the secret begins.
+        """
         unfinished = _is_cut(parts[-1])
         if len(parts) == 1 and not before and not unfinished:
             return [self.text(parts[0])], ""
         whole = before + "".join(parts)
         spans = list(self._search.spans(whole))
         end = self._held_from(whole, spans) if unfinished else len(whole)
-        made, start, stop = [], 0, len(before)
+        masked, start, stop = [], 0, len(before)
         for part in parts:
             stop += len(part)
-            made.append(_without(whole, spans, start, min(stop, end)))
+            masked.append(_without(whole, spans, start, min(stop, end)))
             start = stop
-        return made, whole[end:]
+        return masked, whole[end:]
 
     def _held_from(self, whole: str, spans: Sequence[tuple[int, int]]) -> int:
-        """Returns where the held end of an unfinished line begins: never within a secret."""
+        """Returns the position from which the end of an unfinished line is held back: never within a
+        secret."""
         end = max(len(whole) - self._longest + 1, 0)
         return next((last for first, last in spans if first < end < last), end)
 
@@ -104,7 +109,7 @@ class Mask:
 
     @cached_property
     def _search(self) -> PatternSearch:
-        """Made when it is first needed: most services never print a secret."""
+        """Built when it is first needed: most services never print a secret."""
         return PatternSearch(self.patterns)
 
     @cached_property
@@ -113,11 +118,11 @@ class Mask:
 
 
 def is_trivial(value: str) -> bool:
-    """True for short or common values, which are no secrets and often stand in logs for other reasons."""
+    """Returns whether a value is too short or too common to be a secret."""
     return len(value) < SHORTEST or value.lower() in _TRIVIAL or _NUMBER.fullmatch(value) is not None
 
 
-# What is looked for
+# Patterns
 
 
 def _patterns(values: Iterable[str]) -> tuple[str, ...]:
@@ -204,7 +209,7 @@ def _pieces(value: str) -> Iterator[str]:
 
 
 def _window(raw: bytes) -> bytes:
-    """Returns the seven bytes of a value that are least like other text, or all of a shorter one."""
+    """Returns the seven most unusual bytes of a value, or all of a shorter one."""
     if len(raw) <= 7:
         return raw
     windows = [raw[start : start + 7] for start in range(len(raw) - 6)]
@@ -212,7 +217,7 @@ def _window(raw: bytes) -> bytes:
 
 
 def _words_in(windows: Iterable[bytes]) -> Iterator[int]:
-    """Yields words of four bytes: of any seven bytes, one such word is aligned."""
+    """Yields words of four bytes: any seven bytes contain one aligned word."""
     for window in windows:
         if len(window) >= 7:
             yield from (_number(window[start : start + 4]) for start in range(4))
@@ -221,7 +226,8 @@ def _words_in(windows: Iterable[bytes]) -> Iterator[int]:
 def _pairs_in(windows: Iterable[bytes]) -> Iterator[int]:
     for window in windows:
         if len(window) < 7:
-            # Two neighbouring pairs at either alignment would be surer; a pair of six bytes must do.
+            # Two neighbouring pairs at either alignment would be more selective; a window of six bytes allows
+            # one pair.
             yield from (_number(window[start : start + 2]) for start in range(2))
 
 
@@ -240,10 +246,11 @@ _ORDER: Final = "little" if memoryview(b"\1\0").cast("H")[0] == 1 else "big"
 
 
 class PatternSearch:
-    """Finds the longest pattern at each place of a text.
+    """Finds the longest pattern at each position of a text.
 
-    The length is found by halving: of each pattern those beginnings are known that a search for its length
-    comes by. So a place costs a few look-ups, for any number of patterns and any text."""
+    The length is found by binary search: for each pattern, those beginnings are known that a search for its
+    length visits. So a position costs a few look-ups, for any number of patterns and any text.
+    """
 
     def __init__(self, patterns: Iterable[str]) -> None:
         whole = frozenset(patterns)
@@ -251,10 +258,10 @@ class PatternSearch:
         self._heads = re.compile(_alternatives(_tree(pattern[:SHORTEST] for pattern in sorted(whole))))
         beginnings = {beginning for pattern in whole for beginning in self._beginnings(pattern)}
         self.known = {beginning: self._longest_of(whole, beginning) for beginning in beginnings}
-        """Beginnings of patterns, and the length of the longest pattern that each of them begins with."""
+        """Beginnings of patterns, each with the length of the longest pattern that starts with it."""
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yields beginning and end of each pattern, from left to right, without overlaps."""
+        """Yields beginning and end of each match, from left to right, without overlaps."""
         place = 0 if self.lengths else len(text) + 1
         while place <= len(text) and (head := self._heads.search(text, place)) is not None:
             start = head.start()
@@ -264,17 +271,17 @@ class PatternSearch:
             place = start + (length or 1)
 
     def _length(self, text: str, start: int) -> int:
-        """Returns the length of the longest pattern at a place, or 0."""
-        low, high, found = 0, len(self.lengths), 0
+        """Returns the length of the longest pattern at a position, or 0."""
+        low, high, length = 0, len(self.lengths), 0
         while low < high:
             middle = (low + high) // 2
             end = start + self.lengths[middle]
-            known = self.known.get(text[start:end]) if end <= len(text) else None
-            if known is None:
+            known_length = self.known.get(text[start:end]) if end <= len(text) else None
+            if known_length is None:
                 high = middle
             else:
-                low, found = middle + 1, known or found
-        return found
+                low, length = middle + 1, known_length or length
+        return length
 
     def _beginnings(self, pattern: str) -> Iterator[str]:
         low, high = 0, len(self.lengths)
@@ -317,7 +324,7 @@ def _chain(sign: str, node: Mapping[str, Any]) -> str:
     return "".join(signs) + _alternatives(node)
 
 
-# Lines that were cut
+# Cut lines
 
 
 def _is_cut(message: str) -> bool:
@@ -337,13 +344,13 @@ def _lines(messages: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _without(whole: str, spans: Sequence[tuple[int, int]], start: int, end: int) -> str:
-    made, place = [], start
+    parts, place = [], start
     for first, last in spans:
         if last <= start or first >= end:
             continue
-        made += [whole[place : max(first, place)], MASK]
+        parts += [whole[place : max(first, place)], MASK]
         place = min(last, end)
-    return _MASKS.sub(MASK, "".join([*made, whole[place:end]]))
+    return _MASKS.sub(MASK, "".join([*parts, whole[place:end]]))
 
 
 NOTHING: Final = Mask(())

@@ -1,4 +1,4 @@
-"""Names in other forms: what people read, and what stands in paths and parameters."""
+"""Converts names between forms: for people, for paths, and for parameters."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 
 def snake(name: str) -> str:
-    """`apiToken` → `api_token`"""
+    """Converts to snake case: `apiToken` → `api_token`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def spaced(title: str) -> str:
-    """`EnvironmentVariable` → `environment variable`, `APIToken` → `API token`"""
+    """Converts to words: `EnvironmentVariable` → `environment variable`, `APIToken` → `API token`."""
     out = ""
     for place, letter in enumerate(title):
         following = title[place + 1 : place + 2]
@@ -22,7 +22,8 @@ def spaced(title: str) -> str:
 
 
 def plural(title: str) -> str:
-    """`Project` → `Projects`, `HelmRepository` → `HelmRepositories`, `AwsCredentials` as it is"""
+    """Converts to plural: `Project` → `Projects`, `HelmRepository` → `HelmRepositories`; `AwsCredentials`
+    stays."""
     if title.endswith("s"):
         return title
     return re.sub(r"(?<=[^aeiou])y$", "ie", title) + "s"

@@ -1,18 +1,18 @@
-"""The regions of four clouds, as data: what a person may pick before any account is connected.
+"""The regions of four clouds, as data: choices before any cloud account is connected.
 
-A picture and not a probe: nothing here asks a provider anything. It was compiled by hand in November 2026
-from public documentation and from public lists made after it. What is known, and how well:
+A snapshot: nothing here asks a provider. It was compiled by hand in November 2026 from public documentation
+and public lists made after it. Its sources, and how reliable they are:
 
-- Which regions exist: as listed in September 2026. Azure is the public cloud; Azure Government and Azure
-  China are clouds of their own.
-- AWS zone letters: as lists of the EC2 API's answers have them. Regions opened since late 2022 are taken to
-  have the usual a, b, c.
+- Regions: as listed in September 2026. Azure is the public cloud; Azure Government and Azure China are
+  separate clouds.
+- AWS zone letters: as in lists of the EC2 API's answers. Regions opened since late 2022 are assumed to have
+  the usual a, b, c.
 - Azure zones: as listed in March 2025, and as announced for the regions opened later.
-- ARM: by what the providers announced, not by asking each region. On Google Cloud and Azure it is claimed
-  only where an announcement of late 2024 named the region, so False there may also mean "came later".
+- ARM: as announced by the providers, without asking each region. On Google Cloud and Azure it is set only
+  where an announcement of late 2024 named the region, so False there may also mean "came later".
 
-A city is the place the provider names, or the state when it names no city; where it names only the country,
-the best known site there. Capacity and an account's own limits are for the provider to tell.
+A city is the place that the provider names, or the state if it names no city; if it names only the country,
+the best known site there. Capacity and the limits of an account are up to the provider.
 """
 
 from __future__ import annotations
@@ -78,22 +78,26 @@ def region(name: str, code: str, city: str, *, arm: bool, zones: tuple[str, ...]
 
 
 def aws(name: str, code: str, city: str, letters: str = "abc") -> CloudRegion:
-    """Zones are eu-west-3a, eu-west-3b ...; Graviton is taken to be everywhere, China and GovCloud too."""
+    """Declares an AWS region. Zones are eu-west-3a, eu-west-3b ...; Graviton is assumed everywhere, also in
+    China and GovCloud."""
     return region(name, code, city, arm=True, zones=tuple(name + letter for letter in letters))
 
 
 def gcp(name: str, code: str, city: str, letters: str = "abc", *, arm: bool = False) -> CloudRegion:
-    """Zones are europe-west9-a, europe-west9-b ...; ARM is Axion (C4A) or Ampere (T2A)."""
+    """Declares a Google Cloud region. Zones are europe-west9-a, europe-west9-b ...; ARM is Axion (C4A) or
+    Ampere (T2A)."""
     return region(name, code, city, arm=arm, zones=tuple(f"{name}-{letter}" for letter in letters))
 
 
 def azure(name: str, code: str, city: str, *, zones: int = 3, arm: bool = False) -> CloudRegion:
-    """Zones are "1", "2", "3" in each subscription, or none at all; ARM is Cobalt 100."""
+    """Declares an Azure region. Zones are "1", "2", "3" in each subscription, or none at all; ARM is Cobalt
+    100."""
     return region(name, code, city, arm=arm, zones=tuple(str(n) for n in range(1, zones + 1)))
 
 
 def scaleway(name: str, code: str, city: str, *, arm: bool = False) -> CloudRegion:
-    """Zones are fr-par-1, fr-par-2, fr-par-3; ARM is Ampere (COPARM1, BASIC2-A)."""
+    """Declares a Scaleway region. Zones are fr-par-1, fr-par-2, fr-par-3; ARM is Ampere (COPARM1,
+    BASIC2-A)."""
     return region(name, code, city, arm=arm, zones=tuple(f"{name}-{n}" for n in (1, 2, 3)))
 
 

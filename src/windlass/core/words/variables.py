@@ -1,8 +1,7 @@
-"""What a service runs with: variables and files, out of all that is said at its levels. Pure.
+"""Computes the variables and files that a service runs with, from the declarations at its levels. Pure.
 
-A name may be mentioned in a value, as in `postgres://{{DB_USER}}@{{DB_HOST}}`. What is mentioned is looked
-up among all visible names, and may mention others. Nothing is looked at twice: what a name stands for is not
-searched for more names after it was put in its place.
+A value may reference names, as in `postgres://{{DB_USER}}@{{DB_HOST}}`. References are resolved among all
+visible names, and resolved values may contain references, too. An inserted value is not scanned again.
 """
 
 from __future__ import annotations
@@ -14,55 +13,56 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-# Linux gives a process no single variable above 128 KiB, `KEY=` and the end included, and about 2 MiB in all.
+# Linux gives a process no single variable above 128 KiB, including `KEY=` and the end, and about 2 MiB in
+# all.
 MOST_OF_ONE: Final = 128 * 1024 - 2
 MOST_OF_ALL: Final = 1024 * 1024
 MOST_OF_A_FILE: Final = 1024 * 1024
 MOST_OF_ALL_FILES: Final = 8 * 1024 * 1024
 DEEPEST: Final = 32
-"""How many names may be on the way from a value to the last one that it mentions."""
+"""Maximum depth of references from a value to the last one it depends on."""
 
 _MENTION = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
 
 class Unusable(Exception):
-    """No process can be given this; the message is for the person who deployed."""
+    """No process can run with these variables. The message is for the person who deployed."""
 
 
 class DeclaredVariable(Struct, frozen=True, kw_only=True):
-    """A variable or a secret, as it is said at one level."""
+    """A variable or a secret as declared at one level."""
 
     id: str
     key: str
     value: str = ""
     secret: bool = False
     mount_path: str = ""
-    """Where it is set, the value is the content of a file, and the variable says where the file is."""
+    """If set, the value is the content of a file, and the variable holds the path of the file."""
     interpolated: bool = True
-    """Whether names in the value are looked up."""
+    """True if references in the value are resolved."""
     stands_for: str = ""
-    """An alias has the value of what has this id, whatever its own is."""
+    """For an alias, the id of the entry whose value it has, instead of its own."""
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
-    """Variables and files that a service runs with, and a digest of all that it runs with."""
+    """The variables and files that a service runs with, and a digest of them all."""
 
     variables: dict[str, str]
     files: dict[str, bytes]
-    """By the path where the service finds them."""
+    """File contents by path in the service."""
     secrets: frozenset[str]
-    """Names of variables that are not for build logs and images."""
+    """Names of variables that must not appear in build logs and images."""
     secret_files: frozenset[str] = frozenset()
-    """The same of files, by path."""
+    """Paths of files with the same rule."""
     arguments: dict[str, str]
-    """Build arguments: all variables that are no secrets."""
+    """Build arguments: all variables that are not secret."""
     warnings: tuple[str, ...] = ()
-    """For the build log."""
+    """Warnings for the build log."""
     digest: str
 
     @property
     def hidden(self) -> list[str]:
-        """The values of secrets, to be hidden in logs."""
+        """The values of secrets, to be masked in logs."""
         files = [self.files[path].decode(errors="replace") for path in self.secret_files]
         return [*(self.variables[key] for key in self.secrets), *files]
 
@@ -71,18 +71,19 @@ class Resolved(Struct, frozen=True):
     variables: dict[str, str]
     files: dict[str, bytes]
     secrets: frozenset[str]
-    """Keys whose values are secret, or have a secret in them."""
+    """Keys whose values are secret, or contain a secret."""
     warnings: tuple[str, ...]
     secret_files: frozenset[str] = frozenset()
-    """Paths of files that are secret, or have a secret in them."""
+    """Paths of files that are secret, or contain a secret."""
     used: frozenset[str] = frozenset()
-    """Ids of entries that others mention or stand for."""
+    """Ids of entries that others reference or alias."""
     missing: frozenset[str] = frozenset()
-    """Names that are mentioned, and that no entry has."""
+    """Referenced names that no entry has."""
 
 
 def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> Resolved:
-    """The nearest level comes first, and the built-in ones last: the first who has a key has the say."""
+    """Resolves all levels. The nearest level comes first, the built-in variables last; the first level with a
+    key wins."""
     warnings: list[str] = []
     used: set[str] = set()
     chosen = _chosen(levels, warnings, used)
@@ -105,12 +106,12 @@ def _chosen(
     levels: Sequence[Sequence[DeclaredVariable]], warnings: list[str], used: set[str]
 ) -> dict[str, DeclaredVariable]:
     """Returns the effective entry of each key; an alias carries the aliased entry, which is `used`."""
-    known = {entry.id: entry for level in levels for entry in level}
+    entries = {entry.id: entry for level in levels for entry in level}
     chosen: dict[str, DeclaredVariable] = {}
     for entry in (entry for level in levels for entry in level):
         if entry.key in chosen:
             continue
-        filled = _filled(entry, known, used)
+        filled = _filled(entry, entries, used)
         if filled is None:
             warnings.append(f"{entry.key} stands for something that is there no more, and is left out")
         else:
@@ -121,7 +122,8 @@ def _chosen(
 def _filled(
     entry: DeclaredVariable, known: Mapping[str, DeclaredVariable], used: set[str]
 ) -> DeclaredVariable | None:
-    """An alias may stand for an alias; one that leads nowhere, or to itself, is none."""
+    """Follows aliases, also of aliases, to the entry with the value; None if one leads nowhere or to
+    itself."""
     other, passed = entry, set[str]()
     while other.stands_for:
         passed.add(other.id)
@@ -150,7 +152,7 @@ class _Text(NamedTuple):
 
 
 class _Expansion:
-    """Puts names in their places, each name once."""
+    """Replaces references by values; resolves each name once."""
 
     def __init__(self, entries: Mapping[str, DeclaredVariable]) -> None:
         self.warnings: list[str] = []
@@ -159,10 +161,10 @@ class _Expansion:
         self._entries = entries
         self._done: dict[str, _Text] = {}
         self._way: list[str] = []
-        """The keys from where it began to where it is."""
+        """The keys from the first reference to the present one."""
 
     def of(self, key: str) -> _Text:
-        """What the variable of this key is."""
+        """Returns the resolved value of this key."""
         if key not in self._done:
             self._done[key] = self._read(self._entries[key])
         return self._done[key]
@@ -190,7 +192,7 @@ class _Expansion:
         self._way.append(key)
 
     def filled(self, entry: DeclaredVariable, most: int) -> _Text:
-        """A value with what it mentions, as long as that does not make it too long."""
+        """Returns a value with its references replaced, if the result is not too long."""
         if not entry.interpolated:
             return _checked(entry, [_text(entry.value, secret=entry.secret)], most)
         parts: list[_Text] = []
@@ -216,7 +218,7 @@ class _Expansion:
                 yield _text(f"{{{{{piece}}}}}", secret=entry.secret)
 
     def _warn(self, entry: DeclaredVariable, name: str) -> None:
-        # What looks like a name in a secret may be a part of the secret.
+        # In a secret, text that looks like a reference may be a part of the secret.
         what = "a name" if entry.secret else f"{{{{{name}}}}}"
         warning = f"{entry.key} mentions {what} that no variable here has: it stays as it is written"
         if warning not in self.warnings:
@@ -245,8 +247,8 @@ def _files(
     files: dict[str, bytes] = {}
     secret: set[str] = set()
     owners: dict[str, str] = {}
-    # An alias says where the file of another is; it brings one of its own only if nobody else does.
-    for entry in sorted(chosen.values(), key=lambda one: bool(one.stands_for)):
+    # An alias holds the path of the file of its target; it creates its own file only if no other entry does.
+    for entry in sorted(chosen.values(), key=lambda entry: bool(entry.stands_for)):
         if not entry.mount_path:
             continue
         path = _path(entry)

@@ -1,4 +1,4 @@
-"""What receivers are told of a deployment, and in which form: pure."""
+"""The body of a webhook delivery: its content and its formats. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Reference(Struct, frozen=True):
 
 
 class WebhookPayload(Struct, frozen=True, kw_only=True):
-    """One event of one deployment, and everything above it, as it was at that moment."""
+    """One event of one deployment, with everything above it, as it was at that moment."""
 
     kind: str
-    """In the contract's words."""
+    """The event, in the contract's words."""
     at: str
     family: str
     service: Reference
@@ -46,7 +46,7 @@ class WebhookPayload(Struct, frozen=True, kw_only=True):
 
 
 class Subscription(Struct):
-    """The part of a webhook that decides about which events it is told, and in which form."""
+    """The part of a webhook that selects events and sets the format."""
 
     target_url: str
     events: list[str]
@@ -59,7 +59,7 @@ class Subscription(Struct):
 
 
 def concerns(webhook: Subscription, news: WebhookPayload) -> bool:
-    """True if a webhook asks for this event."""
+    """Returns whether a webhook subscribes to this event."""
     names, modes = webhook.project_names_filter, webhook.environment_types_filter
     return (
         webhook.enabled
@@ -75,7 +75,7 @@ def _fits(pattern: str, name: str) -> bool:
 
 
 def rendered(webhook: Subscription, news: WebhookPayload, base: str) -> dict[str, Any]:
-    """The body of a delivery; `base` is where this server is reached."""
+    """Returns the body of a delivery; `base` is the address of this server."""
     link = base.rstrip("/") + news.path
     return _slack(news, link) if webhook.kind == "SLACK" else _standard(webhook, news, link)
 
@@ -118,7 +118,7 @@ _SAYS: Final[Mapping[str, tuple[str, str]]] = {
     "DEPLOYMENT_CANCELLED": (":no_entry_sign:", "is not deployed: it was cancelled"),
 }
 _LONGEST = 2500
-"""Characters of a message; a block of Slack holds 3,000."""
+"""Maximum length of a message in characters; a block of Slack holds 3,000."""
 
 
 def _slack(news: WebhookPayload, link: str) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _section(text: str) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    """What Slack would take for a link, a mention or an entity is only text."""
+    """Escapes text that Slack would read as a link, a mention or an entity."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -160,7 +160,7 @@ def _first_line(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    """What went wrong stands at the beginning, and the last lines that were said at the end."""
+    """Shortens a text in the middle: the cause is at the beginning, and the last output at the end."""
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2
