@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 
 from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.resource import Family, Shown
+from windlass.core.declare.spec import ordered_fields
 
 Schema: TypeAlias = dict[str, Any]
 Names: TypeAlias = Mapping[str, str]
@@ -135,11 +136,23 @@ def _described(
     types = list(dict.fromkeys(types))
     refs, found = msgspec.json.schema_components(types, ref_template="{name}")
     keys = {type: str(ref["$ref"]) for type, ref in zip(types, refs, strict=True)}
+    for type, key in keys.items():
+        _put_in_order(found[key], type)
     names = _names(found, {keys[type]: name for type, name in chosen.items() if type in keys}, suffix)
     if twins := [name for name, count in Counter(names.values()).items() if count > 1]:
         raise ValueError(f"two types want one name: {', '.join(twins)}")
     schemas = {names[key]: translate(schema, names) for key, schema in found.items()}
     return {type: names[key] for type, key in keys.items()}, schemas
+
+
+def _put_in_order(schema: Schema, struct: type[Struct]) -> None:
+    """Orders the properties as `ordered_fields` has them."""
+    names = [field.encode_name for field in ordered_fields(struct)]
+    for key, ordered in (("properties", names), ("required", names)):
+        if isinstance(present := schema.get(key), dict):
+            schema[key] = {name: present[name] for name in ordered}
+        elif present:
+            schema[key] = [name for name in ordered if name in present]
 
 
 def _names(keys: Iterable[str], chosen: Names, suffix: str) -> Names:

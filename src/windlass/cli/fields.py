@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 from msgspec import inspect as types
-from msgspec.structs import fields
 
 from windlass.cli.derived_commands import kebab
+from windlass.core.declare.spec import ordered_fields
 
 Path = tuple[str, ...]
 JSON: Final = "json"
@@ -54,7 +54,7 @@ def fields_of(spec: type[Struct], without: frozenset[str] = frozenset()) -> list
 
 def _fields(spec: type[Struct], above: Path, seen: frozenset[type], wanted: bool) -> Iterator[Field]:
     """`wanted` says whether all that these fields are in is required."""
-    for field in fields(spec):
+    for field in ordered_fields(spec):
         path = (*above, field.encode_name)
         kind, said = _bare(types.type_info(field.type))
         required = field.required and wanted

@@ -2,41 +2,17 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta
 
 from windlass.core.declare.fields import (
-    Count,
-    Description,
     Id,
     Line,
     Maybe,
-    Mebibytes,
-    Millicores,
-    Name,
     absent,
     shaped,
 )
-from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
-from windlass.core.declare.shapes import (
-    VOLUME_DIGITS,
-    Architecture,
-    Arguments,
-    Autoscaling,
-    AutoscalingShown,
-    Group,
-    GroupRef,
-    Healthcheck,
-    Instances,
-    MaxInstances,
-    PortRequest,
-    ServicePort,
-    Storage,
-    StorageRequest,
-    check_ids,
-    settle_autoscaling,
-    settle_instances,
-    settle_ports,
-)
+from windlass.core.declare.resource import Family, Shown, Spec, clash
+from windlass.core.declare.shapes import Program, ProgramShown, settle_program
 from windlass.core.declare.spec import Chosen
 from windlass.core.declare.traits import deployable, has_deployments, has_links, has_logs, has_variables
 from windlass.core.words.images import is_ours, names_an_id
@@ -75,30 +51,11 @@ TagToDeploy = Annotated[
 ]
 
 
-class Container(Spec):
-    name: Name
-    description: Description | None = ""
+class Container(Program):
     image_name: ImageName
     tag: Tag
     registry_id: Maybe[Id] = absent
-    cpu: Millicores = 500
-    memory: Mebibytes = 512
-    gpu: Count = 0
-    ephemeral_storage_in_gib: Maybe[Count] = absent
-    cpu_architecture: Maybe[Architecture] = absent
-    min_running_instances: Instances = 1
-    max_running_instances: MaxInstances = 1
-    healthchecks: Healthcheck = field(default_factory=Healthcheck)
-    ports: list[PortRequest] = []
-    storage: list[StorageRequest] = []
-    arguments: Arguments = []
-    entrypoint: Maybe[Line] = absent
-    auto_preview: bool = True
-    auto_deploy: bool | None = False
-    annotations_groups: list[GroupRef] = []
-    labels_groups: list[GroupRef] = []
     icon_uri: Line = "app://windlass/container"
-    autoscaling: Maybe[Autoscaling] = absent
 
 
 class ContainerDeployRequest(Spec):
@@ -123,19 +80,9 @@ class ImageRegistry(Shown):
     kind: Literal["DOCKER_HUB", "GENERIC_CR"]
 
 
-class ContainerShown(Shown):
-    description: Description = ""
+class ContainerShown(ProgramShown):
     registry: ImageRegistry
-    ports: list[ServicePort] = []
-    storage: list[Storage] = []
-    annotations_groups: list[Group] = []
-    labels_groups: list[Group] = []
-    autoscaling: Maybe[AutoscalingShown] = absent
-    environment: Owner
     service_type: str = "CONTAINER"
-    maximum_cpu: int = 0
-    maximum_memory: int = 0
-    maximum_gpu: int = 0
 
 
 def normalise(spec: Container) -> None:
@@ -143,13 +90,7 @@ def normalise(spec: Container) -> None:
         raise clash("image_name", "images that Windlass built are for their own service alone")
     if names_an_id(spec.image_name):
         raise clash("image_name", "must be the name of an image, and not the id that one has on an engine")
-    settle_instances(spec)
-    settle_ports(spec.ports)
-    check_ids("storage", spec.storage, VOLUME_DIGITS)
-    if spec.autoscaling:
-        settle_autoscaling(spec.autoscaling)
-    spec.description = spec.description or ""
-    spec.auto_deploy = bool(spec.auto_deploy)
+    settle_program(spec)
 
 
 container = Family(

@@ -6,17 +6,20 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from windlass.core.declare.fields import (
     BLANKS,
     CONTROLS,
     LONGEST_LINE,
     Count,
+    Description,
     Gibibytes,
     Id,
     Line,
     Maybe,
+    Mebibytes,
+    Millicores,
     Name,
     Port,
     Positive,
@@ -27,7 +30,7 @@ from windlass.core.declare.fields import (
     refers,
     shaped,
 )
-from windlass.core.declare.resource import Base, Shown, Spec, clash
+from windlass.core.declare.resource import Base, Owner, Shown, Spec, clash
 
 ABSOLUTE: Final = shaped(r"^/[^\x00-\x1f]*\Z", "must be a path that begins with /, such as /data")
 
@@ -238,7 +241,63 @@ Instances = Annotated[int, Meta(ge=0, le=10_000)]
 MaxInstances = Annotated[int, Meta(ge=-1, le=10_000, description="-1 is no limit")]
 
 
-def settle_instances(spec: Any) -> None:
+class Program(Spec):
+    """The settings that all services share that run a program: size, instances, probes, ports, volumes."""
+
+    own_fields_follow = "description"
+
+    name: Name
+    description: Description | None = ""
+    cpu: Millicores = 500
+    memory: Mebibytes = 512
+    gpu: Count = 0
+    ephemeral_storage_in_gib: Maybe[Count] = absent
+    cpu_architecture: Maybe[Architecture] = absent
+    min_running_instances: Instances = 1
+    max_running_instances: MaxInstances = 1
+    healthchecks: Healthcheck = field(default_factory=Healthcheck)
+    ports: list[PortRequest] = []
+    storage: list[StorageRequest] = []
+    arguments: Arguments = []
+    entrypoint: Maybe[Line] = absent
+    auto_preview: bool = True
+    auto_deploy: bool | None = False
+    annotations_groups: list[GroupRef] = []
+    labels_groups: list[GroupRef] = []
+    icon_uri: Line = "app://windlass/service"
+    autoscaling: Maybe[Autoscaling] = absent
+
+
+class ProgramShown(Shown):
+    """The fields that the server adds to them, or completes."""
+
+    own_fields_follow = "description"
+
+    description: Description = ""
+    ports: list[ServicePort] = []
+    storage: list[Storage] = []
+    annotations_groups: list[Group] = []
+    labels_groups: list[Group] = []
+    autoscaling: Maybe[AutoscalingShown] = absent
+    environment: Owner
+    service_type: str
+    maximum_cpu: int = 0
+    maximum_memory: int = 0
+    maximum_gpu: int = 0
+
+
+def settle_program(spec: Program) -> None:
+    """Brings the shared settings into their final form, or raises Invalid."""
+    settle_instances(spec)
+    settle_ports(spec.ports)
+    check_ids("storage", spec.storage, VOLUME_DIGITS)
+    if spec.autoscaling:
+        settle_autoscaling(spec.autoscaling)
+    spec.description = spec.description or ""
+    spec.auto_deploy = bool(spec.auto_deploy)
+
+
+def settle_instances(spec: Program) -> None:
     least, most = spec.min_running_instances, spec.max_running_instances
     if most != -1 and most < least:
         raise clash("max_running_instances", f"must be -1 or at least min_running_instances ({least})")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform
 
 import msgspec
 from msgspec import Struct, StructMeta
+from msgspec.structs import FieldInfo, fields
 
 from windlass.core.declare.fields import Id, Timestamp
 
@@ -24,10 +25,15 @@ class _KeywordStruct(StructMeta):
 class Spec(Struct, metaclass=_KeywordStruct, forbid_unknown_fields=True):
     """The fields that a client may send: unknown fields are refused by name."""
 
+    own_fields_follow: ClassVar[str] = ""
+    """In a struct that families share: its field after which the fields of each family are shown."""
+
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
 class Shown(Struct, metaclass=_KeywordStruct):
     """The fields that the server adds to an answer."""
+
+    own_fields_follow: ClassVar[str] = ""
 
 
 class Chosen(Spec):
@@ -49,3 +55,20 @@ class Base(Shown):
     id: Id
     created_at: Timestamp
     updated_at: Timestamp
+
+
+def ordered_fields(struct: type[Struct]) -> tuple[FieldInfo, ...]:
+    """Returns the fields of a struct in the order in which they are shown."""
+    declared = fields(struct)
+    follows = getattr(struct, "own_fields_follow", "")
+    if not follows:
+        return declared
+    parents = [cls for cls in reversed(struct.__mro__) if getattr(cls, "own_fields_follow", "")]
+    shared = [field.name for field in fields(parents[0])]
+    last = shared.index(follows)
+
+    def place(field: FieldInfo) -> int:
+        """Sorting keeps the order of fields that have the same place."""
+        return 1 if field.name not in shared else 0 if shared.index(field.name) <= last else 2
+
+    return tuple(sorted(declared, key=place))

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
-from windlass.core.declare.spec import Spec
+from windlass.core.declare.spec import Spec, ordered_fields
 
 T = TypeVar("T", bound=Struct)
 
@@ -36,7 +36,7 @@ class ReferenceField(NamedTuple):
 
 
 def declared_fields(struct: type[Struct]) -> tuple[DeclaredField, ...]:
-    return tuple(DeclaredField(info, extra_of(info.type)) for info in fields(struct))
+    return tuple(DeclaredField(info, extra_of(info.type)) for info in ordered_fields(struct))
 
 
 @cache
@@ -44,7 +44,7 @@ def partial_struct(spec: type[Spec], name: str) -> type[Spec]:
     declared = [
         # A required field cannot be removed.
         (field.encode_name, _partial(field.type) | UnsetType | (UnsetType if field.required else None), UNSET)
-        for field in fields(spec)
+        for field in ordered_fields(spec)
     ]
     return build_struct(name, declared, Spec)
 
