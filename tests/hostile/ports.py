@@ -63,7 +63,7 @@ async def _api(bounds: Bounds, trusts: tuple[str, ...]) -> AsyncIterator[tuple[i
 async def _gateway(bounds: Bounds, trusts: tuple[str, ...]) -> AsyncIterator[tuple[int, ConnectionTable]]:
     async with make_town(bounds, trusts=trusted(trusts)) as town:
         await town.shop(await town.instance())
-        yield town.router.port, town.router._gate.connections
+        yield town.router.port, town.router._shared.connections
 
 
 async def settled(true: Callable[[], object]) -> None:

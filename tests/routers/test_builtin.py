@@ -742,8 +742,8 @@ async def test_head_and_body_leave_without_waiting_for_more(town):
     await town.shop(await town.instance())
     caller = await town.caller()
     await caller.ask(request())
-    (client,) = town.router._gate.connections.members
-    upstream = town.router._gate.peers[next(iter(town.router._gate.peers))].idle[0]
+    (client,) = town.router._shared.connections.members
+    upstream = town.router._shared.peers[next(iter(town.router._shared.peers))].idle[0]
     for transport in (client.transport, upstream.transport):
         assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 

@@ -43,7 +43,7 @@ def test_it_has_as_many_files_as_its_connections_need_and_the_machine_allows(sof
 
 def _acknowledges_at_once(town, instance) -> bool:
     """Whether the connection to the instance that waits for the next request does: as the kernel says."""
-    (upstream,) = town.router._gate.peers[instance.endpoint].idle
+    (upstream,) = town.router._shared.peers[instance.endpoint].idle
     found = upstream.transport.get_extra_info("socket")
     return bool(found.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))
 

@@ -152,6 +152,8 @@ class Connection(ClientSocket):
         self._whole, self._body = True, None
         if not length:
             return b""
+        if 0 < length <= len(self._held.held):  # most often, all of it came with its head
+            return self._held.cut(length)
         bounds = self._port.bounds
         body = self._body = RequestBody(length, bounds, self._held, plain=True, most=bounds.body_chunks)
         data = body.begin()

@@ -16,14 +16,14 @@ from windlass.routers.builtin.table import Backend
 class PipeEnd(asyncio.Protocol):
     """One end. `other` is set as soon as there are two."""
 
-    __slots__ = ("_ahead", "_pipe", "eof", "lost", "other", "paused", "stuck", "transport")
+    __slots__ = ("_ahead", "_pipe", "blocked", "eof", "lost", "other", "paused", "transport")
 
-    def __init__(self, transport: Any = None, *, paused: bool = False, stuck: bool = False) -> None:
+    def __init__(self, transport: Any = None, *, paused: bool = False, blocked: bool = False) -> None:
         self.transport = transport
         self.other: PipeEnd | None = None
         self.paused = paused
         """It is not read."""
-        self.stuck = stuck
+        self.blocked = blocked
         """It takes no more for now."""
         self.eof = False
         self.lost = False
@@ -59,12 +59,12 @@ class PipeEnd(asyncio.Protocol):
             other.transport.write(data)
 
     def pause_writing(self) -> None:
-        self.stuck = True
+        self.blocked = True
         if self.other is not None:
             self.other.flow()
 
     def resume_writing(self) -> None:
-        self.stuck = False
+        self.blocked = False
         if self.other is not None:
             self.other.flow()
 
@@ -72,8 +72,8 @@ class PipeEnd(asyncio.Protocol):
         """Is read exactly while the other end takes what is read."""
         if self.lost or self.eof or self.transport.is_closing() or self.other is None:
             return
-        if self.paused is not self.other.stuck:
-            self.paused = self.other.stuck
+        if self.paused is not self.other.blocked:
+            self.paused = self.other.blocked
             if self.paused:
                 self.transport.pause_reading()
             else:
@@ -110,7 +110,7 @@ class Pipe:
 
     def __init__(
         self,
-        gate: SharedState,
+        shared: SharedState,
         peer: Peer,
         client: PipeEnd,
         instance: PipeEnd,
@@ -119,13 +119,13 @@ class Pipe:
     ) -> None:
         """`peer.active` counts it already; `ended` is called when both ends are closed. `before` is what the
         connection of the client was counted as."""
-        self._gate = gate
+        self._shared = shared
         self.network = before.network
         self._peer = peer
         self._ends = (client, instance)
         self._left = 2 - client.lost - instance.lost
         self._ended = ended
-        gate.connections.replace(before, self)
+        shared.connections.replace(before, self)
         peer.cuts.add(self.abort)
         for end in self._ends:
             stay_awake(end.transport)
@@ -139,7 +139,7 @@ class Pipe:
     def end_lost(self) -> None:
         self._left -= 1
         if not self._left:
-            self._gate.connections.remove(self)
+            self._shared.connections.remove(self)
             self._peer.cuts.discard(self.abort)
             self._peer.ended()
             self._ended()
@@ -159,13 +159,13 @@ class Pipe:
 class Caller(PipeEnd):
     """A client of a TCP port, until an instance takes it."""
 
-    __slots__ = ("_active", "_backend", "_gate", "_peer", "_tried", "network")
+    __slots__ = ("_active", "_backend", "_peer", "_shared", "_tried", "network")
 
-    def __init__(self, gate: SharedState, backend: Backend | None) -> None:
+    def __init__(self, shared: SharedState, backend: Backend | None) -> None:
         super().__init__()
         self.network = ""
         self._active = False
-        self._gate = gate
+        self._shared = shared
         self._backend = backend
         self._tried: list[Peer] = []
 
@@ -173,9 +173,9 @@ class Caller(PipeEnd):
         self.transport = transport
         peer = transport.get_extra_info("peername")
         self.network = network_of(str(peer[0]) if peer else "unknown")
-        gate = self._gate
-        if self._backend is None or gate.stopping or gate.connections.admit(self) is not Room.FREE:
-            gate.connections.remove(self)
+        shared = self._shared
+        if self._backend is None or shared.stopping or shared.connections.admit(self) is not Room.FREE:
+            shared.connections.remove(self)
             transport.abort()
             return
         super().connection_made(transport)
@@ -185,7 +185,7 @@ class Caller(PipeEnd):
         self._next()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._gate.connections.remove(self)
+        self._shared.connections.remove(self)
         if self._pipe is None and self._active:
             self._active = False
             self._not_active()
@@ -208,7 +208,7 @@ class Caller(PipeEnd):
             return
         peer.active += 1
         self._peer = peer
-        self._gate.dial(peer, PipeEnd, self._connected, self._refused)
+        self._shared.dial(peer, PipeEnd, self._connected, self._refused)
 
     def _refused(self, peer: Peer) -> None:
         peer.ended()
@@ -221,7 +221,7 @@ class Caller(PipeEnd):
             instance.transport.abort()
             self._peer.ended()
             return
-        Pipe(self._gate, self._peer, self, instance, self._not_active, self)
+        Pipe(self._shared, self._peer, self, instance, self._not_active, self)
 
     def _not_active(self) -> None:
         assert self._backend is not None

@@ -40,8 +40,8 @@ class BuiltinRouter:
         self._wanted_port = port
         self._gateway: asyncio.Server | None = None
         self._port = port
-        self._gate = SharedState(bounds or Bounds(), trusts)
-        self._table = RoutingTable(self._gate.peer)
+        self._shared = SharedState(bounds or Bounds(), trusts)
+        self._table = RoutingTable(self._shared.peer)
         self._listening: dict[str, Servers] = {}
         self._changing = asyncio.Lock()
 
@@ -52,7 +52,7 @@ class BuiltinRouter:
     @property
     def connections(self) -> int:
         """Of clients, open now."""
-        return len(self._gate.connections.members)
+        return len(self._shared.connections.members)
 
     def traffic(self) -> Mapping[str, Traffic]:
         """By service: requests (and TCP connections) that came, and those under way."""
@@ -64,11 +64,11 @@ class BuiltinRouter:
         way_out = "stop that program, or choose another port with the setting gateway_port"
         listening = bound(self._host, self._wanted_port, way_out=way_out)
         self._port = listening.getsockname()[1]
-        self._gate.start()
+        self._shared.start()
         try:
-            self._gateway = await _serving(listening, lambda: ClientConnection(self._gate, self._table.host))
+            self._gateway = await _serve(listening, lambda: ClientConnection(self._shared, self._table.host))
         except BaseException:
-            await self._gate.stop()
+            await self._shared.stop()
             raise
 
     async def stop(self) -> None:
@@ -80,7 +80,7 @@ class BuiltinRouter:
                 self._gateway = None
             for server in servers:
                 server.close()
-            await self._gate.stop()
+            await self._shared.stop()
 
     async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
         async with self._changing:
@@ -113,7 +113,7 @@ class BuiltinRouter:
         self._table.put(service, routes)
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        peers = [peer for at in endpoints if (peer := self._gate.peers.get(at))]
+        peers = [peer for at in endpoints if (peer := self._shared.peers.get(at))]
         for peer in peers:
             peer.draining += 1
             peer.let_go()
@@ -161,7 +161,7 @@ class BuiltinRouter:
         try:
             for host, port in sorted(addresses):
                 listening = bound(host, port, way_out="choose another one, or stop that program")
-                made[host, port] = await _serving(listening, self._protocol_for(port))
+                made[host, port] = await _serve(listening, self._protocol_for(port))
         except BaseException:
             for server in made.values():
                 server.close()
@@ -173,13 +173,13 @@ class BuiltinRouter:
 
         def protocol() -> asyncio.Protocol:
             if self._table.port(port) is not None:
-                return ClientConnection(self._gate, lambda _: self._table.port(port))
-            return Caller(self._gate, self._table.tcp(port))
+                return ClientConnection(self._shared, lambda _: self._table.port(port))
+            return Caller(self._shared, self._table.tcp(port))
 
         return protocol
 
 
-async def _serving(listening: Any, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Server:
+async def _serve(listening: Any, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Server:
     try:
         return await asyncio.get_running_loop().create_server(protocol, sock=listening, backlog=2048)
     except BaseException:

@@ -38,37 +38,37 @@ class Upstream(asyncio.Protocol):
     __slots__ = (
         "_answer",
         "_chunks",
-        "_gate",
         "_held",
         "_keep",
         "_left",
         "_raw",
+        "_shared",
         "begun",
+        "blocked",
         "client",
         "lost",
         "paused",
         "peer",
         "since",
-        "stuck",
         "transport",
     )
 
-    def __init__(self, gate: SharedState, peer: Peer) -> None:
-        self._gate = gate
+    def __init__(self, shared: SharedState, peer: Peer) -> None:
+        self._shared = shared
         self.peer = peer
         self.client: ClientConnection | None = None
         """Whose request it carries."""
         self.begun = False
         """A byte of the answer has arrived."""
-        self.lost = self.paused = self.stuck = False
-        self.since = gate.now
+        self.lost = self.paused = self.blocked = False
+        self.since = shared.now
         self._held = Gathering(ROOM, ROOM)
         self._raw = b"\0"
         self._answer: AnswerHead | None = None
         """The last head, and what was found in it: the next one is often the same."""
         self._left = _IN_HEAD
         self._keep = False
-        self._chunks = Chunks(gate.bounds)
+        self._chunks = Chunks(shared.bounds)
 
     # The connection
 
@@ -80,7 +80,7 @@ class Upstream(asyncio.Protocol):
         self.begun = False
         self._left = _IN_HEAD
         if self.lost or self.transport.is_closing():
-            self._gate.loop.call_soon(self._failed_at_once, client)
+            self._shared.loop.call_soon(self._failed_at_once, client)
         else:
             self.transport.write(request)
 
@@ -94,14 +94,14 @@ class Upstream(asyncio.Protocol):
             self.transport.write(data)
 
     def pause_writing(self) -> None:
-        self.stuck = True
+        self.blocked = True
         if self.client is not None:
-            self.client.flow()
+            self.client.choose_reading()
 
     def resume_writing(self) -> None:
-        self.stuck = False
+        self.blocked = False
         if self.client is not None:
-            self.client.flow()
+            self.client.choose_reading()
 
     def pause(self) -> None:
         if not (self.paused or self.lost or self.transport.is_closing()):
@@ -125,11 +125,11 @@ class Upstream(asyncio.Protocol):
 
     def rest(self) -> None:
         """Waits for the next request."""
-        if self.lost or self.stuck or not self.peer.keeps() or self._gate.stopping:
+        if self.lost or self.blocked or not self.peer.keeps() or self._shared.stopping:
             self.hang_up()
             return
         self.resume()
-        self.since = self._gate.now
+        self.since = self._shared.now
         self.peer.idle.append(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -215,7 +215,7 @@ class Upstream(asyncio.Protocol):
         self._left = length
         quicken(self.transport)
         if length == CHUNKED:
-            self._chunks = Chunks(self._gate.bounds, plain=client.old)
+            self._chunks = Chunks(self._shared.bounds, plain=client.old)
             self._chunked(client, data[end:], head)
         elif length == UNTIL_CLOSE:
             client.transport.write(head + data[end:])

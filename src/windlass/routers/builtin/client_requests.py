@@ -1,0 +1,172 @@
+"""Cuts what a client sends into requests, one under way at a time; further ones wait in order.
+
+Heads are judged here by the rules of both public ports. `client` routes the requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from windlass.base.http_in.body import RequestBody
+from windlass.base.http_in.heads import LINE, check_authority, judged_line
+from windlass.base.http_in.wire import END, Bad
+from windlass.routers.builtin.client_socket import BUSY, IDLE, PARTING, GatewaySocket
+from windlass.routers.builtin.requests import Fields, judged_fields
+
+if TYPE_CHECKING:
+    from windlass.routers.builtin.shared_state import SharedState
+
+_SLASH: Final = ord("/")
+_ZERO: Final = ord("0")
+_AT_ONCE: Final = 32
+"""Requests of one client that are answered before others have their turn."""
+_NO_FIELDS: Final = Fields(b"\0", False)
+
+
+class RequestReader(GatewaySocket):
+    __slots__ = ("_body", "_fields", "_longest_line")
+
+    def __init__(self, shared: SharedState) -> None:
+        super().__init__(shared)
+        self._longest_line = shared.bounds.target_bytes
+        self._fields = _NO_FIELDS
+        """Those of the last request, which the next one usually repeats."""
+        self._body: RequestBody | None = None
+
+    # For the requests
+
+    def _route(self, method: bytes, target: bytes, body: bytes) -> None:
+        """Starts a request. `body` is the part of its body that has arrived."""
+        raise NotImplementedError
+
+    def _pass_on(self, data: bytes) -> None:
+        """Passes on more of the body of the request under way."""
+        raise NotImplementedError
+
+    # Bytes that arrive
+
+    def data_received(self, data: bytes) -> None:
+        if self._phase is BUSY:
+            self._more(data)
+        elif self._phase is PARTING:
+            return
+        elif self._held.held or self._blocked:
+            self._held.add(data)
+            self._advance()
+        elif not self._take_whole(data):
+            self._since = self._shared.now
+            self._begin(data)
+
+    def _take_whole(self, data: bytes) -> bool:
+        """Takes a whole request without a body in one piece, as nearly all are. Returns False for any other,
+        and for all that is doubtful: `_begin` finds out why."""
+        fields = self._fields
+        first = data.find(b"\r\n")
+        if fields.length or first > self._longest_line:
+            return False
+        if data.startswith(fields.raw, first):
+            if len(data) != first + len(fields.raw):
+                return False
+        elif len(data) > self._shared.bounds.head_bytes:
+            return False
+        elif not fields.vary(data, first):
+            if not self._judge_whole(data, first):
+                return False
+            fields = self._fields
+        line = LINE.fullmatch(data, 0, first)
+        if not line:
+            return False
+        method, target, minor = line.groups()
+        if target[0] != _SLASH or (minor == b"0") is not fields.old:
+            return False
+        self.whole = True
+        self._route(method, target, b"")
+        return True
+
+    def _judge_whole(self, data: bytes, first: int) -> bool:
+        """Judges the fields. Returns False unless these bytes are exactly one head that no body follows."""
+        if first < 1 or data.find(END, first) != len(data) - len(END):
+            return False
+        try:
+            self._fields = judged_fields(
+                data[first:], data[first - 1] == _ZERO, self._address, self._shared.bounds
+            )
+        except Bad:
+            return False
+        return not self._fields.length
+
+    def _begin(self, data: bytes) -> None:
+        """Takes the beginning of a request, which most often is all of it."""
+        end = data.find(END, 1, self._shared.bounds.head_bytes)
+        if end < 0 or data.startswith(b"\r\n"):
+            self._held.add(data)
+        else:
+            try:
+                self._take(data)
+            except Bad as bad:
+                self._refuse(bad.status, bad.message)
+            if self._phase is BUSY and self.whole and not self._held.held:
+                return
+        self._advance()
+
+    def _advance(self) -> None:
+        for _ in range(_AT_ONCE):
+            if self._phase is not IDLE or self._blocked or not self._held.held:
+                break
+            try:
+                data = self._held.head()
+                if data is None:
+                    break
+                self._take(data)
+            except Bad as bad:
+                self._refuse(bad.status, bad.message)
+        else:  # each was answered here, without an instance: others have their turn first
+            self._shared.loop.call_soon(self._advance)
+        self.choose_reading()
+
+    def _take(self, data: bytes) -> None:
+        """Takes a request from bytes that begin with a whole head."""
+        first = data.find(b"\r\n")
+        end = data.find(END, first) + 4
+        bounds = self._shared.bounds
+        line = judged_line(data[:first], bounds)
+        fields = self._fields
+        raw = data[first:end]
+        if raw != fields.raw or line.old is not fields.old:
+            fields = self._fields = judged_fields(raw, line.old, self._address, bounds)
+        check_authority(line.authority, fields.host)
+        if len(data) > end:
+            self._held.add(data[end:])
+        self._route(line.method, line.target, self._opening(fields.length))
+
+    def _opening(self, length: int) -> bytes:
+        """Returns the part of the body that has arrived; bytes after its end wait for the next request."""
+        self.whole, self._body = True, None
+        if not length:
+            return b""
+        if 0 < length <= len(self._held.held):  # most often, all of it came with its head
+            return self._held.cut(length)
+        body = self._body = RequestBody(length, self._shared.bounds, self._held)
+        data = body.begin()
+        self.whole = body.whole
+        return data
+
+    def _more(self, data: bytes) -> None:
+        """Takes more of the body, or requests that wait."""
+        body = self._body
+        if self.whole or body is None or self._upstream is None:
+            self._held.add(data)
+            self.choose_reading()
+            return
+        self._since = self._shared.now
+        try:
+            data = body.feed(data)
+        except Bad as bad:
+            if self._upstream.begun:
+                self.transport.abort()
+            else:
+                self._refuse(bad.status, bad.message)
+            return
+        self.whole = body.whole
+        if data:
+            self._pass_on(data)

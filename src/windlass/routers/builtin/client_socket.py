@@ -1,0 +1,212 @@
+"""The socket of one client: its phase, flow control in both directions, and its time limits.
+
+`client_requests` reads requests from it, and `client` passes them on to an instance. There is no timer: the
+table of connections asks each of them now and then whether its client has taken too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from windlass.base.http_in.bounds import ROOM
+from windlass.base.http_in.connections import Room, network_of
+from windlass.base.http_in.wire import Gathering
+from windlass.routers.builtin import pages
+
+if TYPE_CHECKING:
+    from windlass.routers.builtin.shared_state import SharedState
+    from windlass.routers.builtin.upstream import Upstream
+
+
+class Phase(Enum):
+    IDLE = "no request is under way"
+    BUSY = "a request is at an instance, or on its way there"
+    PARTING = "nothing more is answered, and the connection is about to close"
+    LOST = "the connection is closed"
+
+
+IDLE: Final = Phase.IDLE
+BUSY: Final = Phase.BUSY
+PARTING: Final = Phase.PARTING
+LOST: Final = Phase.LOST
+
+
+class GatewaySocket(asyncio.Protocol):
+    __slots__ = (
+        "_address",
+        "_blocked",
+        "_eof",
+        "_held",
+        "_paused",
+        "_phase",
+        "_served",
+        "_shared",
+        "_since",
+        "_upstream",
+        "network",
+        "transport",
+        "whole",
+    )
+
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
+        self._phase = IDLE
+        self._held = Gathering(shared.bounds.head_bytes, shared.bounds.target_bytes)
+        """Bytes of requests that wait for the one under way."""
+        self._eof = False
+        """The client sends no more. It may have gone, or only be waiting for its answer."""
+        self._blocked = False
+        """The client does not read, so that what is written waits here."""
+        self._paused = False
+        """The client is not read."""
+        self._served = False
+        """The client has had an answer: it may be silent for longer than before its first request."""
+        self._since = shared.loop.time()
+        """Since when the gateway has been waiting for the client."""
+        self.whole = True
+        """All of the request under way has arrived."""
+        self._upstream: Upstream | None = None
+        """The connection to an instance that carries the request under way."""
+
+    # For the requests
+
+    def _advance(self) -> None:
+        """Takes up the requests that wait, one after the other."""
+        raise NotImplementedError
+
+    def _end_request(self, then: Phase = IDLE) -> None:
+        """Lets go of the instance, if that has not been done."""
+        raise NotImplementedError
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answers bytes that are no request, and closes: nothing after them can be trusted either."""
+        raise NotImplementedError
+
+    # The connection
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        peer = transport.get_extra_info("peername")
+        host = str(peer[0]) if peer else "unknown"
+        self._address = host.encode()
+        self.network = network_of(host)
+        shared = self._shared
+        room = Room.NONE if shared.stopping else shared.connections.admit(self)
+        if room is Room.NONE:
+            transport.abort()
+        elif room is Room.FULL:
+            transport.write(pages.crowded().rendered(b"", head_only=False, close=True))
+            self._part()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        was_busy = self._phase is BUSY
+        self._phase = LOST
+        self._shared.connections.remove(self)
+        if was_busy:
+            if self._upstream is not None:
+                self._upstream.abandon()
+            self._end_request(LOST)
+
+    def eof_received(self) -> bool:
+        self._eof = True
+        if self._phase is not BUSY or not self.whole:
+            return False
+        self._since = self._shared.now
+        return True
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def _part(self) -> None:
+        """Hangs up. Where something may still come, it is read for a moment: closing over unread bytes would
+        take the answer away from a client that has not read it yet."""
+        if self._phase is LOST or self._phase is PARTING or self.transport.is_closing():
+            return
+        self._phase = PARTING
+        self._since = self._shared.now
+        self._held.take()
+        if self._eof:
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self._resume_reading()
+
+    # Flow
+
+    def pause_writing(self) -> None:
+        self._blocked = True
+        self._since = self._shared.now
+        self._shared.connections.unsent(self, self.transport.get_write_buffer_size())
+        if self._upstream is not None:
+            self._upstream.pause()
+
+    def resume_writing(self) -> None:
+        self._blocked = False
+        self._shared.connections.sent(self)
+        if self._upstream is not None:
+            self._upstream.resume()
+        elif self._phase is not BUSY:
+            self._advance()
+
+    def choose_reading(self) -> None:
+        """Pauses reading while nothing takes further bytes, and resumes it after that."""
+        upstream = self._upstream
+        if self._phase is BUSY and not self.whole:
+            pause = upstream is None or upstream.blocked
+        else:
+            pause = len(self._held.held) > ROOM
+        if pause is self._paused:
+            return
+        if not pause:
+            self._resume_reading()
+        elif self._is_readable():
+            self._paused = True
+            self.transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._paused and self._is_readable():
+            self._paused = False
+            self.transport.resume_reading()
+
+    def _is_readable(self) -> bool:
+        return not (self._phase is LOST or self._eof or self.transport.is_closing())
+
+    # Time
+
+    def waits_since(self) -> float | None:
+        """Returns since when the gateway has been waiting for the client; None while an instance works."""
+        if (
+            self._phase is BUSY
+            and not self._blocked
+            and (self.whole or self._paused or self._upstream is None)
+        ):
+            return None
+        return self._since
+
+    def age(self, now: float) -> None:
+        bounds, age, busy = self._shared.bounds, now - self._since, self._phase is BUSY
+        if self._phase is PARTING:
+            if age > bounds.parting_seconds:
+                self.transport.abort()
+        elif busy and self._eof:
+            if age > bounds.leaving_seconds:
+                self.transport.abort()
+        elif self._blocked:
+            if age > bounds.stall_seconds:
+                self.transport.abort()
+        elif busy:
+            if not self.whole and not self._paused and age > bounds.stall_seconds:
+                self._time_out("The rest of the request did not arrive in time.")
+        elif self._held.held:
+            if age > bounds.head_seconds:
+                self._time_out("The head of the request did not arrive in time.")
+        elif age > (bounds.idle_seconds if self._served else bounds.head_seconds):
+            self.transport.close()
+
+    def _time_out(self, message: str) -> None:
+        if self._upstream is not None and self._upstream.begun:
+            self.transport.abort()
+        else:
+            self._refuse(408, message)
