@@ -27,7 +27,7 @@ from windlass.control.request.context import encode
 from windlass.control.request.outbox import DELIVER, work_of
 from windlass.control.telling.delivery import SIDE_BY_SIDE
 from windlass.control.telling.webhooks import attempts_of
-from windlass.core.words.webhook_payload import Reference, WebhookPayload, rendered
+from windlass.core.words.webhook_payload import NamedId, WebhookPayload, rendered
 from windlass.engines.by_hand.probes import probe
 from windlass.engines.fake import FakeEngine
 from windlass.install.installation import Installation, install
@@ -190,7 +190,7 @@ class Caller:
 
 
 def _news() -> WebhookPayload:
-    named = Reference(new_id(), "example")
+    named = NamedId(new_id(), "example")
     return WebhookPayload(
         kind="DEPLOYMENT_SUCCEEDED", at="2026-01-31T09:05:00.007Z", family="application", service=named,
         environment=named, mode="PRODUCTION", project=named, organization=named, deployment=new_id(),

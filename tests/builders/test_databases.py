@@ -10,9 +10,9 @@ import pytest
 
 from windlass.builders.builder import BuildError
 from windlass.builders.databases import NativeDatabases
-from windlass.builders.databases.machine import Places
+from windlass.builders.databases.machine import ServerFolders
 
-NOWHERE = Places(wheel="", folders=(), path="", beside_path=())
+NOWHERE = ServerFolders(wheel="", folders=(), path="", beside_path=())
 
 
 def server(folder: Path, name: str, says: str) -> None:
@@ -30,8 +30,8 @@ def postgresql(top: Path, version: str) -> None:
     server(folder, "postgres", f"postgres (PostgreSQL) {version} (Debian {version}-1)")
 
 
-def machine(top: Path) -> Places:
-    return Places(wheel="", folders=(f"{top}/*/bin",), path=f"{top}/path", beside_path=())
+def machine(top: Path) -> ServerFolders:
+    return ServerFolders(wheel="", folders=(f"{top}/*/bin",), path=f"{top}/path", beside_path=())
 
 
 async def test_the_newest_of_the_major_version_that_was_asked_for_is_taken(tmp_path):

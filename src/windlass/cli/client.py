@@ -43,7 +43,7 @@ class ApiRefused(Stopped):
         self.after = answer.headers.get("retry-after", "")
 
 
-class Stream:
+class ResponseStream:
     """The body of an answer, as it comes."""
 
     def __init__(self, reply: http.client.HTTPResponse) -> None:
@@ -67,7 +67,7 @@ class ApiAnswer(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
-    going_on: Stream | None = None
+    going_on: ResponseStream | None = None
     """Instead of a body: an answer that goes on for as long as both sides like."""
 
     @property
@@ -148,7 +148,7 @@ class Api:
         try:
             reply = self._opener.open(request, timeout=_SECONDS)
             if reply.headers.get_content_type() == EVENTS:
-                return ApiAnswer(reply.status, _headers(reply.headers), b"", Stream(reply))
+                return ApiAnswer(reply.status, _headers(reply.headers), b"", ResponseStream(reply))
             with reply:
                 return ApiAnswer(reply.status, _headers(reply.headers), reply.read())
         except urllib.error.HTTPError as refusal:

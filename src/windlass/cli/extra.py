@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from windlass.cli.client import ApiAnswer, Stream
+from windlass.cli.client import ApiAnswer, ResponseStream
 from windlass.cli.commands import group
 from windlass.cli.demo import demo_command
 from windlass.cli.options import api_of, call_options
@@ -59,7 +59,7 @@ def _api(method: str, path: str, data: str | None, include: bool, **said: Any) -
         _pass_on(answer.going_on)
 
 
-def _pass_on(stream: Stream) -> None:
+def _pass_on(stream: ResponseStream) -> None:
     try:
         with ended_by_hand():
             for piece in stream.pieces():

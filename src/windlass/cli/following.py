@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 import click
 from msgspec import Struct
 
-from windlass.cli.client import ApiAnswer, ApiRefused, ServerUnreachable, Stream
+from windlass.cli.client import ApiAnswer, ApiRefused, ResponseStream, ServerUnreachable
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import plain
 
@@ -160,7 +160,7 @@ class Following:
             return
 
 
-def _stream_of(answer: ApiAnswer) -> Stream:
+def _stream_of(answer: ApiAnswer) -> ResponseStream:
     if answer.going_on is None:
         raise Stopped("what answered there does not go on as it began: is it still Windlass?")
     return answer.going_on

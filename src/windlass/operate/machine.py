@@ -9,7 +9,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from windlass.builders.databases.machine import InstalledServer, Places, servers
+from windlass.builders.databases.machine import InstalledServer, ServerFolders, servers
 from windlass.builders.databases.native import KINDS, ServerKind
 from windlass.config import BadSetting, Settings
 from windlass.docker.client import Away, Docker, EngineRefused
@@ -143,7 +143,7 @@ async def _isolation(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _native_databases() -> AsyncIterator[Finding]:
-    there = await asyncio.gather(*(servers(type, Places()) for type in KINDS))
+    there = await asyncio.gather(*(servers(type, ServerFolders()) for type in KINDS))
     for kind, found in zip(KINDS.values(), there, strict=True):
         yield _native(kind, found)
     yield ok("MongoDB", "runs only on the engine docker")

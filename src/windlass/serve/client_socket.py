@@ -14,7 +14,7 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 
 from windlass.api.answers import failure_response
 from windlass.base.http_in.bounds import ROOM
-from windlass.base.http_in.connections import Room, network_of
+from windlass.base.http_in.connections import Admission, network_of
 from windlass.base.http_in.wire import Gathering
 from windlass.serve.answering import CorkedTransport
 from windlass.serve.port_state import PortState
@@ -99,12 +99,12 @@ class ClientSocket(asyncio.Protocol):
         self._server = get_local_addr(transport)
         self._client = get_remote_addr(transport)
         self.network = network_of(self._address)
-        room = self._table.admit(self)
-        if room is Room.NONE:
+        admission = self._table.admit(self)
+        if admission is Admission.NONE:
             transport.abort()
             return
         self._join()
-        if room is Room.FULL:
+        if admission is Admission.FULL:
             self._tell(503, "This server has as many connections as it may have: try again in a moment")
 
     def _join(self) -> None:

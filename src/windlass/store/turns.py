@@ -21,7 +21,7 @@ class Due(Struct, frozen=True, order=True, gc=False):
     org: str
 
 
-class Queue(Struct, gc=False):
+class OrganizationQueue(Struct, gc=False):
     """The due work of one organization, as far as it is known."""
 
     pieces: list[Due]
@@ -35,7 +35,7 @@ class Turns:
 
     def __init__(self, held: Mapping[str, int]) -> None:
         self._held = held
-        self._queues: dict[str, Queue] = {}
+        self._queues: dict[str, OrganizationQueue] = {}
         self._heap: list[tuple[int, Due]] = []
 
     def idle(self) -> int:
@@ -48,7 +48,7 @@ class Turns:
         for piece in sorted(pieces):
             fresh.setdefault(piece.org, []).append(piece)
         for org, first in fresh.items():
-            self._queues[org] = Queue(first, whole)
+            self._queues[org] = OrganizationQueue(first, whole)
             self._enter(org)
 
     def add_firsts(self, pieces: Iterable[Due]) -> None:

@@ -45,7 +45,7 @@ class OpenConnection(Protocol):
     def abort(self) -> None: ...
 
 
-class Room(Enum):
+class Admission(Enum):
     FREE = "it is served"
     FULL = "it is told to come back, and closed"
     NONE = "it is closed"
@@ -82,7 +82,7 @@ class ConnectionTable:
 
     # Members
 
-    def admit(self, member: OpenConnection) -> Room:
+    def admit(self, member: OpenConnection) -> Admission:
         if self._ticking is None:
             self.start()
         network = member.network
@@ -93,9 +93,9 @@ class ConnectionTable:
         if not free:
             self.refuse("503")
             if len(self.members) >= self.limit + max(1, self.limit // _TOLD):
-                return Room.NONE
+                return Admission.NONE
         self._add(member)
-        return Room.FREE if free else Room.FULL
+        return Admission.FREE if free else Admission.FULL
 
     def remove(self, member: OpenConnection) -> None:
         """Removes a connection; may be called twice."""

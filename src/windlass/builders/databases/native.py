@@ -19,7 +19,7 @@ from windlass.base import subprocesses as group
 from windlass.base.atomic_files import move
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError
-from windlass.builders.databases.machine import InstalledServer, Places, servers
+from windlass.builders.databases.machine import InstalledServer, ServerFolders, servers
 from windlass.core.deploy.workload import Artifact
 from windlass.launch.instance import SERVER, VERSION
 from windlass.launch.ready import CLIENTS, client_of
@@ -49,10 +49,10 @@ KINDS: Final = {
 
 
 class NativeDatabases:
-    def __init__(self, home: Path, places: Places | None = None) -> None:
+    def __init__(self, home: Path, places: ServerFolders | None = None) -> None:
         """`home` is a folder for this alone."""
         self._home = home
-        self._places = places or Places()
+        self._places = places or ServerFolders()
 
     async def artifact(self, type: str, version: str, service: str) -> Artifact:
         kind = _kind(type)

@@ -9,7 +9,7 @@ import msgspec
 from windlass.control.request.context import Call, Context
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.kind import BuiltArtifact, Making
-from windlass.control.workloads.programs import Program
+from windlass.control.workloads.programs import ProgramKind
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import Particulars
 from windlass.core.deploy.workload import Artifact
@@ -21,7 +21,7 @@ _DEPLOYED = "deployed_commit"
 """The fields of a repository that say which commit runs begin so."""
 
 
-class ApplicationKind(Program):
+class ApplicationKind(ProgramKind):
     family = application
     waits_for = frozenset({database.name})
     host_word = "app"

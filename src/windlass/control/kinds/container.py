@@ -9,7 +9,7 @@ from windlass.control.request.behaviour import Draft
 from windlass.control.request.changing import apply_changes
 from windlass.control.request.context import Call, Context
 from windlass.control.workloads.kind import BuiltArtifact, Making
-from windlass.control.workloads.programs import Program
+from windlass.control.workloads.programs import ProgramKind
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import BuildResult, Particulars
 from windlass.core.deploy.workload import Artifact
@@ -21,7 +21,7 @@ from windlass.store.store import Row, Tx
 _REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")
 
 
-class ContainerKind(Program):
+class ContainerKind(ProgramKind):
     family = container
     waits_for = frozenset({database.name})
     image_field = "image_name"

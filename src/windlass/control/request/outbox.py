@@ -11,7 +11,7 @@ from windlass.control.request.context import encode
 from windlass.core.declare.stored import Named
 from windlass.core.deploy.progress import Particulars
 from windlass.core.words.events import SUBSCRIBABLE, Event
-from windlass.core.words.webhook_payload import Reference, Subscription, WebhookPayload, concerns
+from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, concerns
 from windlass.families.environment import Environment
 from windlass.families.webhook import webhook
 from windlass.store.store import DeliveryRow, DeploymentRow, Row, Tx
@@ -81,5 +81,5 @@ async def _news_about(
     )
 
 
-def named(row: Row) -> Reference:
-    return Reference(row.id, row.read(Named).name)
+def named(row: Row) -> NamedId:
+    return NamedId(row.id, row.read(Named).name)

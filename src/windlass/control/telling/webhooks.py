@@ -27,7 +27,7 @@ from windlass.control.request.recording import record
 from windlass.core.declare.document import Document, veil
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
-from windlass.core.words.webhook_payload import Reference, Subscription, WebhookPayload, rendered
+from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, rendered
 from windlass.families.webhook import Replay, Rotation, check_sendable, webhook
 from windlass.store.store import DeliveryRow, Receiver, Row, Tx
 
@@ -109,10 +109,10 @@ async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> WebhookPayload:
         kind=kind,
         at=stamp(tx.now),
         family=ctx.registry.services[0].name,
-        service=Reference(ids.new_id(), "example"),
-        environment=Reference(ids.new_id(), "production"),
+        service=NamedId(ids.new_id(), "example"),
+        environment=NamedId(ids.new_id(), "production"),
         mode="PRODUCTION",
-        project=Reference(ids.new_id(), "example"),
+        project=NamedId(ids.new_id(), "example"),
         organization=named(organization),
         deployment=ids.new_id(),
         number=1,

@@ -27,7 +27,7 @@ MOST_CPU, MOST_MEMORY = 64_000, 1_048_576
 BASE = Base.__struct_encode_fields__
 
 
-class Program(ServiceKind):
+class ProgramKind(ServiceKind):
     """A kind of service whose settings say on which ports it listens and how many instances of it run."""
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:

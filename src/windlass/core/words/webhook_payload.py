@@ -11,7 +11,7 @@ from msgspec import Struct
 from windlass.core.words.events import full
 
 
-class Reference(Struct, frozen=True):
+class NamedId(Struct, frozen=True):
     id: str
     name: str
 
@@ -23,11 +23,11 @@ class WebhookPayload(Struct, frozen=True, kw_only=True):
     """The event, in the contract's words."""
     at: str
     family: str
-    service: Reference
-    environment: Reference
+    service: NamedId
+    environment: NamedId
     mode: str
-    project: Reference
-    organization: Reference
+    project: NamedId
+    organization: NamedId
     deployment: str
     number: int
     action: str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.client_requests import RequestReader
-from windlass.routers.builtin.client_socket import BUSY, IDLE, LOST, PARTING, Phase
+from windlass.routers.builtin.client_socket import BUSY, IDLE, LOST, PARTING, RequestPhase
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.pipes import Pipe, PipeEnd
 from windlass.routers.builtin.requests import IDEMPOTENT
@@ -190,7 +190,7 @@ class ClientConnection(RequestReader):
         elif self._held.held:
             self._advance()
 
-    def _end_request(self, then: Phase = IDLE) -> None:
+    def _end_request(self, then: RequestPhase = IDLE) -> None:
         peer, self._peer = self._peer, None
         if peer is not None and self._upstream is not None:
             peer.ended()

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from windlass.base.http_in.bounds import ROOM
-from windlass.base.http_in.connections import Room, network_of
+from windlass.base.http_in.connections import Admission, network_of
 from windlass.base.http_in.wire import Gathering
 from windlass.routers.builtin import pages
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from windlass.routers.builtin.upstream import Upstream
 
 
-class Phase(Enum):
+class RequestPhase(Enum):
     IDLE = "no request is under way"
     BUSY = "a request is at an instance, or on its way there"
     PARTING = "nothing more is answered, and the connection is about to close"
     LOST = "the connection is closed"
 
 
-IDLE: Final = Phase.IDLE
-BUSY: Final = Phase.BUSY
-PARTING: Final = Phase.PARTING
-LOST: Final = Phase.LOST
+IDLE: Final = RequestPhase.IDLE
+BUSY: Final = RequestPhase.BUSY
+PARTING: Final = RequestPhase.PARTING
+LOST: Final = RequestPhase.LOST
 
 
 class GatewaySocket(asyncio.Protocol):
@@ -76,7 +76,7 @@ class GatewaySocket(asyncio.Protocol):
         """Takes up the requests that wait, one after the other."""
         raise NotImplementedError
 
-    def _end_request(self, then: Phase = IDLE) -> None:
+    def _end_request(self, then: RequestPhase = IDLE) -> None:
         """Lets go of the instance, if that has not been done."""
         raise NotImplementedError
 
@@ -93,10 +93,10 @@ class GatewaySocket(asyncio.Protocol):
         self._address = host.encode()
         self.network = network_of(host)
         shared = self._shared
-        room = Room.NONE if shared.stopping else shared.connections.admit(self)
-        if room is Room.NONE:
+        admission = Admission.NONE if shared.stopping else shared.connections.admit(self)
+        if admission is Admission.NONE:
             transport.abort()
-        elif room is Room.FULL:
+        elif admission is Admission.FULL:
             transport.write(pages.crowded().rendered(b"", head_only=False, close=True))
             self._part()
 

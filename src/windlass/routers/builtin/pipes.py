@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from windlass.base.http_in.connections import OpenConnection, Room, network_of
+from windlass.base.http_in.connections import Admission, OpenConnection, network_of
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import Backend
@@ -174,7 +174,7 @@ class Caller(PipeEnd):
         peer = transport.get_extra_info("peername")
         self.network = network_of(str(peer[0]) if peer else "unknown")
         shared = self._shared
-        if self._backend is None or shared.stopping or shared.connections.admit(self) is not Room.FREE:
+        if self._backend is None or shared.stopping or shared.connections.admit(self) is not Admission.FREE:
             shared.connections.remove(self)
             transport.abort()
             return

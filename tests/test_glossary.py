@@ -1,0 +1,137 @@
+"""The glossary has one line for each noun of the code, and the code uses each noun for one thing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from windlass.core.words.naming import spaced
+from windlass.families import registry
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "src/windlass"
+EXAMPLE = SOURCES / "demo/application"
+"""A user's application."""
+PAGE = (ROOT / "docs/glossary.md").read_text()
+MIGRATIONS = "\n".join(file.read_text() for file in sorted((SOURCES / "store/migrations").glob("*.sql")))
+
+FORBIDDEN = frozenset(
+    re.findall(
+        r"\w+",
+        "anew book census courier deed fate gate lane life nobody nursery seal shelf somebody told trail "
+        "wanted whereabouts whoever witness",
+    )
+)
+"""Metaphors and participles that the code used as nouns once."""
+
+
+class Term(NamedTuple):
+    name: str
+    meaning: str
+    classes: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    rooms: tuple[str, ...] = ()
+
+
+def terms_of(page: str) -> list[Term]:
+    terms: list[Term] = []
+    for section in re.split(r"^## ", page, flags=re.M)[1:]:
+        heading = re.search(r"^Rooms: (.+)$", section, re.M)
+        rooms = tuple(re.findall(r"`([^`]+)`", heading[1])) if heading else ()
+        for name, meaning, code in re.findall(r"^\| (?!Term|-)(.+?) \| (.+?) \|(.*)\|$", section, re.M):
+            things = re.findall(r"`([^`]+)`", code)
+            classes = tuple(thing for thing in things if thing[0].isupper())
+            tables = tuple(thing for thing in things if thing[0].islower())
+            terms.append(Term(name, meaning, classes, tables, rooms))
+    return terms
+
+
+def classes_of(files: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Names of all classes with the file of each."""
+    return [
+        (node.name, file)
+        for file, text in files.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def as_noun(name: str) -> str:
+    """`ApiToken` → `api token`"""
+    return spaced(name).casefold()
+
+
+FILES = {
+    file.relative_to(SOURCES).as_posix(): file.read_text()
+    for file in sorted(SOURCES.rglob("*.py"))
+    if EXAMPLE not in file.parents
+}
+TERMS = terms_of(PAGE)
+CLASSES = classes_of(FILES)
+
+
+def strangers(terms: Iterable[Term], classes: Iterable[tuple[str, str]]) -> list[str]:
+    """Classes that are called like a term, and that the term's line does not name."""
+    lines = {term.name.casefold(): term for term in terms}
+    return [
+        f"{name} in {file}"
+        for name, file in classes
+        if (term := lines.get(as_noun(name))) is not None and name not in term.classes
+    ]
+
+
+def test_no_two_classes_share_a_name():
+    assert repeated(name for name, _ in CLASSES) == []
+    assert repeated(name for name, _ in classes_of({"a.py": "class Lane: ...", "b.py": "class Lane: ..."}))
+
+
+def test_a_term_stands_once_with_one_meaning():
+    assert len(TERMS) > 80
+    assert repeated(term.name.casefold() for term in TERMS) == []
+    assert repeated(term.meaning.casefold() for term in TERMS) == []
+    twice = terms_of("## One\n| engine | Runs workloads | |\n## Two\n| Engine | A motor | |\n")
+    assert repeated(term.name.casefold() for term in twice) == ["engine"]
+
+
+@pytest.mark.parametrize("term", TERMS, ids=[term.name for term in TERMS])
+def test_the_classes_of_a_term_are_in_its_rooms(term: Term):
+    assert term.rooms
+    for room in term.rooms:
+        assert (SOURCES / room).is_dir()
+    for name in term.classes:
+        files = [file for known, file in CLASSES if known == name]
+        assert files, f"there is no class {name}"
+        assert all(file.startswith(tuple(f"{room}/" for room in term.rooms)) for file in files), files
+
+
+def test_a_class_that_is_called_like_a_term_has_its_meaning():
+    assert strangers(TERMS, CLASSES) == []
+    engine = Term("engine", "Runs workloads", ("Engine",))
+    assert strangers([engine], [("Engine", "engines/engine.py")]) == []
+    assert strangers([engine._replace(classes=("Docker",))], [("Engine", "search/engine.py")])
+
+
+def test_every_family_has_a_line():
+    names = {spec for term in TERMS for spec in term.classes}
+    assert sorted({family.spec.__name__ for family in registry().families.values()} - names) == []
+
+
+def test_every_table_of_the_store_is_in_one_line():
+    tables = re.findall(r"CREATE TABLE (\w+)", MIGRATIONS)
+    assert sorted(table for term in TERMS for table in term.tables) == sorted(tables)
+
+
+def test_no_line_uses_a_forbidden_word():
+    words = set(re.findall(r"[a-z]+", " ".join(f"{term.name} {term.meaning}" for term in TERMS).casefold()))
+    assert sorted(words & FORBIDDEN) == []
+    assert FORBIDDEN & {"courier"}
