@@ -19,16 +19,16 @@ from msgspec import Meta, Struct
 DATABASE = "windlass.db"
 PREFIX = "WINDLASS_"
 _FILE = PREFIX + "CONFIG"
-# Of a client, and the file that holds settings.
+# Variables of a client, and the one that names the file of settings.
 _NOT_SETTINGS = {_FILE, PREFIX + "URL", PREFIX + "TOKEN"}
 
 
 class BadSetting(Exception):
-    """Names the setting and says what it should be."""
+    """A setting is wrong. The message names it and says what it should be."""
 
 
 def _says(description: str, *, secret: bool = False, opens: str = "", **limits: Any) -> Meta:
-    """What a setting means. `opens` names the group that begins with it and goes on until another opens."""
+    """Describes a setting. `opens` names the group that begins with it and goes on until another opens."""
     return Meta(description=description, extra={"secret": secret, "opens": opens}, **limits)
 
 
@@ -166,13 +166,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def url(self) -> str:
-        """Where clients find this server, as far as is known here; the built-in issuer is called so too."""
+        """The address where clients find this server, as far as is known here; also the name of the built-in
+        issuer."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.public_url.rstrip("/") or f"http://{host}:{self.port}"
 
 
 class Described(Struct, frozen=True):
-    """A setting, as `windlass config` shows it."""
+    """A setting as `windlass config` shows it."""
 
     name: str
     variable: str
@@ -187,7 +188,7 @@ class Described(Struct, frozen=True):
 def load(
     flags: Mapping[str, Any], environment: Mapping[str, str] | None = None, file: Path | None = None
 ) -> tuple[Settings, Mapping[str, str]]:
-    """The settings, and where each that was given came from."""
+    """Returns the settings, and the source of each that was given."""
     environment = os.environ if environment is None else environment
     file = file or _named_file(environment)
     layers = [
@@ -204,14 +205,14 @@ def load(
 
 
 def strangers(environment: Mapping[str, str] | None = None) -> list[str]:
-    """Variables that look like settings and are none: misspelt, perhaps, and without effect."""
+    """Returns variables that look like settings and are none: perhaps misspelt, and without effect."""
     environment = os.environ if environment is None else environment
     known = {PREFIX + name.upper() for name in Settings.__struct_fields__} | _NOT_SETTINGS
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
 
 def take_secrets() -> list[str]:
-    """Removes secrets from the environment, for who has read them. Answers their names."""
+    """Removes secrets from the environment after they were read. Returns their names."""
     declared = {PREFIX + name.upper() for name, one in _declared().items() if one.secret}
     secret = declared | {PREFIX + "TOKEN"}
     found = sorted(secret & os.environ.keys())
@@ -221,7 +222,7 @@ def take_secrets() -> list[str]:
 
 
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[Described]:
-    """Every setting; what is secret is only said to be set."""
+    """Returns every setting. The value of a secret is not shown."""
     found: list[Described] = []
     for name, declared in _declared().items():
         value = getattr(settings, name)
@@ -241,13 +242,14 @@ def describe(settings: Settings, sources: Mapping[str, str]) -> list[Described]:
 
 
 def wants_no_colour(environment: Mapping[str, str] | None = None) -> bool:
-    """As https://no-color.org has it: set, to whatever, and not empty."""
+    """True if NO_COLOR is set and not empty; see https://no-color.org."""
     environment = os.environ if environment is None else environment
     return bool(environment.get("NO_COLOR"))
 
 
 def for_tools(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment, for those who hand on what of it concerns proxies, certificates and registries."""
+    """Returns the environment, for callers that pass on its parts about proxies, certificates and
+    registries."""
     return dict(os.environ if environment is None else environment)
 
 
@@ -301,18 +303,18 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 class _Declared(NamedTuple):
-    """What the annotation of a setting says of it."""
+    """The annotation of a setting, parsed."""
 
     default: Any
     meaning: str
     opens: str
-    """The group that begins with it, if one does."""
+    """The group that begins with this setting, if any."""
     secret: bool
 
 
 @cache
 def _declared() -> Mapping[str, _Declared]:
-    """Every setting, read once: to look into annotations takes longer than everything else at a start."""
+    """Returns every setting. Cached: to read annotations takes longer than everything else at a start."""
     found = {}
     for field in msgspec.structs.fields(Settings):
         info = msgspec.inspect.type_info(field.type)
@@ -325,7 +327,7 @@ def _declared() -> Mapping[str, _Declared]:
 
 
 def to_type(settings: Settings, words: str) -> str:
-    """A command that means this data directory wherever it is pasted."""
+    """Returns a command that names this data directory from any folder."""
     if settings.data_dir == Settings().data_dir:
         return f"windlass {words}"
     return f"windlass {words} --data-dir {shlex.quote(str(Path(settings.data_dir).absolute()))}"

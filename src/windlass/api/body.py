@@ -1,4 +1,4 @@
-"""From bytes to what an operation wants, or a message that names the field and says what it should be."""
+"""Parses bodies and queries. A message of refusal names the field and says what it should be."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windlass.core.declare.validation import explain
 MOST = 1024 * 1024
 MERGE_PATCH = "application/merge-patch+json"
 PATCHES = ("application/json", MERGE_PATCH)
-"""What a PATCH may be sent as. A patch of another kind, such as a JSON Patch, is refused."""
+"""The accepted content types of a PATCH. A patch of another kind, such as a JSON Patch, is refused."""
 
 
 class NoBody(Spec):
@@ -54,9 +54,9 @@ def parsed(
 
 @lru_cache(1024)
 def queried(raw: bytes, wanted: type[Spec]) -> tuple[Spec, bool]:
-    """The parameters that the operation knows, and whether any was given; others are ignored.
+    """Returns the parameters that the operation knows, and True if any was given; others are ignored.
 
-    Kept, because clients ask for the same pages over and over; nobody changes what is answered here."""
+    Cached, because clients ask for the same pages over and over. The result must not be changed."""
     if not raw:
         return wanted(), False
     given: dict[str, str] = {}
@@ -91,7 +91,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 @cache
 def _numbers(wanted: type[Spec]) -> frozenset[str]:
-    """The parameters that are integers."""
+    """Returns the names of the parameters that are integers."""
     kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(wanted))
     return frozenset(name for name, kind in kinds if isinstance(_bare(kind), msgspec.inspect.IntType))
 
@@ -101,7 +101,7 @@ def _bare(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:
 
 
 def _plain_number(name: str, value: str) -> str:
-    """msgspec alone would also take `1_0` or ` 1`."""
+    """Returns the text of an integer. msgspec alone would also take `1_0` or ` 1`."""
     if not _INTEGER.fullmatch(value):
         raise Invalid(f"{name}: must be an integer")
     return value

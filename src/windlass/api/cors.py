@@ -1,4 +1,4 @@
-"""Cross-origin requests: which pages of other origins may call the API from a browser.
+"""Cross-origin requests: calls of the API from browsers that show pages of other origins.
 
 The settings name the origins. Without any, an answer carries no header about them.
 """

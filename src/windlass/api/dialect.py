@@ -1,4 +1,4 @@
-"""Two vocabularies, one model: which words a base path speaks."""
+"""The two vocabularies of the one model, each with its base path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BASES = (("/api/v1", PLAIN), ("/compat", FULL))
 
 
 def based(path: str) -> tuple[str, Dialect]:
-    """The path below its base, and the base's words."""
+    """Returns the path below its base, and the dialect of the base."""
     for base, dialect in BASES:
         if path.startswith(base) and path[len(base) : len(base) + 1] in {"", "/"}:
             return path[len(base) :] or "/", dialect

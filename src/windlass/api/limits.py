@@ -1,8 +1,8 @@
-"""How many requests a caller has left in this hour.
+"""Rate limits: the budget of requests that each caller has in an hour.
 
 Counting costs nothing: a caller's requests are taken from a small grant in memory, and grants are
-booked in the database before they are used. So no restart gives a budget back, several replicas
-share one, and what is booked too much at the end of the hour is less than one percent.
+booked in the database before they are used. So no restart gives a budget back, several replicas share one,
+and at the end of the hour less than one percent is booked in vain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CROWD = "address:others"
 
 
 class Window:
-    """One caller's hour."""
+    """The budget of one caller in one hour."""
 
     __slots__ = ("asked_at", "left", "limit", "limit_text", "lock", "opened", "reset_text", "used")
 
@@ -39,7 +39,7 @@ class Window:
 
     @property
     def remaining(self) -> int:
-        """What is left of the hour, as far as is known here."""
+        """Requests left in this hour, as far as is known here."""
         return max(0, self.limit - self.used + self.left)
 
     def is_open(self, now: int, limit: int) -> bool:
@@ -66,7 +66,8 @@ class Budgets:
         return window
 
     async def take(self, subject: str, limit: int | None) -> tuple[Window, bool]:
-        """Takes one request, booking a new grant if needed; whether there was one to take."""
+        """Takes one request, and books a new grant if needed. Returns False beside the window if none is
+        left."""
         limit = limit or self._limit
         if len(self._windows) >= _MOST_CALLERS:
             _forget_ended(self._windows, self._clock.now())
@@ -83,7 +84,8 @@ class Budgets:
             return window, True
 
     def _is_spent(self, window: Window, now: int, limit: int) -> bool:
-        """Nothing was left a moment ago: do not ask again for every refused request."""
+        """True if nothing was left a moment ago: the database is not asked again for every refused
+        request."""
         return window.is_open(now, limit) and window.left == 0 and now < window.asked_at + SECOND
 
     async def _book(self, window: Window, subject: str, limit: int) -> None:
@@ -102,7 +104,7 @@ class Budgets:
             window.asked_at = self._clock.now()
 
     def stranger(self, address: str, spend: bool) -> tuple[Window, bool]:
-        """The window of a caller without a good token."""
+        """Returns the window of a caller without a valid token, and False if it is spent."""
         now = self._clock.now()
         if address not in self._strangers and len(self._strangers) >= _MOST_STRANGERS:
             _forget_ended(self._strangers, now)
@@ -116,7 +118,7 @@ class Budgets:
         return window, True
 
     async def give_back(self) -> None:
-        """Returns what was booked and not used, before a stop."""
+        """Gives back booked requests that were not used, before a stop."""
         unused = [(subject, window) for subject, window in self._windows.items() if window.left]
 
         async def change(tx: Tx) -> None:
@@ -136,7 +138,7 @@ def _forget_ended(windows: dict[str, Window], now: int) -> None:
 
 
 def stranger_at(host: str) -> str:
-    """Where a caller without a token is counted: one address, or one IPv6 network of a home."""
+    """Returns the subject of a caller without a token: its address, or its IPv6 network of a home."""
     try:
         address = ip_address(host)
     except ValueError:

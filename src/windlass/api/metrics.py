@@ -1,4 +1,4 @@
-"""What is measured of the API: plain numbers while serving, Prometheus' text when somebody asks."""
+"""Metrics of the API: plain numbers while serving, and Prometheus' text on request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Metrics:
         self._seconds = 0.0
 
     def gauge(self, name: str, value: Callable[[], float]) -> None:
-        """One more of them, looked at when somebody asks."""
+        """Adds a gauge, which is read with each scrape."""
         self._more[name] = value
 
     def count(self, operation: str, status: int, seconds: float) -> None:

@@ -18,7 +18,7 @@ from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.traits import has_deployments
 
 VERSION: Final = "1.0.4"
-"""Of the interface, not of the software that serves it."""
+"""The version of the interface, not of the software that serves it."""
 
 _ABOUT = """\
 Every request says who is asking: `Authorization: Token <API_TOKEN>`. Bodies are JSON, and unknown fields
@@ -32,15 +32,15 @@ _GROUPS: Final = (
     "Clusters", "Environment Variables", "Secrets", "Deployment Rules", "Webhooks", "Cloud Provider", "Helm",
     "Terraform", "Alert Rules", "Members", "Backups", "Billing",
 )  # fmt: skip
-"""The order in which the contract speaks of them; others follow."""
+"""In the order of the contract; others follow."""
 
 
 class _ErrorResponse(NamedTuple):
     name: str
-    """Of the component."""
+    """The name of the component."""
     meaning: str
     message: str
-    """For example."""
+    """An example of a message."""
 
 
 _REFUSALS: Final = {
@@ -128,7 +128,7 @@ _SCHEMES: Final[Mapping[str, Schema]] = {
 
 @cache
 def served(registry: Registry) -> bytes:
-    """The document as it is sent; made when it is first asked for."""
+    """Returns the document as it is sent. It is made with the first request for it."""
     return msgspec.json.encode(document(registry))
 
 
@@ -201,7 +201,8 @@ class _Document:
             yield _at("parameters", "If-Match")
 
     def _body(self, operation: Operation) -> Schema:
-        """No body is the same as an empty one: it is required where a field is."""
+        """Describes the body. It is required where one of its fields is, as no body is the same as an empty
+        one."""
         if operation.body is None:
             return {}
         schema = self._schemas.body(operation.body)
@@ -226,7 +227,7 @@ class _Document:
 
 
 def _stream(content: Schema) -> Schema:
-    """What the data of each event is, OpenAPI 3.0 has no word for."""
+    """Describes the data of each event of a stream, for which OpenAPI 3.0 has no keyword."""
     data = content["application/json"]
     example = {"id": "42", "data": msgspec.json.encode(data["example"]).decode()}
     return {"text/event-stream": {"schema": _EVENT, "example": example, "x-data": data["schema"]}}
@@ -241,19 +242,19 @@ def _empty(operation: Operation, status: int) -> Schema:
 
 
 def _about(operation: Operation) -> str:
-    """What an operation is done with: what was done with a service is about that service."""
+    """Returns the subject of an operation. An action on a service is about that service."""
     if operation.parent and operation.family and operation.family.parent is has_deployments:
         return operation.parent.name
     return operation.itself.name if operation.itself else operation.family.name if operation.family else ""
 
 
 def _can_follow(operation: Operation) -> bool:
-    """Whether it can answer with a stream."""
+    """True if an operation can answer with a stream."""
     return operation.query is not None and "follow" in operation.query.__struct_encode_fields__
 
 
 def _refusals(operation: Operation) -> Iterator[int]:
-    """The ways in which an operation can say no, in order."""
+    """Returns the refusals of an operation, in order."""
     posts = operation.method == "POST"
     reads_a_body = posts or operation.body is not None
     can = {
@@ -294,7 +295,7 @@ def _at(kind: str, name: str) -> Schema:
 
 
 def _tags(operations: Iterable[Operation]) -> Iterator[Schema]:
-    """The groups that there are, each described as the file that declares it describes itself."""
+    """Returns the groups, each with the description in the file that declares it."""
     first: dict[str, Operation] = {}
     for operation in operations:
         first.setdefault(operation.group, operation)

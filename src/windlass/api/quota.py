@@ -1,4 +1,4 @@
-"""How many event streams and websockets may be open at once: in all, of an organization, and of a caller."""
+"""The limits on open event streams and websockets: in all, of an organization, and of a caller."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _RETRY_SECONDS: Final = 10
 
 
 class StreamQuota:
-    """An organization may have as many streams as places are free, and one caller half as many.
+    """Lets an organization have as many streams as places are free, and one caller half as many.
 
     So one organization gets half of all places, two get a third each, and there is always room for the next:
-    no number of streams that some keep open leaves others without any."""
+    no number of open streams leaves another organization without any."""
 
     def __init__(self, most: int = Bounds().streams) -> None:
         self.most = most
@@ -46,7 +46,7 @@ class StreamQuota:
 
 
 class StreamPlace:
-    """One open stream. The end of the `with` leaves the place."""
+    """The place of one open stream, free again at the end of the `with`."""
 
     def __init__(self, quota: StreamQuota, org: str, caller: str) -> None:
         self._quota, self._org, self._caller = quota, org, caller

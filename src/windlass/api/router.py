@@ -1,4 +1,4 @@
-"""From a path to what can be done there: a small tree over path segments, made from the registry."""
+"""Finds the operations at a path: a small tree over path segments, made from the registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Node:
         self.param: Node | None = None
         self.methods: dict[str, Operation] = {}
         self.takes_words = False
-        """Whether its parameter may be any text, and not only an id."""
+        """True if the parameter may be any text, and not only an id."""
 
 
 class RouteTree:
@@ -41,13 +41,14 @@ class RouteTree:
         return node
 
     def find(self, path: str) -> tuple[Methods, tuple[str, ...]] | None:
-        """The methods of a path with its ids, or None. A literal segment wins over an id."""
+        """Returns the operations of a path by method, and its ids; or None. A literal segment wins over an
+        id."""
         node = self._root
         ids: tuple[str, ...] = ()
         for piece in path.split("/")[1:]:
             following = node.branches.get(piece)
             if following is None:
-                # What cannot be an id is a word of an operation that there is not: no thing is looked for.
+                # A segment that cannot be an id belongs to no operation: no resource is looked for.
                 if (
                     node.param is None
                     or "\0" in piece

@@ -20,7 +20,7 @@ _MADE: Final = object()
 
 
 def _id_of(thing: str) -> str:
-    """The same wherever the same thing is meant."""
+    """Returns the same id wherever the same thing is meant."""
     return str(uuid.uuid5(_IDS, thing.replace("_", "").lower()))
 
 
@@ -78,9 +78,9 @@ _LEFT_OUT: Final = {
     "GitRepository.provider", "GitRepository.owner", "GitRepository.name", "Port.name",
     "OrganizationApiToken.role_id", "InviteMember.role", "Environment.cluster", "Application.healthchecks",
 }  # fmt: skip
-"""What need not be sent, because the server finds it out or something else says it."""
+"""Fields that need not be sent, because the server or another field determines them."""
 _OF_THE_THING: Final = {"Status.id", "EnvironmentStatus.id", "Deployment.service_id", "Link.service_id"}
-"""Ids of what an operation is about."""
+"""Ids of the subject of an operation."""
 _ALSO_CALLED: Final = {"deployment_request": "deployment"}
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 _KINDS: Final[Mapping[str, Any]] = {
@@ -89,15 +89,15 @@ _KINDS: Final[Mapping[str, Any]] = {
 
 
 class ExamplePosition(NamedTuple):
-    """Where in an example a value stands."""
+    """The position of a value in an example."""
 
     owner: str = ""
-    """The schema it is a field of, without what tells bodies from answers."""
+    """The schema that it is a field of, under the same name for bodies and answers."""
     field: str = ""
     holder: str = ""
-    """The field that holds its owner."""
+    """The field that holds the owner."""
     thing: str = ""
-    """What the operation is about."""
+    """The subject of the operation."""
 
     def __str__(self) -> str:
         return f"{self.owner}.{self.field}"
@@ -107,7 +107,7 @@ ANYWHERE: Final = ExamplePosition()
 
 
 class Samples:
-    """Examples for these schemas. Those of bodies leave out what one would leave out."""
+    """Makes examples for these schemas. Those of bodies leave out what people would leave out."""
 
     def __init__(self, schemas: Mapping[str, Schema], *, whole: bool) -> None:
         self._schemas = schemas
@@ -155,7 +155,7 @@ class Samples:
         }
 
     def _tells(self, schema: Schema, place: ExamplePosition) -> bool:
-        """Whether an optional field is worth showing."""
+        """True if an optional field is worth showing."""
         if not self._whole and (str(place) in _LEFT_OUT or schema.get("default", _MADE) is None):
             return False
         said = [value for value in _candidates(schema, place) if value is _MADE or _fits(value, schema)]
@@ -163,7 +163,7 @@ class Samples:
 
 
 def _candidates(schema: Schema, place: ExamplePosition) -> Iterator[Any]:
-    """What could stand there, best first."""
+    """Yields possible values, the best first."""
     if str(place) in _SHOWN:
         yield _MADE
     if "example" in schema:
@@ -196,7 +196,7 @@ def _text(schema: Schema, place: ExamplePosition) -> str:
 
 
 def _id(place: ExamplePosition) -> str:
-    """The same wherever the same thing is meant: a project's `id`, its `project.id`, its `project_id`."""
+    """Returns the same id wherever the same thing is meant: a project's `id`, `project.id`, `project_id`."""
     thing = place.field.removesuffix("_id") if place.field != "id" else place.holder or place.owner
     if str(place) in _OF_THE_THING and place.thing:
         thing = place.thing

@@ -29,7 +29,7 @@ _Natural = Annotated[int, Meta(ge=0)]
 
 
 class Error(Shown):
-    """Why a request was refused."""
+    """The reason why a request was refused."""
 
     status: Annotated[int, Meta(description="The HTTP status")]
     error: Annotated[str, Meta(description="The text of the status")]
@@ -45,7 +45,7 @@ class Pagination(Shown):
 
 
 class Schemas:
-    """The components of a registry, and how to point at them."""
+    """The components of a registry, and references to them."""
 
     def __init__(self, registry: Registry) -> None:
         self.components: dict[str, Schema] = {}
@@ -64,7 +64,7 @@ class Schemas:
         return self._bodies[body]
 
     def answer(self, operation: Operation) -> Schema:
-        """What a success answers: the type itself, or the list of it."""
+        """Returns the schema of a successful answer: the type itself, or a list of it."""
         assert operation.answer is not None
         listed = self._lists[operation.answer, operation.paged] if operation.listing else operation.answer
         return self._answers[listed]
@@ -76,14 +76,15 @@ class Schemas:
         return {type: {"$ref": _AT + name} for type, name in refs.items()}
 
     def _widen(self, operation: Operation) -> None:
-        """Lays the list beside the resource, in one object."""
+        """Merges the list and the resource into one object."""
         assert operation.answer is not None
         name = named(self.answer(operation))
         self.components[name] = {"allOf": [self._answers[operation.answer], self.components[name]]}
 
 
 def is_one_and_many(operation: Operation) -> bool:
-    """`GET /organization` answers the caller's organization, and beside its fields all of them."""
+    """True for `GET /organization`: it answers the caller's organization, and beside its fields all
+    others."""
     match operation.family:
         case Family(parent=None, view=view):
             return operation.listing and operation.answer is view
@@ -92,12 +93,12 @@ def is_one_and_many(operation: Operation) -> bool:
 
 
 def named(ref: Schema) -> str:
-    """The component that a reference points at."""
+    """Returns the component that a reference points at."""
     return str(ref["$ref"]).removeprefix(_AT)
 
 
 def parameters(query: type[Struct]) -> Iterator[tuple[str, bool, Schema]]:
-    """Each field of a query: its name, whether it is required, its schema."""
+    """Returns the name of each field of a query, with True if it is required, and its schema."""
     (ref,), found = msgspec.json.schema_components([query], ref_template="{name}")
     whole = found[ref["$ref"]]
     for name, schema in whole["properties"].items():
@@ -132,7 +133,7 @@ def _answers(registry: Registry, lists: Iterable[type]) -> tuple[dict[type, str]
 def _described(
     types: Iterable[type], chosen: Mapping[type, str], suffix: str
 ) -> tuple[dict[type, str], dict[str, Schema]]:
-    """The name of each type; and under their names these and all that they hold."""
+    """Returns the name of each type, and the schemas of these and of all types inside them by name."""
     types = list(dict.fromkeys(types))
     refs, found = msgspec.json.schema_components(types, ref_template="{name}")
     keys = {type: str(ref["$ref"]) for type, ref in zip(types, refs, strict=True)}
@@ -156,7 +157,8 @@ def _put_in_order(schema: Schema, struct: type[Struct]) -> None:
 
 
 def _names(keys: Iterable[str], chosen: Names, suffix: str) -> Names:
-    """Short names. Where several want one, a family has it, and the rest say in which file they are."""
+    """Returns short names. If several types have the same, a family keeps it, and the others add their
+    file."""
     short = {key: chosen.get(key, key.rpartition(".")[2]) for key in keys}
     wanted = Counter(short.values())
     alone = {key: name if key in chosen or wanted[name] == 1 else _filed(key) for key, name in short.items()}
@@ -170,7 +172,7 @@ def _filed(key: str) -> str:
 
 
 def translate(schema: Schema, names: Names) -> Schema:
-    """One schema of JSON Schema 2020-12, in OpenAPI 3.0.3."""
+    """Translates a schema of JSON Schema 2020-12 to OpenAPI 3.0.3."""
     match schema:
         case {"$ref": key, **beside}:
             ref = {"$ref": _AT + names[key]}
@@ -197,7 +199,7 @@ def _union(options: list[Schema], beside: Schema, names: Names) -> Schema:
 
 
 def _nullable(schema: Schema) -> Schema:
-    """The same or null. What stands beside a reference is ignored, and an enum lists all its values."""
+    """Allows null as well. Keywords beside a reference are ignored, and an enum lists all its values."""
     if "$ref" in schema:
         return {"allOf": [schema], "nullable": True}
     if schema.get("nullable"):
@@ -214,7 +216,7 @@ def _keywords(schema: Schema, names: Names) -> Schema:
 
 
 def _keyword(key: str, value: Any, names: Names) -> Schema:
-    """One keyword and its value, in the words of the dialect."""
+    """Translates one keyword and its value."""
     match key, value:
         case ("title" | "propertyNames" | "patternProperties", _) | ("items", False) | ("required", []):
             return {}
@@ -245,7 +247,7 @@ _KINDS: Mapping[type, str] = {str: "string", int: "integer", bool: "boolean", fl
 
 
 def _typed(schema: Schema) -> Schema:
-    """Says the type of an enum, without which `nullable` says nothing, and the size of an integer."""
+    """Adds the type of an enum, without which `nullable` has no effect, and the size of an integer."""
     if "enum" in schema and "type" not in schema:
         schema = {"type": _KINDS[type(schema["enum"][0])], **schema}
     if schema.get("type") == "integer" and "format" not in schema:

@@ -1,6 +1,6 @@
 """Websockets: on one path, existing command lines follow the log of a service.
 
-A frame is a line. Nothing that a client says is listened to, except that it leaves.
+A frame is a line. Frames of the client are ignored, except that it leaves.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from windlass.core.declare.resource import Spec
 
 LOGS: Final = "/service/logs"
 LAST: Final = 1000
-"""How many lines come first, of those that were said before."""
+"""Earlier lines that are sent first."""
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Lines = AsyncGenerator[list[bytes] | Gone, None]
 
-# How it ends, in the numbers of RFC 6455. Existing command lines come back by themselves, except after 1008.
+# Close codes of RFC 6455. Existing command lines reconnect by themselves, except after 1008.
 _CLOSED: Final = {
     StreamEnd.OVER: (1000, "Nothing more comes"),
     StreamEnd.REFUSED: (1008, "This token may not read this log any more"),
@@ -36,7 +36,7 @@ _CLOSED: Final = {
 
 
 class LogRequest(Spec):
-    """Whose log. The other ids say where the service lies; what is said must be true."""
+    """The query of a log. The other ids name where the service lies, and must be right if given."""
 
     service: Id = ""
     environment: str = ""
@@ -68,7 +68,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def denying(send: Send) -> Send:
-    """What an ordinary answer takes, instead of a websocket."""
+    """Returns a `send` for an ordinary answer instead of a websocket."""
 
     async def deny(message: Message) -> None:
         await send({**message, "type": f"websocket.{message['type']}"})
@@ -79,7 +79,7 @@ def denying(send: Send) -> Send:
 async def follow(
     lines: Lines, streams: Streams, clock: Clock, receive: Receive, send: Send, allowed: Allowed
 ) -> None:
-    """Over a connection that was accepted, to its end."""
+    """Sends the lines over an accepted connection, to its end."""
 
     async def put(piece: list[bytes] | Gone) -> None:
         for text in _texts(piece, clock):

@@ -1,5 +1,5 @@
-"""Answers that go on, until one of the two has enough or the server stops: as server-sent events here, and as
-frames of a websocket in `sockets`.
+"""Answers that go on until the client leaves, nothing more comes, or the server stops: as server-sent events
+here, and as frames of a websocket in `sockets`.
 
 A stream of events ends as a whole, with the end of its chunked body, unless something went wrong: then the
 connection just ends, and the client knows that it has not seen everything.
@@ -20,10 +20,10 @@ T = TypeVar("T")
 EVENTS: Final = (b"content-type", b"text/event-stream")
 STILL_HERE: Final = b": still here\n\n"
 QUIET: Final = 15.0
-"""Seconds after which a client, and whoever stands between, is told that there is only nothing to say."""
+"""Seconds without an event after which a comment tells the client, and proxies, that the stream is alive."""
 
 ASK: Final = 5.0
-"""Seconds after which it is asked whether a reader still may read, while there is nothing to say."""
+"""Seconds without an event after which the rights of the reader are checked again."""
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -38,7 +38,7 @@ class StreamEnd(Enum):
 
 
 class Streams:
-    """All that are open."""
+    """All open streams."""
 
     def __init__(self, quiet: float = QUIET, ask: float = ASK) -> None:
         self._quiet = quiet
@@ -50,7 +50,7 @@ class Streams:
         return len(self._open)
 
     def stop(self) -> None:
-        """Ends them all, and whichever is still to come at once."""
+        """Ends all streams, and each further one at once."""
         self._stopping = True
         for ending in self._open:
             ending.set()
@@ -63,7 +63,7 @@ class Streams:
         async def put(piece: bytes) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
-        with suppress(OSError):  # nobody is there any more, as will be seen
+        with suppress(OSError):  # the client has gone, which `left` finds out
             await put(b"")  # the head waits for the first piece of the body, and that may be long in coming
         leaving = left(receive, "http.disconnect")
         ending = await self.run(pieces, put, leaving, allowed, still_here=STILL_HERE)
@@ -79,8 +79,8 @@ class Streams:
         *,
         still_here: T | None = None,
     ) -> StreamEnd:
-        """Puts one piece after the other; `allowed` is asked before each, and every few seconds without one.
-        `leaving` ends with its reader."""
+        """Puts one piece after the other. Asks `allowed` before each, and every few seconds without one.
+        `leaving` ends when the reader leaves."""
         stopping = asyncio.Event()
         self._open.add(stopping)
         if self._stopping:
@@ -120,13 +120,13 @@ async def _pump(
             said_at = clock()
             try:
                 await put(piece)
-            except OSError:  # so ASGI says that there is nobody any more
+            except OSError:  # ASGI's way of saying that the client has gone
                 return StreamEnd.LEFT
     return StreamEnd.OVER
 
 
 async def _may_go_on(allowed: Allowed, *, tells: bool) -> bool:
-    """While nobody can say who is who, a reader hears only that we are here."""
+    """True if the stream may go on. While callers cannot be checked, it may, but without telling anything."""
     try:
         return await allowed()
     except Unavailable:
@@ -134,7 +134,7 @@ async def _may_go_on(allowed: Allowed, *, tells: bool) -> bool:
 
 
 async def _with_pauses(pieces: AsyncIterator[T], pause: float) -> AsyncGenerator[T | None, None]:
-    """Yields each piece of the stream, and None after so many seconds without one."""
+    """Yields each piece of the stream, and None after each `pause` seconds without one."""
     following = asyncio.ensure_future(anext(pieces, None))
     try:
         while True:
@@ -157,7 +157,7 @@ async def left(receive: Receive, word: str) -> None:
 
 
 async def until_gone(doing: Awaitable[T], receive: Receive) -> T:
-    """Ends what is done for a caller as soon as the caller has hung up."""
+    """Awaits the work for a caller, and cancels it as soon as the caller hangs up."""
     work = asyncio.ensure_future(doing)
     leaving = asyncio.ensure_future(left(receive, "http.disconnect"))
     try:

@@ -21,7 +21,7 @@ FILES: Final = Path(__file__).with_name("application")
 _LEFT_OUT: Final = ("__pycache__",)
 _WRITTEN: Final = "Windlass <demo@windlass.invalid> 1767225600 +0000"
 _MESSAGE: Final = "A guestbook"
-# What is asked for is a commit by its name, also one of an earlier version of Windlass.
+# Commits are fetched by name, also those of an earlier version of Windlass.
 _CONFIG: Final = """[core]
 \trepositoryformatversion = 0
 \tbare = true
@@ -32,7 +32,7 @@ _CONFIG: Final = """[core]
 
 
 def repository(folder: Path) -> Path:
-    """The repository is in this folder, as this version of Windlass brings it; earlier commits stay."""
+    """Puts the repository of this version of Windlass into this folder; earlier commits stay."""
     for name in ("objects", "refs/heads"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     _write(folder / "config", _CONFIG.encode())

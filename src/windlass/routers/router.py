@@ -1,4 +1,5 @@
-"""What a router is: it gives public ports an address, and spreads what arrives there over instances."""
+"""The interface of routers. A router gives public ports an address, and spreads connections over
+instances."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from msgspec import Struct
 
 
 class RouteError(Exception):
-    """This address cannot be had; the message is for the person who deployed."""
+    """An address cannot be had. The message is for the person who deployed."""
 
 
 class Endpoint(Struct, frozen=True):
-    """Where one instance answers."""
+    """The address where one instance answers."""
 
     address: str
     port: int
@@ -34,17 +35,17 @@ class Route(Struct, frozen=True, kw_only=True):
     port: str
     """The port's name."""
     title: str
-    """What people call the service, for pages."""
+    """The name of the service for people, on pages."""
     kind: Literal["http", "tcp"]
     """By host name on the gateway, or all that arrives at `external`."""
     hosts: tuple[str, ...] = ()
     """Lower case, without port. A name that begins with `*.` stands for every name one label longer."""
     held: int = 0
-    """The number of the reservation of `hosts`. A host is the service's with the greatest, whole."""
+    """The number of the reservation of `hosts`. All of a host belongs to the service with the greatest."""
     path: str = "/"
     """Only requests below this path; the longest path of a host wins."""
     rewrite: str | None = None
-    """What `path` is replaced with on the way to the instance; None leaves it."""
+    """The replacement of `path` on the way to the instance; None leaves it."""
     external: int | None = None
     """TCP port to listen on. An http route with one is reached there whatever the host name, too."""
     endpoints: tuple[Endpoint, ...] = ()
@@ -56,16 +57,16 @@ class Router(Protocol):
     async def stop(self) -> None: ...
 
     async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
-        """From now on it listens on these (and no other) ports for this service, or raises
-        RouteError naming the port and who holds it, and nothing has changed."""
+        """Listens on these (and no other) ports for this service from now on. Raises RouteError naming a port
+        and its holder; then nothing has changed."""
         ...
 
     async def set(self, service: str, routes: Sequence[Route]) -> None:
-        """These are the routes of this service from now on; requests under way go on where they are."""
+        """Replaces the routes of this service. Requests under way go on where they are."""
         ...
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        """Returns when nothing is under way to these any more, or when patience ends."""
+        """Returns when nothing is under way to these endpoints any more, or after `patience` seconds."""
         ...
 
     async def forget(self, service: str) -> None: ...

@@ -1,4 +1,4 @@
-"""How answers leave for the socket: in one write, with the usual ones put together in one step.
+"""Answers on their way to the socket: sent in one write, the usual ones put together in one step.
 
 uvicorn's `RequestResponseCycle` sends everything else. Requests are read in `serve.connection`.
 """
@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-# Answers with a body whose length is announced.
+# The status lines of answers with a body whose length is announced.
 _USUAL = {200: b"HTTP/1.1 200 OK", 201: b"HTTP/1.1 201 Created"}
 
 

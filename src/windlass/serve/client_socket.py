@@ -1,4 +1,4 @@
-"""The socket of one client: flow control in both directions, and how long its client may take for what.
+"""The socket of one client: flow control in both directions, and its time limits.
 
 Requests are read in `serve.connection`, which continues this class. There is no timer: the table of
 connections asks each of them now and then whether its client has taken too long.
@@ -74,7 +74,7 @@ class ClientSocket(asyncio.Protocol):
         """All of it has arrived."""
         self._body_began = 0.0
 
-    # For the requests
+    # Left to the requests
 
     def _advance(self) -> None:
         """Takes up the requests that wait, one after the other."""

@@ -23,9 +23,9 @@ from windlass.serve.port_state import PortState
 
 STOP_SECONDS = 3
 PING_SECONDS, PONG_SECONDS = 20.0, 60.0
-"""How often a websocket is asked whether somebody is there, and how long the answer may take."""
+"""Seconds between two pings of a websocket, and until its client must have answered one."""
 MOST_IN_A_FRAME = 4096
-"""Bytes that a client may say in a websocket, where nobody listens to it."""
+"""Bytes of a frame from the client. The server ignores all of them."""
 
 
 def websocket(**parts: Any) -> asyncio.Protocol:
@@ -80,13 +80,14 @@ def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[
 
 
 def _rate_limit_headers(installation: Installation, address: str) -> list[Header]:
-    """Headers for refusals before a request was read, which do not count against the limit."""
+    """Returns the headers of a refusal before a request was read. It does not count against the limit."""
     window, _ = installation.budgets.stranger(stranger_at(address), spend=False)
     return rate_limit_headers(window)
 
 
 def _stop(installation: Installation, server: uvicorn.Server) -> None:
-    """First not ready, then no new requests; a second signal does not wait."""
+    """Handles a signal: the server is no longer ready, and takes no new requests. A second one does not
+    wait."""
     if installation.stopping:
         server.force_exit = True
     installation.stopping = True
@@ -94,7 +95,7 @@ def _stop(installation: Installation, server: uvicorn.Server) -> None:
 
 
 class ApiServer(uvicorn.Server):
-    """uvicorn without its own signal handling; says when it is listening."""
+    """uvicorn without its own signal handling. Announces when it listens."""
 
     def __init__(
         self, config: uvicorn.Config, started: Callable[[], None], stopping: Callable[[], None] = lambda: None
@@ -111,14 +112,15 @@ class ApiServer(uvicorn.Server):
         self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """uvicorn waits for requests to end; what has no end of its own is told to."""
+        """Ends the streams, which have no end of their own, and lets uvicorn wait for the other requests."""
         self._stopping()
         await super().shutdown(sockets)
 
 
 def look_less_for_garbage() -> None:
-    """All that is there at the start stays to the end. And what a few dozen requests under way hold is no
-    garbage: Python's own thresholds, made for small programs, look at it several times for each of them."""
+    """Lets the garbage collector run less often. Objects of the start stay to the end, and those of a few
+    dozen requests under way are no garbage: with Python's own thresholds, made for small programs, it would
+    look at them several times for each request."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
@@ -132,7 +134,7 @@ class _NoSignals:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bound before anything else is begun, so that a port in use is said at once."""
+    """Binds the socket before anything else is begun, so that a port in use is reported at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

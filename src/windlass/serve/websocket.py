@@ -14,13 +14,13 @@ from wsproto.events import CloseConnection
 from windlass.base.http_in.connections import ConnectionTable, OpenConnection
 
 _SAID: Final = 16 * 1024
-"""Bytes that a client may send at once: it answers pings and closes, and nobody listens to more."""
+"""Bytes that a client may send at once. It has to answer pings and closes; more is not read."""
 _SAID_EACH_SECOND: Final = 1024
 _POLICY: Final = 1008
 
 
 class WebSocket(WSProtocol):
-    """One that keeps nothing for a client that does not read, and lets go of one that does not answer."""
+    """A websocket that keeps nothing for a client that does not read, and leaves one that does not answer."""
 
     def join(self, table: ConnectionTable, before: OpenConnection) -> None:
         """Takes the place of the connection that asked for it. Called before anything else."""
@@ -33,7 +33,7 @@ class WebSocket(WSProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        # Until it is accepted, what comes would be collected without a limit.
+        # Until the websocket is accepted, uvicorn would collect frames without a limit.
         transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -76,7 +76,7 @@ class WebSocket(WSProtocol):
         self.transport.abort()
 
     def pause_writing(self) -> None:
-        """The client does not read; then it is not answered either, however often it pings."""
+        """Called when the client does not read. Then its pings are not answered either."""
         super().pause_writing()
         self._stuck = True
         self._stuck_since = self._table.now
@@ -91,12 +91,12 @@ class WebSocket(WSProtocol):
             self.transport.resume_reading()
 
     def handle_close(self, event: CloseConnection) -> None:
-        """Who has broken the rules of the protocol hears which one."""
+        """Tells a client that broke the rules of the protocol which one."""
         if self.conn.state is ConnectionState.OPEN and not self.close_sent:
             self.transport.write(self.conn.send(CloseConnection(event.code, event.reason)))
         super().handle_close(event)
 
     def keepalive_timeout(self) -> None:
-        """What is still to be sent to it would wait for ever, and so would the connection."""
+        """Aborts the connection, which would wait for ever for the client to read."""
         super().keepalive_timeout()
         self.transport.abort()

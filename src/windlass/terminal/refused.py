@@ -1,5 +1,5 @@
-"""How a command on the machine says no."""
+"""The refusal of a command on the machine."""
 
 
 class CommandRefused(Exception):
-    """It was not done, and nothing was changed; the message says why, and what to do."""
+    """A command did nothing and changed nothing. The message says why, and what to do."""

@@ -11,7 +11,7 @@ _LAST = "Other options"
 
 
 class Option(click.Option):
-    """An option that knows under which heading it stands."""
+    """An option with the heading that it is listed under."""
 
     def __init__(self, *args: Any, section: str = _LAST, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -11,11 +11,11 @@ import click
 from windlass.terminal.tables import plain
 
 INTERRUPTED: Final = 130
-"""How a program ends that somebody has ended with Ctrl-C, as shells say it."""
+"""The exit code of a program that was ended with Ctrl-C, by the convention of shells."""
 
 
 class Stopped(click.ClickException):
-    """It did not work out."""
+    """The command could not be carried out."""
 
     exit_code = 1
 
@@ -24,14 +24,15 @@ class Stopped(click.ClickException):
 
 
 class Misused(Stopped):
-    """What was asked makes no sense."""
+    """The command was used wrongly."""
 
     exit_code = 2
 
 
 @contextmanager
 def ended_by_hand(remark: str = "") -> Iterator[None]:
-    """What goes on for as long as somebody watches: Ctrl-C is its usual end, and no failure."""
+    """Ends quietly on Ctrl-C, for commands that go on for as long as somebody watches: it is no failure
+    there."""
     try:
         yield
     except KeyboardInterrupt:

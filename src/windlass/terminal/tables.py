@@ -1,6 +1,6 @@
-"""What a command prints: tables for people, JSON for programs.
+"""The output of commands: tables for people, JSON for programs.
 
-What comes from elsewhere is shown and never obeyed: control characters could move the cursor of a terminal.
+Text from elsewhere is made harmless before it is shown: control characters could move the cursor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]
 
 
 def wants_json(chosen: bool | None) -> bool:
-    """As asked for, at the command or before it; otherwise text where a person looks on."""
+    """True if JSON was asked for, at the command or before it. Otherwise a terminal gets text, and a pipe
+    JSON."""
     if chosen is None:
         chosen = click.get_current_context().find_root().params.get(FORM)
     return not sys.stdout.isatty() if chosen is None else chosen
@@ -40,19 +41,19 @@ def print_json(value: Any) -> None:
 
 
 def plain(text: str) -> str:
-    """Without colours, and with every other control character made visible."""
+    """Returns text without colours, and with every other control character made visible."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], _COLOURS.sub("", text))
 
 
 def console(least: int = 0) -> Console:
     from rich.console import Console  # noqa: PLC0415 (a server must not wait for it)
 
-    # Without a height, rich has ideas of its own about the width.
+    # Without a height, rich chooses the width by itself.
     return Console(highlight=False, markup=False, emoji=False, width=max(least, room()), height=25)
 
 
 def coloured(state: str) -> str:
-    """A state in its colour: green is well, yellow is on its way, red has failed."""
+    """Returns a state in its colour: green is well, yellow is on its way, red has failed."""
     colour = colour_of(state)
     return click.style(plain(state), fg=colour) if colour else plain(state)
 
@@ -72,7 +73,7 @@ def colour_of(state: str) -> str | None:
 
 
 def room() -> int:
-    """How wide the terminal is."""
+    """Returns the width of the terminal."""
     return shutil.get_terminal_size().columns
 
 
@@ -82,7 +83,8 @@ def table(
     rows: Iterable[Sequence[str]],
     states: Collection[int] = (),
 ) -> None:
-    """Columns under titles. What does not fit into its column wraps. `states` are columns to be coloured."""
+    """Returns columns under titles. Text that does not fit into its column wraps. `states` are columns to be
+    coloured."""
     from rich.table import Table  # noqa: PLC0415 (a server must not wait for it)
     from rich.text import Text  # noqa: PLC0415
 
@@ -93,7 +95,7 @@ def table(
         colours = [colour_of(cell) if place in states else None for place, cell in enumerate(row)]
         cells = zip(row, colours, strict=True)
         grid.add_row(*(Text(plain(cell), style=colour or "") for cell, colour in cells))
-    # Rather wider than the terminal than with ids broken in two.
+    # Wider than the terminal rather than with ids broken in two.
     there = console(sum(widths) + GAP * len(widths))
     with there.capture() as drawn:
         there.print(grid)
@@ -102,7 +104,8 @@ def table(
 
 
 def pairs(rows: Iterable[tuple[str, str, str]], states: Callable[[str], bool] = lambda name: False) -> None:
-    """Names, values beside them, and remarks below the values. A long word, such as a token, stays whole.
+    """Returns names, values beside them, and remarks below the
+    values. A long word, such as a token, stays whole.
     `states` says by its name whether a value is to be coloured."""
     known = list(rows)
     wide = max(len(plain(name)) for name, _, _ in known) + GAP
@@ -115,7 +118,7 @@ def pairs(rows: Iterable[tuple[str, str, str]], states: Callable[[str], bool] = 
 
 
 def indented(text: str, by: int) -> str:
-    """Text that wraps into what is left of the terminal beside so many columns."""
+    """Returns text that wraps in the terminal, indented by so many columns."""
     left = max(20, room() - by)
     lines = [
         wrapped

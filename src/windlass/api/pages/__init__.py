@@ -1,4 +1,4 @@
-"""What is served beside the resources: the document, its page, health, metrics, the issuer's keys."""
+"""Pages beside the resources: the document and its page, health, metrics, and the issuer's keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rendered = tuple[int, bytes, bytes, tuple[tuple[bytes, bytes], ...]]
 """Status, body, content type, further headers."""
 
 _JSON, _HTML, _TEXT = b"application/json", b"text/html; charset=utf-8", b"text/plain; charset=utf-8"
-# A page of ours runs its own inline script and style, and talks to nobody but this server.
+# A page of ours runs its own inline script and style, and connects to this server only.
 _OWN_PAGE = (
     b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     b"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -94,11 +94,11 @@ class Pages:
         )
 
     async def _healthz(self) -> Rendered:
-        """Alive: able to answer at all."""
+        """Answers while the process is alive."""
         return 200, encode({"status": "ok"}), _JSON, ()
 
     async def _readyz(self) -> Rendered:
-        """Ready: the database answers, and no stop is under way."""
+        """Answers 200 if the database answers and no stop is under way, and 503 otherwise."""
         trouble = await self._ready()
         if trouble:
             body = {"status": 503, "error": "Service Unavailable", "message": trouble, "detail": trouble}

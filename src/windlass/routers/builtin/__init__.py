@@ -1,4 +1,4 @@
-"""The built-in router: nothing but this process is needed to reach services by name and by port."""
+"""The built-in router: services are reached by name and by port without any other program."""
 
 from windlass.base.http_in.bounds import Bounds
 from windlass.routers.builtin.router import BuiltinRouter

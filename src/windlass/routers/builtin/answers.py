@@ -20,12 +20,12 @@ _MEANT: Final = re.compile(
 )
 _EMPTY: Final = frozenset({204, 304})
 _NO_FRAMING: Final = frozenset({*range(100, 200), 204})
-"""Has no body, and must not say how long it is."""
+"""Answers that have no body, and must not announce a length."""
 _SINGLE: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class AnswerHead:
-    """What the head of an answer says."""
+    """The head of an answer, judged and parsed."""
 
     __slots__ = ("_before", "_framing", "as_it_is", "keep", "length", "raw", "status", "upgrade")
 
@@ -46,11 +46,11 @@ class AnswerHead:
         for token in tokens - {b"", b"close", b"keep-alive", b"upgrade"}:
             rest = re.sub(rb"\r\n" + re.escape(token) + rb":[^\r]*", b"", rest, flags=re.IGNORECASE)
         self.as_it_is = not old and said.keys() <= {b"content-length"} and self.status not in _NO_FRAMING
-        """There is nothing to change in it."""
+        """True if it can be passed on unchanged."""
         self._before = b"HTTP/1.1 %b%b%b" % (line[2], line[3] or b" ", rest)
 
     def _end(self, said: dict[bytes, bytes], old: bool) -> tuple[int, bytes]:
-        """The length, and the lines that tell it."""
+        """Returns the length of the body, and the lines that announce it."""
         coding, length = said.get(b"transfer-encoding"), said.get(b"content-length")
         if length is not None and not LENGTH.fullmatch(length):
             raise Bad(502, "The length of its answer is not a number.")
@@ -69,7 +69,7 @@ class AnswerHead:
         return (0 if self.status in _EMPTY else found), framing
 
     def head(self, *, close: bool, plain: bool = False) -> bytes:
-        """As the client gets it. `plain` is for one that does not know chunks."""
+        """Returns the head for the client. `plain` is for a client that does not know chunks."""
         framing = b"" if plain and self.length == CHUNKED else self._framing
         return self._before + framing + (b"\r\nConnection: close\r\n\r\n" if close else b"\r\n\r\n")
 

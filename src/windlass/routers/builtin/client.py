@@ -46,7 +46,7 @@ class ClientConnection(RequestReader):
         self._peer: Peer | None = None
         self._tried: list[Peer] = []
         self._sent = b""
-        """All that was sent of it, if it is still all: then it can be sent again."""
+        """All bytes of the request that were sent. Empty once the request cannot be sent again from here."""
         self._idempotent = self._retried = False
         self.close = self.head_only = False
         self.upgrade = b""

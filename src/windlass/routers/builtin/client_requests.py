@@ -1,4 +1,4 @@
-"""Cuts what a client sends into requests, one under way at a time; further ones wait in order.
+"""Cuts the bytes of a client into requests. One is under way at a time; further ones wait in order.
 
 Heads are judged here by the rules of both public ports. `client` routes the requests.
 """
@@ -30,10 +30,10 @@ class RequestReader(GatewaySocket):
         super().__init__(shared)
         self._longest_line = shared.bounds.target_bytes
         self._fields = _NO_FIELDS
-        """Those of the last request, which the next one usually repeats."""
+        """The fields of the last request, which the next one usually repeats."""
         self._body: RequestBody | None = None
 
-    # For the requests
+    # Left to `client`
 
     def _route(self, method: bytes, target: bytes, body: bytes) -> None:
         """Starts a request. `body` is the part of its body that has arrived."""

@@ -70,7 +70,7 @@ class GatewaySocket(asyncio.Protocol):
         self._upstream: Upstream | None = None
         """The connection to an instance that carries the request under way."""
 
-    # For the requests
+    # Left to the requests
 
     def _advance(self) -> None:
         """Takes up the requests that wait, one after the other."""

@@ -1,4 +1,4 @@
-"""What the router itself answers: a small page for people, JSON or text for programs."""
+"""Answers of the router itself: a small page for people, JSON or text for programs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ErrorPage(Struct, frozen=True):
     """Seconds after which to try again."""
 
     def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
-        """`fields` are those of the request, which say what the client likes to read."""
+        """Renders the answer. The `Accept` among the `fields` of the request chooses the format."""
         kind, text = self._text(fields)
         body = text.encode()
         lines = [

@@ -1,4 +1,4 @@
-"""An endpoint, as the router knows it: what is under way there, and connections that wait for a request."""
+"""An endpoint, as the router knows it: requests under way there, and idle connections to it."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ class Peer:
         """Requests, tunnels and pipes under way, and those being connected."""
         self.idle: list[Upstream] = []
         self.routes = 0
-        """That lead to it; where there is none, no connection to it is kept."""
+        """Routes that lead to it. Without any, no connection to it is kept."""
         self.draining = 0
         self.penalty = 0
         self.retry_at = 0.0
         self.cuts: set[Callable[[], None]] = set()
-        """Close what would go on for ever: tunnels and pipes."""
+        """Callbacks that close what would go on for ever: tunnels and pipes."""
         self._refusals = 0
         self._empty: list[asyncio.Future[None]] = []
 
     def ended(self) -> None:
-        """Something that was under way is not any more."""
+        """Notes the end of a request, tunnel or pipe."""
         self.active -= 1
         if not self.active and self._empty:
             for waiting in self._empty:
@@ -60,7 +60,8 @@ class Peer:
         return self.routes > 0 and not self.draining
 
     def refused(self, now: float, pause: float, reason: str) -> None:
-        """It is left alone for a while, and longer the more often this happens."""
+        """Notes a refused connection. The endpoint is avoided for a while, and longer after each further
+        refusal."""
         if not self._refusals:
             where = f"{self.endpoint.address}:{self.endpoint.port}"
             _log.warning("an endpoint takes no connection", extra={"endpoint": where, "reason": reason})
@@ -77,7 +78,7 @@ class Peer:
             self.let_go()
 
     def let_go(self) -> None:
-        """Closes the connections that wait."""
+        """Closes the idle connections."""
         waiting, self.idle = self.idle, []
         for upstream in waiting:
             upstream.hang_up()
@@ -85,7 +86,7 @@ class Peer:
     def sweep(self, now: float, oldest: float) -> None:
         if self.penalty and now >= self.retry_at:
             self.penalty = 0
-        # The one used last is taken first, so that those that wait longest are at the front.
+        # The connection used last is taken first, so that those idle for longest are at the front.
         while self.idle and self.idle[0].since < oldest:
             self.idle.pop(0).hang_up()
 

@@ -1,4 +1,4 @@
-"""Plain pipes: what arrives at one end is written at the other, with back-pressure and half-closes."""
+"""Plain pipes: bytes that arrive at one end are written at the other, with back-pressure and half-closes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.routers.builtin.table import Backend
 
 
 class PipeEnd(asyncio.Protocol):
-    """One end. `other` is set as soon as there are two."""
+    """One end of a pipe. `other` is set as soon as there are two."""
 
     __slots__ = ("_ahead", "_pipe", "blocked", "eof", "lost", "other", "paused", "transport")
 
@@ -22,13 +22,13 @@ class PipeEnd(asyncio.Protocol):
         self.transport = transport
         self.other: PipeEnd | None = None
         self.paused = paused
-        """It is not read."""
+        """This end is not read."""
         self.blocked = blocked
-        """It takes no more for now."""
+        """This end takes no more bytes for now."""
         self.eof = False
         self.lost = False
         self._ahead = b""
-        """What came while there was no other end."""
+        """Bytes that arrived while there was no other end."""
         self._pipe: Pipe | None = None
 
     def join(self, pipe: Pipe, other: PipeEnd) -> None:
@@ -36,7 +36,7 @@ class PipeEnd(asyncio.Protocol):
         self.other = other
 
     def begin(self) -> None:
-        """Both ends are joined."""
+        """Starts to pass bytes on, after both ends were joined."""
         ahead, self._ahead = self._ahead, b""
         if ahead:
             self.data_received(ahead)
@@ -50,7 +50,7 @@ class PipeEnd(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         other = self.other
         if other is None:
-            # Not before these first bytes: uvloop begins to read after connection_made, come what may.
+            # Only with these first bytes: uvloop begins to read after connection_made in any case.
             self._ahead += data
             if not (self.paused or self.transport.is_closing()):
                 self.paused = True
@@ -69,7 +69,7 @@ class PipeEnd(asyncio.Protocol):
             self.other.flow()
 
     def flow(self) -> None:
-        """Is read exactly while the other end takes what is read."""
+        """Reads this end exactly while the other end takes the bytes."""
         if self.lost or self.eof or self.transport.is_closing() or self.other is None:
             return
         if self.paused is not self.other.blocked:
@@ -84,7 +84,7 @@ class PipeEnd(asyncio.Protocol):
         return self.other is None or self._pass_eof()
 
     def _pass_eof(self) -> bool:
-        """Whether this end stays open, for what the other one still says."""
+        """Returns True if this end stays open, for what the other one still sends."""
         other = self.other
         assert other is not None
         if not other.lost and not other.transport.is_closing():
@@ -106,7 +106,7 @@ class PipeEnd(asyncio.Protocol):
 
 
 class Pipe:
-    """Two ends, of which the second is at an instance."""
+    """Two connected ends: a client, and an instance."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Pipe:
         return None
 
     def age(self, now: float) -> None:
-        """It may be silent as long as it likes; the system finds out whether somebody is still there."""
+        """Does nothing: a pipe may be silent for any time. The system finds out when a side has gone."""
 
     def abort(self) -> None:
         for end in self._ends:
@@ -157,7 +157,7 @@ class Pipe:
 
 
 class Caller(PipeEnd):
-    """A client of a TCP port, until an instance takes it."""
+    """The connection of a client to a TCP port, until an instance takes it."""
 
     __slots__ = ("_active", "_backend", "_peer", "_shared", "_tried", "network")
 
@@ -195,7 +195,7 @@ class Caller(PipeEnd):
         return None
 
     def age(self, now: float) -> None:
-        """Connecting has its own limit of time."""
+        """Does nothing: connecting has a time limit of its own."""
 
     def abort(self) -> None:
         self.transport.abort()
@@ -229,7 +229,8 @@ class Caller(PipeEnd):
 
 
 def stay_awake(transport: Any) -> None:
-    """A side that went away without a word is found out, in hours; a pipe has no other limit of time."""
+    """Lets the system find out, within hours, when a side has gone without closing. A pipe has no other time
+    limit."""
     found = transport.get_extra_info("socket")
     if found is not None:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

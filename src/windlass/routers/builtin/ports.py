@@ -1,4 +1,4 @@
-"""Binds ports, and says in words why one cannot be had."""
+"""Binds ports, and explains in words why one cannot be bound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PRIVILEGED: Final = 1024
 
 
 def bound(host: str, port: int, *, holder: str = "another program", way_out: str) -> socket.socket:
-    """A socket that listens. `way_out` says what to do where the port is taken."""
+    """Returns a socket that listens. `way_out` says what to do if the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

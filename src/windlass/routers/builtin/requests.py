@@ -1,4 +1,4 @@
-"""Judges the head of a request: how long it is, whom it is for, and what is said of it to an instance.
+"""Judges the head of a request: the length of its body, its host, and the fields that an instance gets.
 
 Pure. A connection keeps the fields that it had last: most clients send the same ones with each request, and
 what is equal byte for byte need not be judged twice. Where they are the same but for values that mean nothing
@@ -28,13 +28,13 @@ IDEMPOTENT: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b
 
 _ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 _VALUE: Final = re.compile(TEXT + rb"*+")
-# Those that mean something to us. An underscore is the same as a hyphen to many applications, so that a
+# Fields that the router interprets. An underscore is the same as a hyphen to many applications, so that a
 # field of ours could be imitated with one.
 _MEANT: Final = re.compile(
     rb"\r\n(host|content[-_]length|transfer[-_]encoding|connection|keep[-_]alive|proxy[-_]connection|te|upgrade"
     rb"|forwarded|x[-_]forwarded[^:]*|x[-_]real[-_]ip|x[-_]request[-_]id|http2[-_]settings):[\t ]*([^\r]*)"
 )
-# Only to be quick: what is meant for us is among no lines that are passed on as they came.
+# An optimization: no line that is passed on unchanged begins with one of these.
 _OFTEN_NEW: Final = frozenset(
     {b"Host:", b"host:", b"X-Request-Id:", b"x-request-id:", b"X-Forwarded-For:", b"x-forwarded-for:"}
 )
@@ -42,7 +42,7 @@ _NEIGHBOURLY: Final = frozenset({b"close", b"keep-alive", b"upgrade", b"te"})
 
 
 class Fields:
-    """What the fields of a request say."""
+    """The fields of a request, parsed."""
 
     __slots__ = (
         "_after",
@@ -62,17 +62,17 @@ class Fields:
         self.raw = raw
         self.old = old
         self.host = b""
-        """Lower case, without port; empty if it is not told."""
+        """Lower case, without port; empty if the request names none."""
         self.length = 0
-        """Of the body, or CHUNKED."""
+        """The length of the body, or CHUNKED."""
         self.close = old
         self.upgrade = b""
         self.id = b""
-        """Of the request, if the client gave it a sensible one."""
+        """The id of the request, if the client sent a valid one."""
         self.passed = b""
-        """For the instance: each line begins with its line break."""
+        """The fields for the instance. Each line begins with its line break."""
         self._before = self._after = b""
-        """What we say there, around the lines that are passed on as they came."""
+        """Our own lines there, around those that are passed on unchanged."""
         self._changing: Changing | None = None
 
     def pass_on(self, before: bytes, plain: bytes, after: bytes) -> None:
@@ -80,9 +80,9 @@ class Fields:
         self._before, self._after = before, after
 
     def vary(self, head: bytes, first: int) -> bool:
-        """Whether they are what follows the first line of this, which is `first` bytes long, but for values
-        that mean nothing here: then these are the new ones. Otherwise all of it has to be judged, and nothing
-        has changed."""
+        """Takes over new values of fields that mean nothing here, if nothing else differs from the fields of
+        this head, whose first line is `first` bytes long. Otherwise returns False and changes nothing: then
+        the whole head has to be judged."""
         changing = self._changing
         if changing is not None:
             before, after, passed_before, passed_after = changing
@@ -125,12 +125,12 @@ class Fields:
         return True
 
     def _plain(self) -> list[bytes]:
-        """The lines that are passed on as they came, after an empty one."""
+        """Returns the lines that are passed on unchanged, after an empty one."""
         return self.passed[len(self._before) : len(self.passed) - len(self._after)].split(LINE_END)
 
 
 class Changing(NamedTuple):
-    """What is around the value that changes from one request to the next."""
+    """The text around the value that changes from one request to the next."""
 
     before: bytes
     after: bytes
@@ -143,7 +143,7 @@ def _around(lines: list[bytes], place: int, name: bytes) -> tuple[bytes, bytes]:
 
 
 def judged_fields(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Fields:
-    """`raw` is all from the end of the first line to the end of the head; `client` is an address."""
+    """Parses and judges fields. `raw` is the head without its first line; `client` is an address."""
     block = raw[:-4]
     check_fields(block, bounds)
     fields = Fields(raw, old)
@@ -175,7 +175,7 @@ def judged_fields(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Field
 
 
 def _set_upgrade(fields: Fields, said: dict[bytes, bytes], tokens: frozenset[bytes]) -> None:
-    """Not to HTTP/2: over such a pipe requests would reach an instance that nobody has judged."""
+    """Accepts an upgrade, except to HTTP/2: over such a pipe, requests would reach an instance unjudged."""
     wanted = said.get(b"upgrade", b"")
     if (
         b"upgrade" in tokens
@@ -191,7 +191,7 @@ _tokens = lru_cache(64)(tokens_of)
 
 
 def _without(block: bytes, tokens: frozenset[bytes]) -> bytes:
-    """Fields that the client says are only for the next hop, which is us."""
+    """Removes the fields that the client declares to be for the next hop only, which is the router."""
     check_connection(tokens)
     for token in tokens:
         block = re.sub(rb"\r\n" + re.escape(token) + rb":[^\r]*", b"", block, flags=re.IGNORECASE)
@@ -215,7 +215,7 @@ def _set_passed(fields: Fields, said: dict[bytes, bytes], rest: bytes, client: b
 
 @lru_cache(4096)
 def _origin(client: bytes, host: bytes) -> bytes:
-    """Who called, and under which name; the id of the request follows it."""
+    """Returns the lines about the client and the host that it asked for, up to the name of the request id."""
     node = b'"[%b]"' % client if b":" in client else client
     told = b'\r\nX-Forwarded-Host: %b\r\nForwarded: for=%b;host="%b";proto=http' % (host, node, host)
     if not host:

@@ -34,8 +34,8 @@ class BuiltinRouter:
         bounds: Bounds | None = None,
         trusts: Callable[[str], bool] = lambda network: False,
     ) -> None:
-        """`port` 0 picks a free one, which `port` tells as soon as it has started. `trusts` tells which
-        addresses are of proxies, that may have all connections."""
+        """`port` 0 picks a free one, which `port` tells as soon as it has started. `trusts` is true for the
+        addresses of proxies, which may have all connections."""
         self._host = host
         self._wanted_port = port
         self._gateway: asyncio.Server | None = None
@@ -51,11 +51,11 @@ class BuiltinRouter:
 
     @property
     def connections(self) -> int:
-        """Of clients, open now."""
+        """The number of open connections of clients."""
         return len(self._shared.connections.members)
 
     def traffic(self) -> Mapping[str, Traffic]:
-        """By service: requests (and TCP connections) that came, and those under way."""
+        """Returns, by service, the requests (and TCP connections) so far, and those under way."""
         return self._table.traffic
 
     async def start(self) -> None:
@@ -88,7 +88,7 @@ class BuiltinRouter:
             self._check(service, wanted)
             held = self._listening.get(service, {})
             fresh = wanted - held.keys()
-            # A port that moves to another address has to be let go before it can be had again.
+            # A port that moves to another address has to be released before it can be bound again.
             moving = {at for at in held if at not in wanted and at[1] in {port for _, port in fresh}}
             for at in moving:
                 held.pop(at).close()
@@ -139,7 +139,7 @@ class BuiltinRouter:
         return found
 
     def _check(self, service: str, wanted: Addresses) -> None:
-        """None of these is ours for something else."""
+        """Refuses addresses that the gateway or another service has."""
         ports = {port for _, port in wanted}
         if self._gateway is not None and self._port in ports:
             raise RouteError(
@@ -156,7 +156,7 @@ class BuiltinRouter:
                     )
 
     async def _opened(self, addresses: Addresses) -> Servers:
-        """All, or none."""
+        """Opens all of these addresses, or none."""
         made: Servers = {}
         try:
             for host, port in sorted(addresses):
@@ -169,7 +169,8 @@ class BuiltinRouter:
         return made
 
     def _protocol_for(self, port: int) -> Callable[[], asyncio.Protocol]:
-        """What the port speaks is known when somebody calls: by then its routes are."""
+        """Returns a factory that chooses the protocol for each connection, when the routes of the port are
+        known."""
 
         def protocol() -> asyncio.Protocol:
             if self._table.port(port) is not None:

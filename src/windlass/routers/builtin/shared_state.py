@@ -26,7 +26,7 @@ class SharedState:
     def __init__(self, bounds: Bounds, trusts: Callable[[str], bool]) -> None:
         self.bounds = bounds
         self.connections = ConnectionTable("gateway", bounds, trusts, self._sweep)
-        """Of clients."""
+        """The connections of clients."""
         self.now = 0.0
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False
@@ -66,7 +66,7 @@ class SharedState:
     def dial(
         self, peer: Peer, make: Callable[[], P], done: Callable[[P], None], refused: Callable[[Peer], None]
     ) -> None:
-        """Connects, and then calls one of the two."""
+        """Connects, and then calls `done` or `refused`."""
         self.do(self._dialled(peer, make, done, refused))
 
     async def _dialled(

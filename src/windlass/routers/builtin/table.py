@@ -21,7 +21,7 @@ _SAFE: Final = "/%:@!$&'()*+,;=-._~"
 
 
 class Traffic:
-    """What has happened for a service."""
+    """The requests of a service: those so far, and those under way."""
 
     __slots__ = ("active", "requests")
 
@@ -48,8 +48,8 @@ class Backend:
         self._turn = 0
 
     def pick(self, tried: Sequence[Peer] = ()) -> Peer | None:
-        """The one with the least under way, by turns among equals. One that refused of late only if there
-        is no other: it may be back."""
+        """Returns the peer with the fewest requests under way, taking turns among equals. One that refused a
+        moment ago is taken only if there is no other: it may be back."""
         peers = self.peers
         count = len(peers)
         if count == 1 and not tried:
@@ -76,14 +76,14 @@ class Backend:
 
 
 class Paths:
-    """What is below one host or on one port: the longest path that fits."""
+    """The backends of one host or port, by path. The longest path that matches wins."""
 
     __slots__ = ("_backends", "only")
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self._backends = sorted(backends, key=lambda backend: -len(backend.path))
         self.only = backends[0] if len(backends) == 1 and not backends[0].path else None
-        """The one that has everything, which is the usual case."""
+        """The only backend, if it has all paths. This is the usual case."""
 
     def match(self, target: bytes) -> Backend | None:
         if target == b"*":
@@ -113,7 +113,7 @@ class RoutingTable:
         return self._found.get(number)
 
     def tcp(self, number: int) -> Backend | None:
-        """Who gets all that arrives at this port, if it is not HTTP."""
+        """Returns the backend of a port that is not HTTP."""
         holder = _holder(self._claims.get(number, {}))
         return next((backend for backend in holder if backend.route.kind == "tcp"), None)
 
@@ -174,5 +174,6 @@ def _keys(route: Route) -> list[Key]:
 
 
 def _prefix(path: str) -> bytes:
-    """Without the slash at its end, so that /api has /api, /api/ and /api/x, but not /apix."""
+    """Returns the path without a slash at its end, so that /api matches /api, /api/ and /api/x, but not
+    /apix."""
     return quote("/" + path.strip("/") if path.strip("/") else "", safe=_SAFE).encode()

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from windlass.routers.builtin.shared_state import SharedState
 
 _QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
-"""Linux has it; the kernel forgets it by and by, so that it is said again with each answer in pieces."""
+"""Only on Linux. The kernel forgets the option after a while, so it is set again for each answer in
+pieces."""
 _IN_HEAD: Final = -10
-"""Otherwise: how many bytes are left of the body, or CHUNKED, or UNTIL_CLOSE."""
+"""Value of `_left` until a head is complete. Later it is the missing bytes of the body, CHUNKED, or
+UNTIL_CLOSE."""
 _HUNG_UP: Final = "It hung up before it had answered."
 
 
@@ -30,7 +32,7 @@ def quicken(transport: Any) -> None:
     ours puts off for 40 ms in the hope of having something to say."""
     found = transport.get_extra_info("socket")
     if found is not None and _QUICK is not None:
-        with suppress(OSError):  # the instance has gone meanwhile, as will be seen in a moment
+        with suppress(OSError):  # the instance has gone meanwhile, which the connection finds out in a moment
             found.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
 
 
@@ -57,7 +59,7 @@ class Upstream(asyncio.Protocol):
         self._shared = shared
         self.peer = peer
         self.client: ClientConnection | None = None
-        """Whose request it carries."""
+        """The client whose request it carries."""
         self.begun = False
         """A byte of the answer has arrived."""
         self.lost = self.paused = self.blocked = False
@@ -65,7 +67,7 @@ class Upstream(asyncio.Protocol):
         self._held = Gathering(ROOM, ROOM)
         self._raw = b"\0"
         self._answer: AnswerHead | None = None
-        """The last head, and what was found in it: the next one is often the same."""
+        """The last head, parsed. The next one is often the same."""
         self._left = _IN_HEAD
         self._keep = False
         self._chunks = Chunks(shared.bounds)
@@ -114,7 +116,7 @@ class Upstream(asyncio.Protocol):
             self.transport.resume_reading()
 
     def abandon(self) -> None:
-        """Its request has nobody any more who waits for it."""
+        """Ends the connection, because the client of its request has gone."""
         self.client = None
         if not self.lost:
             self.transport.abort()
@@ -159,7 +161,7 @@ class Upstream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         client = self.client
-        if client is None:  # it speaks without having been asked
+        if client is None:  # bytes without a request
             self._forget()
             self.transport.abort()
             return
@@ -183,7 +185,7 @@ class Upstream(asyncio.Protocol):
             self._end(client, clean=len(data) == left)
 
     def _gather(self, client: ClientConnection, data: bytes) -> None:
-        """One head after the other, until it is that of the answer itself."""
+        """Collects heads until the one of the answer itself, which interim answers may precede."""
         self._held.add(data)
         try:
             while (whole := self._held.complete()) is not None:
@@ -240,7 +242,8 @@ class Upstream(asyncio.Protocol):
             self._end(client, clean=not after)
 
     def _end(self, client: ClientConnection, *, clean: bool) -> None:
-        """More than one answer to one request is no answer to the next."""
+        """Ends an answer. Bytes after it (not `clean`) close the connection: they are no answer to a later
+        request."""
         self._left = _IN_HEAD
         self.client = None
         if not client.whole:
