@@ -80,7 +80,9 @@ def _own(tree: ast.AST, names: dict[str, set[str]]) -> set[str]:
                 own |= {name for one in families for name in _named(one, names)}
             case ast.Call(func=ast.Name(id=word), args=handlers) if word in REGISTERS:
                 own |= {str(one.value).partition(".")[0] for one in handlers if isinstance(one, ast.Constant)}
-            case ast.ClassDef(bases=[ast.Name(id="Program" | "ServiceKind")], body=body):
+            case ast.ClassDef(
+                bases=[ast.Subscript(value=ast.Name(id="ProgramKind" | "ServiceKind"))], body=body
+            ):
                 own |= {name for one in body for name in _kind_of(one, names)}
     return own
 
@@ -159,7 +161,7 @@ def test_such_a_comparison_is_found(line: str) -> None:
     [
         "@behaves(application)\nclass Behaviour: ...",
         '@reads("application.status")\nasync def read(): ...',
-        "class Kind(ServiceKind):\n    family = application",
+        "class Kind(ServiceKind[Application]):\n    family = application",
         'application = Family("application", Application)',
     ],
 )

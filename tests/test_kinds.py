@@ -7,7 +7,7 @@ import pytest
 from tests.world import make_world
 from windlass.control.kinds import check_kinds, declared, kinds_of
 from windlass.control.request.behaviour import check_behaviours
-from windlass.control.workloads.kind import ServiceKind
+from windlass.control.workloads.kind import AnyKind, ServiceKind
 from windlass.core.declare.resource import Family, Spec, Trait
 from windlass.core.declare.traits import deployable
 from windlass.families import declared as declared_families
@@ -26,7 +26,7 @@ def family(name: str = "rope", *traits: Trait) -> Family:
     )
 
 
-def kind(of: Family, *waits_for: str) -> ServiceKind:
+def kind(of: Family, *waits_for: str) -> AnyKind:
     made = type("RopeKind", (ServiceKind,), {"family": of, "waits_for": frozenset(waits_for)})()
     assert isinstance(made, ServiceKind)
     return made

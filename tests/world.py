@@ -25,7 +25,7 @@ from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
 from windlass.control.request.context import OutgoingHttp, Repositories
 from windlass.control.request.places import Gateway
-from windlass.control.workloads.kind import ServiceKind
+from windlass.control.workloads.kind import AnyKind
 from windlass.core.declare.registry import Registry
 from windlass.core.deploy.workload import HealthProbe, Instance
 from windlass.engines.engine import Engine
@@ -249,7 +249,7 @@ async def make_world(
     engine: FakeEngine | None = None,
     fetcher: Callable[[str], Awaitable[bytes]] | None = None,
     families: Registry | None = None,
-    kinds: Mapping[str, ServiceKind] | None = None,
+    kinds: Mapping[str, AnyKind] | None = None,
     out: OutgoingHttp | None = NO_WAY_OUT,
     router: Gateway | None = None,
     git: Repositories | None = None,

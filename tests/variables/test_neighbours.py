@@ -17,7 +17,7 @@ async def found(world: World, environment: str) -> list[tuple[str, int]]:
     ctx = world.installation.ctx
     main_port = ctx.kinds["application"].main_port
     neighbours = await ctx.neighbours.of(ctx.store.reads, environment, "application", main_port)
-    return [(one.name, one.port["internal_port"]) for one in neighbours]
+    return [(one.name, one.port.internal) for one in neighbours]
 
 
 async def test_every_change_of_a_neighbour_is_seen(world: World):

@@ -45,7 +45,7 @@ from windlass.control.request.places import LOCAL, Place, Places
 from windlass.control.request.shared_readers import SharedReaders
 from windlass.control.telling.webhooks import veil_stored
 from windlass.control.workloads.commit_lists import Listings
-from windlass.control.workloads.kind import ServiceKind
+from windlass.control.workloads.kind import AnyKind
 from windlass.control.workloads.names import reserve_all
 from windlass.control.workloads.sealed_workload import find_secrets
 from windlass.core.access import SYSTEM
@@ -279,7 +279,7 @@ async def install(
     parts: Parts | None = None,
     fetcher: Callable[[str], Awaitable[bytes]] | None = None,
     families: Registry | None = None,
-    kinds: Mapping[str, ServiceKind] | None = None,
+    kinds: Mapping[str, AnyKind] | None = None,
     out: OutgoingHttp | None = None,
     point: Callable[[str], Awaitable[None]] | None = None,
     lease: int = LEASE,
@@ -351,7 +351,7 @@ def _context(
     watcher: Watcher,
     out: OutgoingHttp,
     families: Registry,
-    kinds: Mapping[str, ServiceKind],
+    kinds: Mapping[str, AnyKind],
     point: Callable[[str], Awaitable[None]] | None,
 ) -> Context:
     folder = Path(settings.data_dir)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -11,38 +10,37 @@ from windlass.control.request.deployments import particulars
 from windlass.control.variables.inputs import inputs_of
 from windlass.control.workloads.kind import BuiltArtifact
 from windlass.control.workloads.sealed_workload import decrypt_workload, wanted_of
-from windlass.core.declare.document import Document
+from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.progress import Particulars
 from windlass.core.deploy.states import Do
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Inputs
 from windlass.engines.engine import EngineError
+from windlass.store.store import Row
 
 
 class RunSettings(Struct, frozen=True):
     """The settings and variables that a deployment runs with."""
 
-    document: Document
+    service: Row
+    """The service, with these settings."""
     inputs: Inputs
 
 
 async def settings_of(ledger: Ledger, story: Particulars) -> RunSettings:
     """Reads the settings and variables of a service as they are now."""
     ctx, service = ledger.ctx, ledger.service
-    own = msgspec.json.decode(service.body)
-    document = ctx.kinds[service.family].settings(own, story)
-    if document is not own:
-        service = replace(service, body=msgspec.json.encode(document))
+    if others := ctx.kinds[service.family].settings(story):
+        service = replace(service, body=rewritten(service.body, others))
     inputs = await inputs_of(ctx, ctx.store.reads, service, ledger.place.engine.neighbour_address)
-    return RunSettings(document, inputs)
+    return RunSettings(service, inputs)
 
 
 async def workload_with(ledger: Ledger, built: BuiltArtifact, settings: RunSettings) -> Workload:
     """Works out what the deployment runs."""
     return await wanted_of(
         ledger.ctx,
-        ledger.service,
-        settings.document,
+        settings.service,
         ledger.deployment,
         built.made.artifact,
         settings.inputs,

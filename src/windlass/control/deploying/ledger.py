@@ -9,7 +9,6 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -28,6 +27,7 @@ from windlass.control.request.recording import Origin
 from windlass.control.workloads.kind import BuiltArtifact
 from windlass.control.workloads.names import reserve_declared, reserve_wanted
 from windlass.control.workloads.sealed_workload import decrypt_workload, encrypt_workload
+from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.plan import Step
 from windlass.core.deploy.states import WORDS, Do, Progress, State
 from windlass.core.deploy.workload import Workload
@@ -270,11 +270,10 @@ class Ledger:
         """Writes into the document of the service what a successful deployment changes in it."""
         service = await tx.get(current.service)
         assert service is not None
-        document = msgspec.json.decode(service.body)
-        after = self.ctx.kinds[service.family].deployed(document, particulars(current))
-        if after is document:
+        changes = self.ctx.kinds[service.family].deployed(particulars(current))
+        if not changes:
             return service
-        body = msgspec.json.encode(after)
+        body = rewritten(service.body, changes)
         await tx.rewrite(service.id, body)
         return replace(service, body=body)
 

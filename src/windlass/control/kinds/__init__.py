@@ -7,11 +7,11 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from windlass.control.workloads.kind import ServiceKind
+from windlass.control.workloads.kind import AnyKind, ServiceKind
 from windlass.core.declare.registry import Registry
 
 
-def kinds_of(*kinds: ServiceKind) -> Mapping[str, ServiceKind]:
+def kinds_of(*kinds: AnyKind) -> Mapping[str, AnyKind]:
     """By the name of their family; those that others wait for come first."""
     by_name = {kind.family.name: kind for kind in kinds}
     if len(by_name) < len(set(kinds)):
@@ -19,7 +19,7 @@ def kinds_of(*kinds: ServiceKind) -> Mapping[str, ServiceKind]:
     return {name: by_name[name] for name in _in_order(by_name) if name in by_name}
 
 
-def _in_order(kinds: Mapping[str, ServiceKind]) -> Iterator[str]:
+def _in_order(kinds: Mapping[str, AnyKind]) -> Iterator[str]:
     sorter = TopologicalSorter({name: kind.waits_for for name, kind in sorted(kinds.items())})
     try:
         sorter.prepare()
@@ -31,14 +31,14 @@ def _in_order(kinds: Mapping[str, ServiceKind]) -> Iterator[str]:
         sorter.done(*ready)
 
 
-def declared() -> Iterator[ServiceKind]:
+def declared() -> Iterator[AnyKind]:
     for module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
         for thing in vars(importlib.import_module(f"{__name__}.{module}")).values():
             if isinstance(thing, ServiceKind):
                 yield thing
 
 
-def check_kinds(registry: Registry, kinds: Mapping[str, ServiceKind]) -> None:
+def check_kinds(registry: Registry, kinds: Mapping[str, AnyKind]) -> None:
     """Stops the start unless each family of services has a kind, and each kind such a family."""
     services = {family.name: family for family in registry.services}
     for name in services.keys() - kinds.keys():

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from windlass.base.errors import Conflict
-from windlass.control.request.behaviour import Draft
+from windlass.control.request.behaviour import Change, Draft
 from windlass.control.request.context import Context
 from windlass.control.request.deployments import status_of
 from windlass.control.request.places import Place
@@ -17,6 +15,7 @@ from windlass.control.workloads.credentials import credentials_of, give_credenti
 from windlass.control.workloads.kind import BuiltArtifact, Making, Offer, ServiceKind, Whereabouts
 from windlass.control.workloads.ports import public_port, take_public_port
 from windlass.core.declare.document import Document
+from windlass.core.declare.stored import Named
 from windlass.core.deploy import databases
 from windlass.core.deploy.injected_variables import LISTED, BuiltIn, nominal_database_host
 from windlass.core.deploy.progress import BuildResult
@@ -28,25 +27,25 @@ from windlass.store.store import Reads, Row, Tx
 VOLUME = "data"
 
 
-class DatabaseKind(ServiceKind):
+class DatabaseKind(ServiceKind[Database]):
     family = database
     is_counted = True
 
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Database]) -> None:
         assert draft.parent is not None
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
         give_credentials(ctx, draft)
         draft.give(**await _address(ctx, tx, draft.id, draft.parent.id, draft.spec))
 
-    async def updating(
-        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
-    ) -> None:
-        await _refuse_unreadable_data(tx, row, before["version"], spec)
-        extras |= await _address(ctx, tx, row.id, row.parent, spec)
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Database]) -> None:
+        await _refuse_unreadable_data(tx, change)
+        row = change.row
+        change.extras |= await _address(ctx, tx, row.id, row.parent, change.spec)
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Nothing is built: the server is an image, or on the machine already."""
-        type, version = making.document["type"], making.document["version"]
+        spec = making.service.read(Database)
+        type, version = spec.type, spec.version
         place = await ctx.places.of(making.service.id)
         if place.engine.takes == "image":
             ref = databases.image(type, version)
@@ -58,21 +57,22 @@ class DatabaseKind(ServiceKind):
             making.say(f"{type} {version} is {artifact.key} of this machine")
         return BuiltArtifact(BuildResult(artifact))
 
-    async def workload(self, ctx: Context, service: Row, document: Document, usual: Workload) -> Workload:
-        type, version = document["type"], document["version"]
+    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
+        spec = service.read(Database)
+        type, version = spec.type, spec.version
         known = await credentials_of(ctx, ctx.store.reads, service)
         port = databases.kind_of(type).port
         variables = dict(databases.environment(type, version, known))
         place = await ctx.places.of(service.id)
         native = place.engine.takes == "native"
-        public = document["accessibility"] == "PUBLIC"
+        public = spec.accessibility == "PUBLIC"
         return replace(
             usual,
             command=() if native else databases.command(type, known),
             variables=variables | {"WINDLASS_MEMORY": str(usual.memory)},
             hidden=frozenset(name for name, value in variables.items() if known.password in value),
             ports=(_port(port, await public_port(ctx, service) if public else None),),
-            volumes=(Volume(name=VOLUME, mount=databases.mount(type, version), size=document["storage"]),),
+            volumes=(Volume(name=VOLUME, mount=databases.mount(type, version), size=spec.storage),),
             alone=True,
             ready=(_native_probe(place, type, port) if native else databases.ready(type),),
             alive=() if native else (databases.alive(type),),
@@ -98,7 +98,7 @@ class DatabaseKind(ServiceKind):
         warnings: list[str] = []
         prefixes: dict[str, str] = {}
         for row in rows:
-            name = str(msgspec.json.decode(row.body)["name"])
+            name = row.read(Named).name
             prefix = databases.friendly(name, row.id)
             elder = prefixes.setdefault(prefix, name)
             own = await _connection(ctx, source, row, address)
@@ -111,10 +111,11 @@ class DatabaseKind(ServiceKind):
         return Offer(variables, rows, warnings)
 
 
-async def _refuse_unreadable_data(tx: Tx, row: Row, before: str, spec: Database) -> None:
+async def _refuse_unreadable_data(tx: Tx, change: Change[Database]) -> None:
     """Once there is data, not every version can go on with it."""
-    status = await status_of(tx, row)
-    if status.deployed_at is not None and (why := databases.hindrance(spec.type, before, spec.version)):
+    if (await status_of(tx, change.row)).deployed_at is None:
+        return
+    if why := databases.hindrance(change.spec.type, change.before.version, change.spec.version):
         raise Conflict(why)
 
 
@@ -147,8 +148,8 @@ def _native_probe(place: Place, type: str, port: int) -> HealthProbe:
 
 def _listed(service: Row) -> Iterator[BuiltIn]:
     """A connection as lists show it: the host is a name that stays the same, and secrets are empty."""
-    document: Document = msgspec.json.decode(service.body)
-    server, name = databases.kind_of(document["type"]), document["name"]
+    spec = service.read(Database)
+    server, name = databases.kind_of(spec.type), spec.name
     host = nominal_database_host(service.id, name)
     values = databases.connection(
         server.type, service.id, name, host, server.port, server.login, "", server.database
@@ -162,8 +163,8 @@ def _listed(service: Row) -> Iterator[BuiltIn]:
 
 
 async def _connection(ctx: Context, source: Reads, row: Row, address: Whereabouts) -> list[BuiltIn]:
-    document: Document = msgspec.json.decode(row.body)
-    server, name = databases.kind_of(document["type"]), document["name"]
+    spec = row.read(Database)
+    server, name = databases.kind_of(spec.type), spec.name
     known = await credentials_of(ctx, source, row)
     host, port = await address(row.id, name, server.port)
     values = databases.connection(

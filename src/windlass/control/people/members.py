@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from windlass.base.errors import Conflict, Missing
 from windlass.control.people.admins import keep_an_admin
-from windlass.control.request.behaviour import Behaviour, Draft, behaves
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
 from windlass.control.request.context import Call, Context, Reply, writes
 from windlass.control.request.creating import create_in
@@ -48,23 +48,15 @@ class Invitee(Struct, frozen=True):
 
 
 @behaves(member)
-class Members(Behaviour):
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+class Members(Behaviour[Member]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Member]) -> None:
         scope = SCOPES[draft.spec.role_id]
         draft.give(role=old_role(scope), role_name=scope.word, nickname=draft.spec.name)
 
-    async def updating(
-        self,
-        ctx: Context,
-        tx: Tx,
-        row: Row,
-        before: dict[str, object],
-        spec: Member,
-        extras: dict[str, object],
-    ) -> None:
-        scope = SCOPES[spec.role_id]
-        extras |= {"role": old_role(scope), "role_name": scope.word}
-        await keep_an_admin(ctx, tx, row, spec.role_id)
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Member]) -> None:
+        scope = SCOPES[change.spec.role_id]
+        change.extras |= {"role": old_role(scope), "role_name": scope.word}
+        await keep_an_admin(ctx, tx, change.row, change.spec.role_id)
         tx.nudge("tokens")
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
@@ -73,9 +65,9 @@ class Members(Behaviour):
 
 
 @behaves(invitation)
-class Invitations(Behaviour):
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
-        spec: Invitation = draft.spec
+class Invitations(Behaviour[Invitation]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Invitation]) -> None:
+        spec = draft.spec
         if await tx.named(draft.org, member.name, spec.email.casefold()):
             raise Conflict(f"email: {spec.email} is a member already; change the role, or remove it first")
         scope = SCOPES[str(spec.role_id)]

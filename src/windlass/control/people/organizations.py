@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from windlass.base import ids
 from windlass.base.errors import Conflict, Forbidden
 from windlass.control.people.tokens import issue
-from windlass.control.request.behaviour import Behaviour, Draft, behaves
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import check_tag
 from windlass.control.request.context import Call, Context, Reply, encode, reads, writes
 from windlass.control.request.creating import create_in
@@ -17,7 +17,6 @@ from windlass.control.request.paths import target
 from windlass.control.request.reading import paged, with_fields
 from windlass.control.request.recording import record
 from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, may_below
-from windlass.core.declare.document import Document
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.states import State
 from windlass.core.words.events import Event
@@ -86,19 +85,19 @@ async def available_roles(ctx: Context, call: Call) -> Reply:
 
 
 @behaves(organization)
-class Organizations(Behaviour):
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+class Organizations(Behaviour[Organization]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Organization]) -> None:
         kept = ctx.settings.audit_retention_days
         draft.give(organization_plan={"plan": draft.spec.plan, "audit_logs_retention_in_days": kept})
 
 
 @behaves(cluster)
-class Clusters(Behaviour):
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+class Clusters(Behaviour[Cluster]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Cluster]) -> None:
         first = await tx.first(draft.org, cluster.name) is None
         draft.give(is_default=first)
 
-    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+    async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Environments show the name of their cluster."""
         for env in await tx.linked(row.id, "cluster_id"):
             await tx.rewrite(env.id, rewritten(env.body, _shown_of(row)))
@@ -127,8 +126,8 @@ def _shown_of(row: Row) -> Mapping[str, object]:
 
 
 @behaves(environment)
-class Environments(Behaviour):
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+class Environments(Behaviour[Environment]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
         assert draft.parent is not None
         await refuse_in_deletion(tx, draft.parent.id)
         chosen = draft.spec.cluster_id
@@ -138,10 +137,8 @@ class Environments(Behaviour):
         draft.links = {"cluster_id": row.id}
         draft.give(cluster_id=row.id, cluster=row.id, **_shown_of(row))
 
-    async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+    async def created(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
         await tx.add_status(draft.id, draft.org, State.READY)
 
-    async def updating(
-        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: object, extras: Document
-    ) -> None:
-        extras |= {"cluster": row.read(Environment).cluster_id}
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Environment]) -> None:
+        change.extras |= {"cluster": change.before.cluster_id}

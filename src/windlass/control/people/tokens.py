@@ -11,7 +11,7 @@ from windlass.base import tokens
 from windlass.base.clock import instant, stamp
 from windlass.base.errors import Invalid
 from windlass.control.people.admins import keep_an_admin
-from windlass.control.request.behaviour import Behaviour, Draft, behaves
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.context import Context
 from windlass.control.request.creating import create_in
 from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, words_of
@@ -47,9 +47,9 @@ async def issue(ctx: Context, tx: Tx, org: Row, name: str, scopes: Scope, actor:
 
 
 @behaves(api_token)
-class ApiTokens(Behaviour):
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
-        spec: ApiToken = draft.spec
+class ApiTokens(Behaviour[ApiToken]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[ApiToken]) -> None:
+        spec = draft.spec
         check_expiry(spec.expires_at, tx.now)
         await self._check_limits(ctx, tx, draft)
         scopes = scopes_of(spec.scopes or ())
@@ -61,15 +61,13 @@ class ApiTokens(Behaviour):
             "expires_at": _normal(spec.expires_at),
         }
 
-    async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
-        await tx.add_token(tokens.digest(draft.answer["token"]), draft.id)
+    async def created(self, ctx: Context, tx: Tx, draft: Draft[ApiToken]) -> None:
+        await tx.add_token(tokens.digest(str(draft.answer["token"])), draft.id)
 
-    async def updating(
-        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: ApiToken, extras: Document
-    ) -> None:
-        extras |= self._roles(scopes_of(before["scopes"]))
+    async def updating(self, ctx: Context, tx: Tx, change: Change[ApiToken]) -> None:
+        change.extras |= self._roles(scopes_of(change.before.scopes or ()))
 
-    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+    async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         tx.nudge("tokens")
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
@@ -80,7 +78,7 @@ class ApiTokens(Behaviour):
         role = role_of(scopes)
         return {"role_id": ROLE_IDS[role], "role_name": role.word}
 
-    async def _check_limits(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+    async def _check_limits(self, ctx: Context, tx: Tx, draft: Draft[ApiToken]) -> None:
         limits = limitable(ctx.registry)
         for place, id in enumerate(draft.spec.limited_to or ()):
             row = await tx.get(id)

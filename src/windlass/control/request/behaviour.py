@@ -3,82 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from windlass.control.request.context import Context
 from windlass.core.access import Actor
-from windlass.core.declare.document import (
-    Document,
-)
 from windlass.core.declare.registry import Registry
-from windlass.core.declare.resource import Family
+from windlass.core.declare.resource import Family, Spec
 from windlass.store.store import Row, Tx
 
-T = TypeVar("T", bound="type[Behaviour]")
+S = TypeVar("S", bound=Spec)
+T = TypeVar("T", bound="type[AnyBehaviour]")
 
 
-class Draft(Struct):
+class Draft(Struct, Generic[S]):
     """A resource on its way into the store."""
 
     family: Family
     id: str
     org: str
     parent: Row | None
-    spec: Any
+    spec: S
     actor: Actor
-    extras: Document
-    """What the server adds to the answer."""
-    answer: Document
-    """What only the answer to the creation carries."""
+    extras: dict[str, object]
+    """The fields that the server adds to the answer."""
     links: dict[str, str]
-    """Whom it refers to, by field."""
+    """The ids of the resources that it refers to, by field."""
+    answer: dict[str, object] = msgspec.field(default_factory=dict)
+    """Fields that only the answer to the creation carries."""
     sealed: dict[str, str] = msgspec.field(default_factory=dict)
-    """What the server keeps sealed with it, beside what the client sent; later changes leave it as it is."""
+    """Secrets of the server beside those that the client sent; later changes leave them as they are."""
 
     @property
     def above(self) -> Row:
-        """The parent. Only organizations have none, and their behaviour does not ask."""
+        """The parent. Only organizations have none, and their behaviour does not ask for it."""
         if self.parent is None:
             raise LookupError(f"{self.family.name} has no parent")
         return self.parent
 
-    def give(self, **fields: Any) -> None:
+    def give(self, **fields: object) -> None:
         self.extras |= fields
 
 
-class Behaviour:
-    """What a family does beyond being stored. Every step is in the transaction of the change."""
+class Change(Struct, Generic[S]):
+    """A change of a resource on its way into the store."""
 
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
-        """Before: look up, complete, refuse."""
+    row: Row
+    """The resource as it is stored."""
+    before: S
+    """Its former spec, with the fields that are sealed."""
+    spec: S
+    extras: dict[str, object]
+    """Fields that are laid over the new document."""
 
-    async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
-        """After: what goes with it."""
 
-    async def updating(
-        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
-    ) -> None:
-        """Before: complete or refuse; `extras` are laid over the new document."""
+class Behaviour(Generic[S]):
+    """What a family does beyond being stored: `Behaviour[Webhook]`. Each step is in the transaction of the
+    change."""
 
-    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
-        """After: what depends on it."""
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[S]) -> None:
+        """Completes a new resource before it is stored, or refuses it."""
+
+    async def created(self, ctx: Context, tx: Tx, draft: Draft[S]) -> None:
+        """Stores what goes with a new resource."""
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[S]) -> None:
+        """Completes a change before it is stored, or refuses it."""
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
+        """Changes what depends on a resource that was changed."""
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Before: refuse, or let go of what it holds."""
+        """Refuses a deletion, or deletes what belongs to the resource."""
 
-    def refuses(self, document: Document, address: str) -> str:
+    def refuses(self, row: Row, address: str) -> str:
         """Says why this credential is not sent to this address; empty if it is."""
         raise NotImplementedError("a credential says which addresses it is for")
 
 
-BEHAVIOURS: dict[str, Behaviour] = {}
+AnyBehaviour: TypeAlias = Behaviour[Any]
+"""The behaviour of a family that is known at run time only."""
+BEHAVIOURS: dict[str, AnyBehaviour] = {}
 """By family."""
-TRAIT_BEHAVIOURS: dict[str, Behaviour] = {}
+TRAIT_BEHAVIOURS: dict[str, AnyBehaviour] = {}
 """By trait; for families without a behaviour of their own."""
-_PLAIN = Behaviour()
+_PLAIN: AnyBehaviour = Behaviour()
 
 
 def behaves(*families: Family, trait: str = "") -> Callable[[T], T]:
@@ -92,7 +103,7 @@ def behaves(*families: Family, trait: str = "") -> Callable[[T], T]:
     return register
 
 
-def behaviour_of(family: Family) -> Behaviour:
+def behaviour_of(family: Family) -> AnyBehaviour:
     of_traits = (TRAIT_BEHAVIOURS[trait.name] for trait in family.traits if trait.name in TRAIT_BEHAVIOURS)
     return BEHAVIOURS.get(family.name) or next(of_traits, _PLAIN)
 

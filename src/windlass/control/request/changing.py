@@ -10,7 +10,7 @@ import msgspec
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Invalid, Stale
-from windlass.control.request.behaviour import behaviour_of
+from windlass.control.request.behaviour import Change, behaviour_of
 from windlass.control.request.context import Call, Context, Reply, encode, writes
 from windlass.control.request.creating import name_conflict
 from windlass.control.request.hidden import (
@@ -36,6 +36,7 @@ from windlass.core.declare.document import (
     view_of,
 )
 from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.stored import read_decoded
 from windlass.core.words.events import Event
 from windlass.store.store import NameTaken, Row, Tx
 
@@ -83,11 +84,10 @@ async def _apply_changes(
     await require_move(tx, call, row, family, spec)
     moved = check_addresses(family, old, spec, changes)
     await check_openings(ctx, tx, family, spec, call.actor, old)
-    extras: Document = {}
     behaviour = behaviour_of(family)
-    whole = before | {name: sent[name] for name in family.veiled & sent.keys()}
-    await behaviour.updating(ctx, tx, row, whole, spec, extras)
-    view = view_of(family, spec, {**_server_side(family, before), **extras})
+    change = Change(row, read_decoded(old, family.spec), spec, {})
+    await behaviour.updating(ctx, tx, change)
+    view = view_of(family, spec, {**_server_side(family, before), **change.extras})
     # What the server sealed for an address, as a secret that is being replaced, does not go to another one.
     kept = {} if moved else {name: value for name, value in hidden.items() if name not in own}
     new_hidden = {**kept, **hidden_of(family, spec)}
@@ -104,7 +104,7 @@ async def _apply_changes(
         raise name_conflict(family, spec) from error
     for field, other in links.items():
         await tx.link(row.id, field, other)
-    await behaviour.updated(ctx, tx, new, before, after)
+    await behaviour.updated(ctx, tx, new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(in_dialect(call, await unveiled(ctx, tx, call, new)), tag)
 

@@ -27,7 +27,7 @@ from windlass.core.deploy.workload import Workload
 from windlass.store.store import Store, Tx
 
 if TYPE_CHECKING:
-    from windlass.control.workloads.kind import ServiceKind
+    from windlass.control.workloads.kind import AnyKind
 
 
 class Dialect(Struct, frozen=True):
@@ -115,7 +115,7 @@ class Context(Struct, frozen=True, kw_only=True):
     installation: str
     """Its id; see `mark`."""
     registry: Registry
-    kinds: Mapping[str, ServiceKind]
+    kinds: Mapping[str, AnyKind]
     """By family: how services of this family are made and run."""
     store: Store
     clock: Clock

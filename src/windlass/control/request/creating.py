@@ -24,6 +24,7 @@ from windlass.core.declare.document import (
     view_of,
 )
 from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.stored import raised
 from windlass.core.words.events import Event
 from windlass.store.store import NameTaken, Row, Tx
 
@@ -54,7 +55,7 @@ async def create_in(
     refuse_veils(family, spec)
     await check_openings(ctx, tx, family, spec, actor)
     id = ids.new_id() if parent else org
-    draft = Draft(family, id, org, parent, spec, actor, dict(extras), {}, {**named, **links})
+    draft = Draft(family, id, org, parent, spec, actor, dict(extras), {**named, **links})
     behaviour = behaviour_of(family)
     await behaviour.creating(ctx, tx, draft)
     row = await _stored(ctx, tx, draft)
@@ -68,7 +69,7 @@ async def create_in(
     return Reply(in_dialect(call, answer) if call else answer, row.tag)
 
 
-async def _stored(ctx: Context, tx: Tx, draft: Draft) -> Row:
+async def _stored(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
     family, parent_id = draft.family, draft.parent.id if draft.parent else ""
     position, created = await tx.place(parent_id, family.name)
     moment = stamp(created)
@@ -91,9 +92,7 @@ async def count(ctx: Context, tx: Tx, family: Family, parent: Row | None, step: 
     """Keeps the field of the parent that says how many of a family are below it, if there is one."""
     if parent is None or (field := ctx.registry[parent.family].counts.get(family.name)) is None:
         return
-    document = msgspec.json.decode(parent.body)
-    document[field] += step
-    await tx.rewrite(parent.id, encode(document))
+    await tx.rewrite(parent.id, raised(parent.body, field, step))
 
 
 def name_conflict(family: Family, spec: Any) -> Conflict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -18,12 +18,13 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.stored import Named
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.plan import superseded
-from windlass.core.deploy.progress import TOLD, Initiator, Particulars
+from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars
 from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State, action, action_status
 from windlass.core.words.events import Event
 from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 RECONCILE = "reconcile"
+NEWEST: Final = ChosenVersion()
 _FIELDS = frozenset(Deployment.__struct_encode_fields__)
 
 _particulars = msgspec.json.Decoder(Particulars).decode
@@ -33,7 +34,9 @@ def particulars(deployment: DeploymentRow) -> Particulars:
     return _particulars(deployment.body)
 
 
-async def accept(tx: Tx, service: Row, do: Do, call: Call, **facts: Any) -> tuple[DeploymentRow, StatusRow]:
+async def accept(
+    tx: Tx, service: Row, do: Do, call: Call, version: ChosenVersion = NEWEST
+) -> tuple[DeploymentRow, StatusRow]:
     """Accepted and durable: the deployment, the state, the event and the work are one transaction."""
     status = await status_of(tx, service)
     waiting = await tx.open_deployments(service.id)
@@ -48,7 +51,11 @@ async def accept(tx: Tx, service: Row, do: Do, call: Call, **facts: Any) -> tupl
         family=service.family,
         actor=Initiator(call.actor.id, call.actor.name),
         origin=call.origin,
-        **facts,
+        git_commit_id=version.git_commit_id,
+        image_tag=version.image_tag,
+        commit=version.commit,
+        made=version.made,
+        of=version.of,
     )
     deployment = DeploymentRow(
         ids.new_id(), service.org, service.id, status.deployments + 1, Progress.QUEUED, tx.now, tx.now,
@@ -171,13 +178,12 @@ async def announce(
 ) -> None:
     """`call` is the one that asked for just this; what follows from it later comes from nowhere."""
     await write_deliveries(tx, kind, service, deployment, story, message)
-    commit = story.commit or {}
     facts = {
         "name": name_of(service),
         "environment_id": service.parent,
         "deployment_id": deployment.id,
         "action": deployment.action,
-        "git_commit_id": commit.get("git_commit_id") or story.git_commit_id,
+        "git_commit_id": story.commit_id,
         "status": deployment.status,
         "message": message or story.message,
     }
@@ -194,7 +200,6 @@ def shown_deployment(
 ) -> Document:
     """A deployment, with the keys of the service's status beside its own."""
     story = particulars(deployment)
-    commit = story.commit or {}
     own = {
         "id": deployment.id if call.dialect.deployment_first else service.id,
         "action": deployment.action,
@@ -203,7 +208,7 @@ def shown_deployment(
         "updated_at": stamp(deployment.changed),
         "number": deployment.number,
         "service_id": service.id,
-        "git_commit_id": commit.get("git_commit_id") or story.git_commit_id,
+        "git_commit_id": story.commit_id,
         "commit": story.commit,
         "message": story.message,
         "triggered_by": story.actor.name,

@@ -9,16 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from windlass.core.declare.document import Document
+from windlass.core.declare.stored import Named
 from windlass.store.store import Reads, Row
 
-MainPort = Callable[[Document], Document | None]
-"""Takes the document of a service. Returns the port that is meant when no port is named."""
 _MOST: Final = 1000
 """Environments that are kept."""
+
+
+class MainPort(Struct, frozen=True, gc=False):
+    """The port of a service that is meant when no port is named."""
+
+    internal: int
+    protocol: str
+    public: bool = False
+    held_as: str = ""
+    """The name of the port under which its host is reserved; the default port has none."""
+
+
+MainPortOf = Callable[[Row], MainPort | None]
 
 
 class Neighbour(Struct, frozen=True, gc=False):
@@ -26,8 +36,7 @@ class Neighbour(Struct, frozen=True, gc=False):
 
     id: str
     name: str
-    port: Document
-    """The one that is meant when no port is named."""
+    port: MainPort
 
 
 class _CachedNeighbours(Struct, frozen=True):
@@ -41,7 +50,9 @@ class Neighbours:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _CachedNeighbours] = {}
 
-    async def of(self, source: Reads, environment: str, family: str, main_port: MainPort) -> list[Neighbour]:
+    async def of(
+        self, source: Reads, environment: str, family: str, main_port: MainPortOf
+    ) -> list[Neighbour]:
         """The services of an environment that have ports, in the order of their creation."""
         version = await source.list_version(environment, family)
         known = self._known.get((environment, family))
@@ -55,7 +66,6 @@ class Neighbours:
         return known.found
 
 
-def _neighbour(row: Row, main_port: MainPort) -> Neighbour | None:
-    document = msgspec.json.decode(row.body)
-    port = main_port(document)
-    return Neighbour(row.id, document["name"], port) if port else None
+def _neighbour(row: Row, main_port: MainPortOf) -> Neighbour | None:
+    port = main_port(row)
+    return Neighbour(row.id, row.read(Named).name, port) if port else None

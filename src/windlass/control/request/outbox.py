@@ -58,7 +58,6 @@ async def _news_about(
     tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str
 ) -> WebhookPayload:
     environment, project, organization = (await tx.above(service.id))[1:4]
-    commit = story.commit or {}
     return WebhookPayload(
         kind=kind,
         at=stamp(tx.now),
@@ -72,8 +71,8 @@ async def _news_about(
         number=deployment.number,
         action=deployment.action,
         status=deployment.status,
-        commit=commit.get("git_commit_id") or story.git_commit_id,
-        commit_message=commit.get("message", ""),
+        commit=story.commit_id,
+        commit_message=story.commit.message if story.commit else "",
         message=message or story.message,
         by=story.actor.name,
         began=stamp(story.began) if story.began else None,

@@ -57,7 +57,7 @@ async def check_openings(
                 f"{opens}: a {other} that this token does not see is sent there. "
                 f"Send null as {path} with it, or use a token that is not limited"
             )
-        if why := behaviour_of(ctx.registry[other]).refuses(msgspec.json.decode(row.body), address):
+        if why := behaviour_of(ctx.registry[other]).refuses(row, address):
             raise Invalid(f"{path}: {why}")
 
 

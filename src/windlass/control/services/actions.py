@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from windlass.base.errors import Conflict
 from windlass.control.request.context import Call, Context
 from windlass.control.request.deployments import accept, name_of, particulars, status_of
+from windlass.core.declare.spec import Spec
+from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import Do, Progress, State
 from windlass.store.store import DeploymentRow, Row, StatusRow, Tx
 
 Accepted: TypeAlias = tuple[DeploymentRow, StatusRow]
 """A deployment that waits, and the status of its service."""
-ServiceAction: TypeAlias = Callable[[Context, Tx, Call, Row, Any], Awaitable[Accepted]]
+ServiceAction: TypeAlias = Callable[[Context, Tx, Call, Row, Spec | None], Awaitable[Accepted]]
 """Takes a service, and the part of the request's body that is about it, if there is one."""
 
 
-async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Any) -> Accepted:
-    service, facts = await ctx.kinds[service.family].asks(ctx, tx, call, service, asked)
-    return await accept(tx, service, Do.DEPLOY, call, **facts)
+async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+    service, version = await ctx.kinds[service.family].asks(ctx, tx, call, service, asked)
+    return await accept(tx, service, Do.DEPLOY, call, version)
 
 
-async def redeploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Any) -> Accepted:
-    return await accept(tx, service, Do.DEPLOY, call, **await _same_version(tx, service))
+async def redeploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+    return await accept(tx, service, Do.DEPLOY, call, await _same_version(tx, service))
 
 
-async def restart(ctx: Context, tx: Tx, call: Call, service: Row, asked: Any) -> Accepted:
+async def restart(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
     if (await status_of(tx, service)).serving is None:
         raise Conflict(f"{name_of(service)} is not running: deploy it instead")
     return await accept(tx, service, Do.RESTART, call)
 
 
-async def stop(ctx: Context, tx: Tx, call: Call, service: Row, asked: Any) -> Accepted:
+async def stop(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
     return await accept(tx, service, Do.STOP, call)
 
 
-async def uninstall(ctx: Context, tx: Tx, call: Call, service: Row, asked: Any) -> Accepted:
+async def uninstall(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
     return await accept(tx, service, Do.UNINSTALL, call)
 
 
@@ -60,14 +62,14 @@ def action_name(call: Call) -> str:
     return call.operation.handler.partition(".")[2].removeprefix("service/")
 
 
-async def _same_version(tx: Tx, service: Row) -> dict[str, Any]:
+async def _same_version(tx: Tx, service: Row) -> ChosenVersion:
     """The version that serves, or that was deployed last; if there was none, whatever is newest."""
     status = await status_of(tx, service)
     past = await tx.deployments(service.id, 100)
     good = [one for one in past if one.action == Do.DEPLOY and one.status == Progress.SUCCEEDED]
     last = next((one for one in past if one.id == status.serving), good[0] if good else None)
     if last is None:
-        return {}
+        return ChosenVersion()
     story = particulars(last)
-    commit = (story.commit or {}).get("git_commit_id")
-    return {"git_commit_id": commit, "image_tag": story.image_tag, "of": last.id}
+    commit = story.commit.git_commit_id if story.commit else None
+    return ChosenVersion(git_commit_id=commit, image_tag=story.image_tag, of=last.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -50,7 +50,7 @@ _WHOLE: Final = {
 }
 
 
-async def _delete(ctx: Context, tx: Tx, call: Call, service: Row, asked: Any) -> None:
+async def _delete(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> None:
     await delete_row(ctx, tx, call, service, at_once=call.query.skip_reconcile)
 
 

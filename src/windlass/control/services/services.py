@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from typing import Any
 
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.builders.git import GitError
 from windlass.control.deploying.routes import links_of
-from windlass.control.request.behaviour import Behaviour, Draft, behaves
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.request.deployments import (
     accept,
@@ -28,20 +27,22 @@ from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_
 from windlass.control.telling.logs import log_reply
 from windlass.control.variables.injected import forget_derived, refresh_derived
 from windlass.control.variables.inputs import is_current
-from windlass.control.workloads.builds import commit_document
+from windlass.control.workloads.builds import commit_record
 from windlass.control.workloads.git_tokens import source_of
 from windlass.control.workloads.names import reserve_declared
 from windlass.core.declare.document import Document
+from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DEPLOYABLE
+from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import Do, Progress, State
 from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 
 @behaves(trait=DEPLOYABLE)
-class Services(Behaviour):
+class Services(Behaviour[Spec]):
     """Keeps the status, the names and the variables of a service; its kind does the rest."""
 
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
         assert draft.parent is not None
         await refuse_in_deletion(tx, draft.parent.id)
         kind = ctx.kinds[draft.family.name]
@@ -49,16 +50,14 @@ class Services(Behaviour):
             raise Invalid(why)
         await kind.creating(ctx, tx, draft)
 
-    async def created(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+    async def created(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
         await tx.add_status(draft.id, draft.org, State.READY)
         await reserve_declared(ctx, tx, draft.family.name, draft.id)
 
-    async def updating(
-        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
-    ) -> None:
-        await ctx.kinds[row.family].updating(ctx, tx, row, before, spec, extras)
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Spec]) -> None:
+        await ctx.kinds[change.row.family].updating(ctx, tx, change)
 
-    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
+    async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         await reserve_declared(ctx, tx, row.family, row.id)
         await refresh_derived(ctx, tx, row)
 
@@ -92,8 +91,14 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
     story = particulars(earlier)
     if story.made is None:
         raise Conflict("deployment_id: that deployment built nothing that could be started again")
-    facts = {name: getattr(story, name) for name in ("made", "commit", "git_commit_id", "image_tag")}
-    accepted = await accept(tx, service, Do.DEPLOY, call, of=earlier.id, **facts)
+    version = ChosenVersion(
+        git_commit_id=story.git_commit_id,
+        image_tag=story.image_tag,
+        commit=story.commit,
+        made=story.made,
+        of=earlier.id,
+    )
+    accepted = await accept(tx, service, Do.DEPLOY, call, version)
     return await _shown(ctx, tx, call, service, *accepted)
 
 
@@ -172,7 +177,7 @@ async def read_commits(ctx: Context, call: Call) -> Reply:
         commits = await ctx.listings.commits(service.org, service.id, source)
     except GitError as error:
         raise Conflict(f"The repository cannot be read: {error}") from error
-    return Reply(results([encode(commit_document(commit)) for commit in commits]))
+    return Reply(results([encode(commit_record(commit)) for commit in commits]))
 
 
 # Past deployments

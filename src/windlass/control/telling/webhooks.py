@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +16,7 @@ from windlass.base import ids, signing
 from windlass.base.clock import DAY, HOUR, stamp
 from windlass.base.errors import Conflict, Missing
 from windlass.base.segments import moment
-from windlass.control.request.behaviour import Behaviour, behaves
+from windlass.control.request.behaviour import Behaviour, Change, behaves
 from windlass.control.request.changing import check_tag
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden, whole_addresses
@@ -28,7 +28,7 @@ from windlass.core.declare.document import Document, veil
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, rendered
-from windlass.families.webhook import Replay, Rotation, check_sendable, webhook
+from windlass.families.webhook import Replay, Rotation, Webhook, check_sendable, webhook
 from windlass.store.store import DeliveryRow, Receiver, Row, Tx
 
 SECRET, PREVIOUS, PREVIOUS_UNTIL = "target_secret", "previous_secret", "previous_until"
@@ -57,17 +57,16 @@ attempts_of = msgspec.json.Decoder(list[StoredAttempt]).decode
 
 
 @behaves(webhook)
-class Webhooks(Behaviour):
-    async def updating(
-        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
-    ) -> None:
+class Webhooks(Behaviour[Webhook]):
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Webhook]) -> None:
         """A webhook that is enabled again, or has another address, starts again at once. Deliveries that wait
         move with it, except a test: that was of the former address."""
-        moved = spec.target_url != before["target_url"]
+        row, spec = change.row, change.spec
+        moved = spec.target_url != change.before.target_url
         if moved:
             await tx.fail_deliveries(row.id, TEST_LANE)
-        if spec.enabled and (moved or not before["enabled"]):
-            extras |= {"failing_since": None, "disabled_reason": ""}
+        if spec.enabled and (moved or not change.before.enabled):
+            change.extras |= {"failing_since": None, "disabled_reason": ""}
             await tx.set_receiver(row.id, Receiver())
             await tx.hurry_deliveries(row.id)
         await tx.ask(DELIVER, work_of(row.id), org=row.org)

@@ -14,7 +14,7 @@ import msgspec
 from windlass.base.clock import stamp
 from windlass.control.request.context import Context, encode
 from windlass.control.request.permissions import Sight
-from windlass.control.workloads.kind import ServiceKind, Whereabouts
+from windlass.control.workloads.kind import AnyKind, Whereabouts
 from windlass.core.access import Actor
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
@@ -50,7 +50,7 @@ def _with_variables(ctx: Context, levels: Iterable[Row]) -> list[Row]:
     return [level for level in levels if has_variables in ctx.registry[level.family].traits]
 
 
-def _kinds_in(ctx: Context, level: Row) -> list[ServiceKind]:
+def _kinds_in(ctx: Context, level: Row) -> list[AnyKind]:
     """The kinds of service that a resource may contain."""
     family = ctx.registry[level.family]
     return [kind for kind in ctx.kinds.values() if kind.family.parent is family]

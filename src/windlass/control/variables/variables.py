@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
 from windlass.control.request import changing, deleting, reading
-from windlass.control.request.behaviour import Behaviour, Draft, behaves
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
 from windlass.control.request.context import Call, Context, Reply, Writing, encode, reads, writes
 from windlass.control.request.creating import create_in
@@ -20,14 +19,16 @@ from windlass.control.request.reading import in_dialect, paged
 from windlass.control.variables import injected as built_ins
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
-from windlass.core.declare.stored import Named
+from windlass.core.declare.stored import Named, rewritten
 from windlass.families.variable import (
     Import,
     Imported,
     Importing,
+    Levelled,
     Secret,
     Variable,
     VariableImport,
+    VariableShown,
     secret,
     variable,
 )
@@ -94,9 +95,9 @@ async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def _take_key_for_value(tx: Tx, call: Call) -> None:
     """Existing clients get the key of the aliased variable as the value of an alias: accepts it back."""
     row = await tx.find(variable.name, call.id) if call.dialect.name == "full" else None
-    document = msgspec.json.decode(row.body) if row else {}
-    if (aliased := document.get("aliased_variable")) and call.body.value == aliased["key"]:
-        call.body.value = document["value"]
+    aliased = row.read(VariableShown).aliased_variable if row else None
+    if row and aliased and call.body.value == aliased.key:
+        call.body.value = row.read(Variable).value
 
 
 async def _unless_built_in(ctx: Context, tx: Tx, call: Call, write: Writing, refusal: str) -> Reply:
@@ -122,15 +123,16 @@ async def _own_making(ctx: Context, source: Reads, call: Call) -> Row | None:
 @writes("environmentVariable.override", "secret.override")
 async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
     """Another value under the same key, from this level down."""
-    here, other, document = await _original(ctx, tx, call)
+    here, other = await _original(ctx, tx, call)
+    original = other.read(Variable)
     if other.parent == here.id:
-        raise Conflict(f"{document['key']} is of this very level: change its value instead of overriding it")
+        raise Conflict(f"{original.key} is of this very level: change its value instead of overriding it")
     body = call.body
     spec = _spec(call.family)(
-        key=document["key"],
+        key=original.key,
         value=body.value,
         description=body.description,
-        mount_path=document.get("mount_path", msgspec.UNSET),
+        mount_path=original.mount_path,
         enable_interpolation_in_file=body.enable_interpolation_in_file,
     )
     return await _derived(ctx, tx, call, here, spec, "OVERRIDE", overridden=other)
@@ -139,13 +141,14 @@ async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
 @writes("environmentVariable.alias", "secret.alias")
 async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
     """The same value under another key, from this level down."""
-    here, other, document = await _original(ctx, tx, call)
-    value = decrypt_hidden(ctx, other).get("value", "") if other.sealed else document.get("value", "")
+    here, other = await _original(ctx, tx, call)
+    original = other.read(Variable)
+    value = decrypt_hidden(ctx, other).get("value", "") if other.sealed else original.value
     spec = _spec(call.family)(
         key=call.body.key,
         value=value,
         description=call.body.description,
-        mount_path=document.get("mount_path", msgspec.UNSET),
+        mount_path=original.mount_path,
     )
     return await _derived(ctx, tx, call, here, spec, "ALIAS", aliased=other)
 
@@ -154,7 +157,7 @@ def _spec(family: Family) -> type[Variable] | type[Secret]:
     return Secret if family is secret else Variable
 
 
-async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row, Document]:
+async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row]:
     """Where the new one will be, and the visible one that it is derived from."""
     here, family = await parent_of(tx, call), call.family
     levels = await tx.above(here.id)
@@ -162,7 +165,7 @@ async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row, Documen
     other = other or await _own_making(ctx, tx, call)
     if other is None:
         raise absent(family.noun)
-    return here, other, msgspec.json.decode(other.body)
+    return here, other
 
 
 async def _derived(
@@ -226,8 +229,8 @@ async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, one: Im
 
 
 @behaves(variable, secret)
-class Variables(Behaviour):
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+class Variables(Behaviour[Variable | Secret]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Variable | Secret]) -> None:
         await self._refuse_twin(tx, draft)
         level = draft.above
         draft.give(scope=level.family.upper())
@@ -236,22 +239,19 @@ class Variables(Behaviour):
             name = level.read(Named).name
             draft.give(service_id=level.id, service_name=name, service_type=level.family.upper())
 
-    async def updating(
-        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
-    ) -> None:
-        if before["variable_type"] == "ALIAS":
-            spec.value = spec.value or _stored_value(ctx, row, before)
-            if spec.value != _stored_value(ctx, row, before):
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Variable | Secret]) -> None:
+        spec, stored, former = change.spec, change.row.read(Levelled), change.before.value or ""
+        if stored.variable_type == "ALIAS":
+            spec.value = spec.value or former
+            if spec.value != former:
                 raise Invalid("value: an alias has the value of what it stands for; change it there")
-        if before["variable_type"] in _OWN_TYPES:
-            extras["variable_type"] = _type_of(spec)
+        if stored.variable_type in _OWN_TYPES:
+            change.extras["variable_type"] = _type_of(spec)
 
-    async def updated(self, ctx: Context, tx: Tx, row: Row, before: Document, after: Document) -> None:
-        """Aliases follow what they stand for."""
-        new = await tx.get(row.id)
-        assert new is not None
+    async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
+        """Gives aliases the value of the variable that they stand for."""
         for alias in await tx.linked(row.id, "aliases"):
-            await self._follow(ctx, tx, alias, new)
+            await self._follow(ctx, tx, alias, row)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         """What was derived from it goes with it."""
@@ -259,24 +259,23 @@ class Variables(Behaviour):
             for derived in await tx.linked(row.id, link):
                 await built_ins.removed_with_derived(tx, derived)
 
-    async def _refuse_twin(self, tx: Tx, draft: Draft) -> None:
+    async def _refuse_twin(self, tx: Tx, draft: Draft[Variable | Secret]) -> None:
         other = secret if draft.family is variable else variable
         if await tx.named(draft.above.id, other.name, draft.spec.key):
             raise Conflict(f"key: there is already {_a(other)} with the key {draft.spec.key} here")
 
     async def _follow(self, ctx: Context, tx: Tx, alias: Row, target: Row) -> None:
-        document, other = msgspec.json.decode(alias.body), msgspec.json.decode(target.body)
         noun = "secret" if alias.family == secret.name else "variable"
-        document[f"aliased_{noun}"] = _other(target)
+        changes: dict[str, object] = {f"aliased_{noun}": _other(target)}
         sealed = alias.sealed
         if noun == "variable":
-            document["value"] = other["value"]
+            changes["value"] = target.read(Variable).value
         else:
             sealed = encrypt_hidden(ctx, alias.org, alias.id, alias.tag, decrypt_hidden(ctx, target))
-        await tx.change(msgspec.structs.replace(alias, body=encode(document), sealed=sealed))
+        await tx.change(msgspec.structs.replace(alias, body=rewritten(alias.body, changes), sealed=sealed))
 
 
-def _type_of(spec: Any) -> str:
+def _type_of(spec: Variable | Secret) -> str:
     return "FILE" if spec.mount_path else "VALUE"
 
 
@@ -284,13 +283,11 @@ def _a(family: Family) -> str:
     return "a secret" if family is secret else "an environment variable"
 
 
-def _stored_value(ctx: Context, row: Row, before: Document) -> str:
-    return decrypt_hidden(ctx, row).get("value", "") if row.family == secret.name else str(before["value"])
-
-
-def _other(row: Row) -> Document:
-    """As much as a derived one shows of it; of a secret, not the value."""
-    document = msgspec.json.decode(row.body)
-    shown = ("id", "key", "value", "scope", "variable_type")
-    said = {name: document[name] for name in shown if name in document}
-    return {**said, "mount_path": document.get("mount_path") or ""}
+def _other(row: Row) -> dict[str, object]:
+    """Returns the part of a variable that a derived one shows; of a secret, not the value."""
+    level = row.read(Levelled)
+    shown: dict[str, object] = {"id": row.id, "key": row.read(Variable).key}
+    if row.family == variable.name:
+        shown["value"] = row.read(Variable).value
+    mount_path = row.read(Variable).mount_path or ""
+    return {**shown, "scope": level.scope, "variable_type": level.variable_type, "mount_path": mount_path}

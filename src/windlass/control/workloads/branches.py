@@ -18,10 +18,11 @@ from windlass.builders.git import GitError
 from windlass.control.request.context import Call, Context, prepares
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import is_visible
-from windlass.control.workloads.git_tokens import source_at
-from windlass.core.declare.document import Document, narrowed, patched
+from windlass.control.workloads.git_tokens import Built, source_at
+from windlass.core.declare.document import Document, narrowed, patched, sent_in
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.shapes import Branch, GitRepositoryRequest
+from windlass.core.declare.stored import read_decoded
 from windlass.core.declare.validation import converted
 from windlass.families import registry
 from windlass.families.git_token import git_token
@@ -35,35 +36,35 @@ _log = log("branches")
 
 @prepares(*(f"{family}.{verb}" for family in _BUILT for verb in (Verb.CREATE, Verb.UPDATE, Verb.PATCH)))
 async def choose_branch(ctx: Context, call: Call) -> None:
-    sent = getattr(call.body, _FIELD)
-    if not isinstance(sent, msgspec.Struct):
+    sent = sent_in(call.body).get(_FIELD)
+    if not isinstance(sent, dict):
         return
     source = ctx.store.reads
     creates = call.operation.handler.endswith(f".{Verb.CREATE}")
     at = await (parent_of(source, call) if creates else target(source, call))
-    wanted = _wanted(call, at, msgspec.to_builtins(sent))
-    if wanted.get("branch") or "url" not in wanted or not await _may_read(source, call, at, wanted):
+    wanted = _wanted(call, at, sent)
+    if wanted.branch or not wanted.url or not await _may_read(source, call, at, wanted):
         return
     try:
         async with asyncio.timeout(SECONDS):
             reading = await source_at(ctx, source, at.org, wanted, None)
             name = await ctx.listings.default_branch(at.org, reading)
-        sent.branch = converted(name, Branch)  # type: ignore[attr-defined]
+        getattr(call.body, _FIELD).branch = converted(name, Branch)
     except (GitError, Invalid, Unavailable, TimeoutError) as error:
         _log.info("a branch is chosen later", extra={"why": str(error) or "no answer in time"})
 
 
-def _wanted(call: Call, at: Row, sent: Document) -> Document:
+def _wanted(call: Call, at: Row, sent: Document) -> GitRepositoryRequest:
     """Returns the repository as it would be after this request."""
     if not call.operation.handler.endswith(f".{Verb.PATCH}"):
-        return sent
-    stored = msgspec.json.decode(at.body).get(_FIELD) or {}
-    return patched(narrowed(stored, GitRepositoryRequest), sent, GitRepositoryRequest)
+        return read_decoded(sent, GitRepositoryRequest)
+    stored = narrowed(msgspec.to_builtins(at.read(Built).git_repository), GitRepositoryRequest)
+    return read_decoded({"url": "", **patched(stored, sent, GitRepositoryRequest)}, GitRepositoryRequest)
 
 
-async def _may_read(source: Reads, call: Call, at: Row, wanted: Document) -> bool:
+async def _may_read(source: Reads, call: Call, at: Row, wanted: GitRepositoryRequest) -> bool:
     """True if the caller may see the git token of the repository; if not, the write is refused later."""
-    if not (id := wanted.get("git_token_id")):
+    if not (id := wanted.git_token_id):
         return True
     row = await source.find(git_token.name, id)
     return row is not None and row.org == at.org and await is_visible(source, call.actor, row)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -20,11 +19,11 @@ from windlass.control.request.context import Context
 from windlass.control.request.deployments import particulars
 from windlass.control.workloads.git_tokens import source_of
 from windlass.control.workloads.kind import BuiltArtifact
-from windlass.core.declare.document import Document
-from windlass.core.deploy.progress import BuildResult
+from windlass.core.deploy.progress import BuildResult, CommitRecord
 from windlass.core.deploy.states import OPEN, Do, Progress
 from windlass.core.deploy.workload import Artifact
 from windlass.core.words.variables import Inputs
+from windlass.families.application import Application
 from windlass.store.store import DeploymentRow, Row
 
 _REMEMBERED = 200
@@ -45,8 +44,8 @@ async def build(
         branch, newest = await ctx.git.head(source)
         source = replace(source, commit=newest)
     assert source.commit is not None
-    document = msgspec.json.decode(service.body)
-    base = _base(document, source.commit)
+    spec = service.read(Application)
+    base = _base(spec, source.commit)
     if found := await _found(ctx, service, base, inputs, say):
         return BuiltArtifact(*found, branch)
     async with _folder(ctx, deployment) as folder:
@@ -55,38 +54,38 @@ async def build(
         commit = await ctx.git.fetch(source, folder)
         await ctx.point("fetched")
         say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
-        base = _base(document, commit.id)
-        made = await _made(ctx, service, deployment, document, commit, base, folder, inputs, say)
-    return BuiltArtifact(made, commit_document(commit), branch)
+        base = _base(spec, commit.id)
+        made = await _made(ctx, service, deployment, spec, commit, base, folder, inputs, say)
+    return BuiltArtifact(made, commit_record(commit), branch)
 
 
 async def _made(
     ctx: Context,
     service: Row,
     deployment: DeploymentRow,
-    document: Document,
+    spec: Application,
     commit: GitCommit,
     base: str,
     folder: Path,
     inputs: Inputs,
     say: Say,
 ) -> BuildResult:
-    root = (document["git_repository"].get("root_path") or "/").strip("/") or "."
-    dockerfile = document.get("dockerfile_path") or None
+    root = (spec.git_repository.root_path or "/").strip("/") or "."
+    dockerfile = spec.dockerfile_path or None
     names = await aside(_arguments_of, folder / root / (dockerfile or "Dockerfile"))
     given = {name: value for name, value in inputs.arguments.items() if name in names}
     values = _digest(given)
     order = Order(
         service=service.id,
         org=service.org,
-        name=document["name"],
+        name=spec.name,
         deployment=deployment.id,
         key=_digest([base, values])[:40],
         commit=commit.id,
         source=folder,
         root=root,
         dockerfile=dockerfile,
-        stage=document.get("docker_target_build_stage") or None,
+        stage=spec.docker_target_build_stage or None,
         arguments=given,
     )
     place = await ctx.places.of(service.id)
@@ -117,7 +116,7 @@ def _arguments_of(path: Path) -> frozenset[str]:
 
 async def _found(
     ctx: Context, service: Row, base: str, inputs: Inputs, say: Say
-) -> tuple[BuildResult, Document | None] | None:
+) -> tuple[BuildResult, CommitRecord | None] | None:
     """What an earlier deployment made of the same commit, in the same way, with the same arguments."""
     place = await ctx.places.of(service.id)
     for row in await ctx.store.reads.deployments(service.id, _REMEMBERED):
@@ -164,28 +163,24 @@ async def builds_of(ctx: Context, service: str) -> Builds:
     return Builds([*dict.fromkeys([*needed, *good])], any(number > since for number in first.values()))
 
 
-def _base(document: Document, commit: str) -> str:
-    repository = document["git_repository"]
-    how = [
-        document.get(name) or None for name in ("build_mode", "dockerfile_path", "docker_target_build_stage")
-    ]
-    return _digest([repository["url"], repository.get("root_path") or "/", commit, how])
+def _base(spec: Application, commit: str) -> str:
+    repository = spec.git_repository
+    how = [spec.build_mode, spec.dockerfile_path or None, spec.docker_target_build_stage or None]
+    return _digest([repository.url, repository.root_path or "/", commit, how])
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
 
-def commit_document(commit: GitCommit) -> Document:
-    return {
-        "git_commit_id": commit.id,
-        "created_at": stamp(commit.created_at),
-        "tag": commit.tag,
-        "message": commit.message,
-        "author_name": commit.author_name,
-        "author_avatar_url": "",
-        "commit_page_url": "",
-    }
+def commit_record(commit: GitCommit) -> CommitRecord:
+    return CommitRecord(
+        git_commit_id=commit.id,
+        created_at=stamp(commit.created_at),
+        tag=commit.tag,
+        message=commit.message,
+        author_name=commit.author_name,
+    )
 
 
 def _first_line(commit: GitCommit) -> str:

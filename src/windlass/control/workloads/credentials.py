@@ -24,7 +24,7 @@ _LENGTH: Final = 40
 _LOGIN, _PASSWORD, _DATABASE = "master_login", "master_password", "master_database"
 
 
-def give_credentials(ctx: Context, draft: Draft) -> None:
+def give_credentials(ctx: Context, draft: Draft[Database]) -> None:
     """To a database on its way into the store."""
     draft.sealed |= _new(draft.spec.type)
 

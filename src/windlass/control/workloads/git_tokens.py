@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-import msgspec
+from msgspec import Struct, UnsetType
 
 from windlass.base.errors import Invalid
 from windlass.base.http_out import AddressRefused
 from windlass.base.http_out.url import place as api_place
 from windlass.builders.git import GitError, GitSource
 from windlass.builders.git.source import place as repository_place
-from windlass.control.request.behaviour import Behaviour, Draft, behaves
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.context import Context
 from windlass.control.request.hidden import decrypt_hidden
-from windlass.core.declare.document import Document
-from windlass.families.git_token import git_token
+from windlass.core.declare.shapes import GitRepositoryRequest
+from windlass.families.git_token import GitToken, GitTokenShown, git_token
 from windlass.store.store import Reads, Row, Tx
 
 _API: Final = "api."
@@ -23,48 +23,48 @@ _API: Final = "api."
 
 
 @behaves(git_token)
-class GitTokens(Behaviour):
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+class GitTokens(Behaviour[GitToken]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[GitToken]) -> None:
         _check_api(draft.spec.git_api_url)
 
-    async def updating(
-        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
-    ) -> None:
-        _check_api(spec.git_api_url)
+    async def updating(self, ctx: Context, tx: Tx, change: Change[GitToken]) -> None:
+        _check_api(change.spec.git_api_url)
 
-    def refuses(self, document: Document, address: str) -> str:
-        return why_not_sent(document, address)
+    def refuses(self, row: Row, address: str) -> str:
+        return why_not_sent(row, address)
+
+
+class Built(Struct):
+    """The part of a service that says from which repository it is built."""
+
+    git_repository: GitRepositoryRequest
 
 
 async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> GitSource:
     """The repository of a service, with the token that opens it."""
-    return await source_at(
-        ctx, source, service.org, msgspec.json.decode(service.body)["git_repository"], commit
-    )
+    return await source_at(ctx, source, service.org, service.read(Built).git_repository, commit)
 
 
 async def source_at(
-    ctx: Context, source: Reads, org: str, repository: Document, commit: str | None
+    ctx: Context, source: Reads, org: str, repository: GitRepositoryRequest, commit: str | None
 ) -> GitSource:
     token = None
-    if id := repository.get("git_token_id"):
+    if id := repository.git_token_id:
         row = await source.find(git_token.name, id)
         if row is None or row.org != org:
             raise GitError("git_repository.git_token_id: this git token is no more. Choose another.")
         # Judged again: the address may have been stored before addresses were judged.
-        if why := why_not_sent(msgspec.json.decode(row.body), repository["url"]):
+        if why := why_not_sent(row, repository.url):
             raise GitError(f"git_repository.git_token_id: {why}.")
         token = decrypt_hidden(ctx, row)["token"]
-    return GitSource(
-        repository["url"], repository.get("branch"), commit, repository.get("root_path") or "/", token
-    )
+    return GitSource(repository.url, repository.branch or None, commit, repository.root_path or "/", token)
 
 
-def why_not_sent(token: Document, url: str) -> str:
+def why_not_sent(token: Row, url: str) -> str:
     """Why a git token is not sent to a repository, or an empty text."""
     try:
         repository = repository_place(url)
-        api = api_place(token["git_api_url"])
+        api = api_place(token.read(GitTokenShown).git_api_url)
     except GitError as error:
         return f"the git token is sent to no address like this one. {error}".rstrip(".")
     except AddressRefused as error:
@@ -80,8 +80,8 @@ def why_not_sent(token: Document, url: str) -> str:
     )
 
 
-def _check_api(address: str) -> None:
+def _check_api(address: str | UnsetType | None) -> None:
     try:
-        api_place(address)
+        api_place(str(address))
     except AddressRefused as error:
         raise Invalid(f"git_api_url: {error}") from error

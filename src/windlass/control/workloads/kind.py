@@ -6,22 +6,23 @@ control plane asks the kind and never for the name of a family. This file has th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from windlass.builders.builder import Say
-from windlass.control.request.behaviour import Draft
+from windlass.control.request.behaviour import Change, Draft
 from windlass.control.request.context import Call, Context
+from windlass.control.request.neighbours import MainPort
 from windlass.control.request.places import Place
 from windlass.control.workloads.held import newest
-from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
+from windlass.core.declare.shapes import Listener
+from windlass.core.declare.spec import Spec
 from windlass.core.deploy import hosts
 from windlass.core.deploy.injected_variables import BuiltIn, address_variables, nominal_host, with_twins
-from windlass.core.deploy.progress import BuildResult, Particulars
+from windlass.core.deploy.progress import BuildResult, ChosenVersion, CommitRecord, Particulars
 from windlass.core.deploy.workload import Artifact, Workload
 from windlass.core.words.variables import Inputs
 from windlass.store.store import DeploymentRow, Reads, Row, Tx
@@ -30,12 +31,14 @@ Whereabouts = Callable[[str, str, int], Awaitable[tuple[str, int]]]
 """Takes a service, its name and a port inside. Returns host and port at which its neighbours find it."""
 
 
+S = TypeVar("S", bound=Spec)
+
+
 class Making(Struct, frozen=True, kw_only=True):
     """A deployment whose artifact is to be made."""
 
     service: Row
-    document: Document
-    """The settings that this deployment runs with."""
+    """The service, with the settings that this deployment runs with."""
     deployment: DeploymentRow
     inputs: Inputs
     say: Say
@@ -46,7 +49,7 @@ class BuiltArtifact(Struct, frozen=True):
     """What a deployment starts, and the commit or the tag that it is."""
 
     made: BuildResult
-    commit: Document | None = None
+    commit: CommitRecord | None = None
     branch: str | None = None
     image_tag: str | None = None
 
@@ -67,8 +70,9 @@ NO_IMAGES: Final = (
 )
 
 
-class ServiceKind:
-    """Answers for all services of one family. Methods that a kind leaves out do what is usual."""
+class ServiceKind(Generic[S]):
+    """Answers for all services of one family: `ServiceKind[Database]`. Methods that a kind leaves out do what
+    is usual."""
 
     family: ClassVar[Family]
     waits_for: ClassVar[frozenset[str]] = frozenset()
@@ -88,25 +92,23 @@ class ServiceKind:
 
     # As a resource. Each step is in the transaction of the change.
 
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[S]) -> None:
         """Before it is stored: completes the draft, or refuses it."""
 
-    async def updating(
-        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
-    ) -> None:
-        """Before a change is stored: completes or refuses it; `extras` are laid over the new document."""
+    async def updating(self, ctx: Context, tx: Tx, change: Change[S]) -> None:
+        """Before a change is stored: completes or refuses it."""
 
     # From a deploy to what runs
 
     async def asks(
-        self, ctx: Context, tx: Tx, call: Call, service: Row, body: Any
-    ) -> tuple[Row, dict[str, Any]]:
-        """Returns the service, and the fields of `Particulars` that follow from the body of a deploy."""
-        return service, {}
+        self, ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None
+    ) -> tuple[Row, ChosenVersion]:
+        """Returns the service, and the version that the body of a deploy asks for."""
+        return service, ChosenVersion()
 
-    def settings(self, document: Document, story: Particulars) -> Document:
-        """Returns the settings that a deployment runs with."""
-        return document
+    def settings(self, story: Particulars) -> Mapping[str, object]:
+        """Returns the settings that a deployment replaces by others."""
+        return {}
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Makes what the engine starts. Raises BuildError, GitError or EngineError with words for people."""
@@ -116,29 +118,33 @@ class ServiceKind:
         """True if an artifact of an earlier deployment can be started again."""
         return True
 
-    async def workload(self, ctx: Context, service: Row, document: Document, usual: Workload) -> Workload:
+    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
         """Returns what runs: `usual` has what all kinds have in common."""
         raise NotImplementedError
 
-    def deployed(self, document: Document, story: Particulars) -> Document:
-        """Returns the document of a service as it is after a deployment succeeded."""
-        return document
+    def deployed(self, story: Particulars) -> Mapping[str, object]:
+        """Returns the fields of the document that a successful deployment changes, at any depth."""
+        return {}
 
     # For its neighbours, the services of its environment
 
-    def main_port(self, document: Document) -> Document | None:
+    def main_port(self, service: Row) -> MainPort | None:
         """Returns the port that is meant when no port is named."""
-        ports: list[Document] = document.get("ports") or []
-        return next((port for port in ports if port.get("is_default")), ports[0] if ports else None)
+        ports = service.read(Listener).ports
+        port = next((port for port in ports if port.is_default), ports[0] if ports else None)
+        if port is None:
+            return None
+        held_as = "" if port.is_default else port.name
+        return MainPort(port.internal_port, port.protocol, port.publicly_accessible, held_as)
 
     async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
         """Returns what lists show: a host is a name that stays the same."""
-        port = self.main_port(msgspec.json.decode(service.body))
+        port = self.main_port(service)
         return address_variables(
             self.family.name,
             service.id,
             nominal_host(self.host_word or self.family.name, service.id),
-            port["internal_port"] if port else None,
+            port.internal if port else None,
             await external_host(ctx, source, service.id, port),
         )
 
@@ -146,7 +152,7 @@ class ServiceKind:
         """Returns what services of this kind tell their neighbours, with the addresses of now."""
         variables: list[BuiltIn] = []
         for neighbour in await ctx.neighbours.of(source, environment, self.family.name, self.main_port):
-            host, number = await address(neighbour.id, neighbour.name, neighbour.port["internal_port"])
+            host, number = await address(neighbour.id, neighbour.name, neighbour.port.internal)
             outside = await external_host(ctx, source, neighbour.id, neighbour.port)
             variables += address_variables(self.family.name, neighbour.id, host, number, outside)
         return Offer(with_twins(variables))
@@ -160,11 +166,15 @@ class ServiceKind:
         return ()
 
 
-async def external_host(ctx: Context, source: Reads, service: str, port: Document | None) -> str | None:
+AnyKind: TypeAlias = ServiceKind[Any]
+"""The kind of a family that is known at run time only."""
+
+
+async def external_host(ctx: Context, source: Reads, service: str, port: MainPort | None) -> str | None:
     """Returns the host at which a service is reached from outside, if its main port is public."""
-    if port is None or not port["publicly_accessible"]:
+    if port is None or not port.public:
         return None
-    if port["protocol"] not in hosts.BY_NAME:
+    if port.protocol not in hosts.BY_NAME:
         return ctx.settings.gateway_host
-    held = newest("" if port.get("is_default") else port["name"], await source.names(service))
+    held = newest(port.held_as, await source.names(service))
     return f"{held.name}.{ctx.settings.gateway_domain}".lower() if held else None

@@ -4,180 +4,220 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import chain, repeat
+from typing import TypeVar
 
 import msgspec
+from msgspec import UnsetType
 from msgspec.structs import replace
 
 from windlass.base import ids
 from windlass.base.clock import stamp
-from windlass.control.request.behaviour import Draft
+from windlass.control.request.behaviour import Change, Draft
 from windlass.control.request.context import Context
 from windlass.control.workloads.kind import ServiceKind
-from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Base
-from windlass.core.declare.shapes import VOLUME_DIGITS, Autoscaling
+from windlass.core.declare.shapes import (
+    VOLUME_DIGITS,
+    Autoscaling,
+    AutoscalingShown,
+    PortRequest,
+    Probe,
+    Program,
+    Scaler,
+    ScalerShown,
+    StorageRequest,
+    TriggerAuthentication,
+    TriggerAuthenticationShown,
+)
 from windlass.core.deploy.workload import HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.core.words.variables import Unusable
 from windlass.store.store import Row, Tx
 
+P = TypeVar("P", bound=Program)
+B = TypeVar("B", bound=Base)
+
 MANY = 1000
-"""As many instances as no limit means."""
+"""The number of instances that stands for no limit."""
 MOST_CPU, MOST_MEMORY = 64_000, 1_048_576
-BASE = Base.__struct_encode_fields__
 
 
-class ProgramKind(ServiceKind):
+class ProgramKind(ServiceKind[P]):
     """A kind of service whose settings say on which ports it listens and how many instances of it run."""
 
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft) -> None:
-        _identify_parts(draft.spec, {})
-        draft.give(**_autoscaling(draft.spec, {}, draft.id, draft.org, stamp(tx.now)))
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[P]) -> None:
+        spec = draft.spec
+        _identify(spec.ports, ())
+        _identify(spec.storage, ())
+        if spec.autoscaling:
+            scaling = _Scaling(draft.id, draft.org, stamp(tx.now))
+            draft.give(autoscaling=msgspec.to_builtins(scaling.policy(spec.autoscaling, None)))
         draft.give(maximum_cpu=MOST_CPU, maximum_memory=MOST_MEMORY)
 
-    async def updating(
-        self, ctx: Context, tx: Tx, row: Row, before: Document, spec: Any, extras: Document
-    ) -> None:
-        _identify_parts(spec, before)
-        extras |= _autoscaling(spec, before, row.id, row.org, stamp(tx.now))
+    async def updating(self, ctx: Context, tx: Tx, change: Change[P]) -> None:
+        spec, before, row = change.spec, change.before, change.row
+        _identify(spec.ports, before.ports)
+        _identify(spec.storage, before.storage)
+        if spec.autoscaling:
+            scaling = _Scaling(row.id, row.org, stamp(tx.now))
+            former = row.read(Scaled).autoscaling or None
+            change.extras["autoscaling"] = msgspec.to_builtins(scaling.policy(spec.autoscaling, former))
 
-    async def workload(self, ctx: Context, service: Row, document: Document, usual: Workload) -> Workload:
-        return program(document, usual)
+    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
+        return program(service.read(Program), usual)
 
 
-def program(document: Document, wanted: Workload) -> Workload:
-    ports = tuple(_port(port) for port in document.get("ports", ()))
-    checks = document.get("healthchecks") or {}
-    readiness, liveness = checks.get("readiness_probe"), checks.get("liveness_probe")
-    asked = probes(readiness, ports)
+def program(spec: Program, usual: Workload) -> Workload:
+    ports = tuple(_port(port) for port in spec.ports)
+    checks = spec.healthchecks
+    asked = probes(checks.readiness_probe or None, ports)
     # Of an image, arguments replace the command and leave the entrypoint; without one, both are one.
-    image = wanted.artifact.kind == "image"
-    entrypoint = _words(document.get("entrypoint"))
-    arguments = tuple(document.get("arguments") or ())
-    most = document["max_running_instances"]
+    image = usual.artifact.kind == "image"
+    entrypoint, arguments = _words(spec.entrypoint or ""), tuple(spec.arguments)
+    most = spec.max_running_instances
     volumes = tuple(
-        Volume(name=f"v{volume['id'][:VOLUME_DIGITS]}", mount=volume["mount_point"], size=volume["size"])
-        for volume in document.get("storage", ())
+        Volume(name=f"v{str(volume.id)[:VOLUME_DIGITS]}", mount=volume.mount_point, size=volume.size)
+        for volume in spec.storage
     )
     return replace(
-        wanted,
+        usual,
         entrypoint=entrypoint if image else (),
         command=arguments if image else (*entrypoint, *arguments),
         ports=ports,
         volumes=volumes,
         alone=bool(volumes),
-        instances=document["min_running_instances"],
+        instances=spec.min_running_instances,
         most=MANY if most == -1 else most,
         ready=asked or derived(ports),
         watched=bool(asked),
-        alive=probes(liveness, ports),
-        patience=max([wanted.patience, *(p.initial_delay + p.period * p.failures for p in asked)]),
+        alive=probes(checks.liveness_probe or None, ports),
+        patience=max([usual.patience, *(p.initial_delay + p.period * p.failures for p in asked)]),
     )
 
 
-def _words(entrypoint: str | None) -> tuple[str, ...]:
+def _words(entrypoint: str) -> tuple[str, ...]:
     try:
-        return tuple(shlex.split(entrypoint or ""))
+        return tuple(shlex.split(entrypoint))
     except ValueError as error:
         raise Unusable(f"entrypoint: {error}") from error
 
 
-def _port(port: Document) -> WorkloadPort:
+def _port(port: PortRequest) -> WorkloadPort:
     return WorkloadPort(
-        name=port["name"],
-        internal=port["internal_port"],
-        protocol=port["protocol"],
-        public=port["publicly_accessible"],
-        external=port.get("external_port"),
-        path=port.get("public_path") or "/",
-        rewrite=port.get("public_path_rewrite") or None,
-        default=port["is_default"],
+        name=port.name or f"p{port.internal_port}",
+        internal=port.internal_port,
+        protocol=port.protocol,
+        public=port.publicly_accessible,
+        external=port.external_port or None,
+        path=port.public_path or "/",
+        rewrite=port.public_path_rewrite or None,
+        default=bool(port.is_default),
     )
 
 
 def derived(ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
-    """Nobody said how to tell that it is well: then it is, once it answers on its ports."""
+    """The probes of a service that declares none: it is well once it answers on its ports."""
     tcp = [port for port in ports if port.protocol != "UDP"]
     return tuple(HealthProbe(kind=ProbeKind.TCP, port=port.internal) for port in tcp)
 
 
-def probes(asked: Document | None, ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
-    """As a client sends it: one kind of probe, or none."""
-    kinds: Document = (asked or {}).get("type") or {}
-    assert asked is not None or not kinds
-    first = ports[0].internal if ports else 0
-    for kind, given in kinds.items():
-        if given is not None and asked is not None:
-            return (_probe(kind, given, asked, first),)
+def probes(asked: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
+    """Returns the probe that a client declares: one of a kind, or none."""
+    if asked is None or not asked.type:
+        return ()
+    usual = HealthProbe(
+        kind=ProbeKind.TCP,
+        port=ports[0].internal if ports else 0,
+        initial_delay=asked.initial_delay_seconds,
+        period=asked.period_seconds,
+        timeout=asked.timeout_seconds,
+        successes=asked.success_threshold,
+        failures=asked.failure_threshold,
+    )
+    if tcp := asked.type.tcp:
+        return (replace(usual, port=tcp.port or usual.port),)
+    if http := asked.type.http:
+        scheme, path = (http.scheme or "http").lower(), http.path or "/"
+        return (replace(usual, kind=ProbeKind.HTTP, port=http.port or usual.port, path=path, scheme=scheme),)
+    if execute := asked.type.exec:
+        return (replace(usual, kind=ProbeKind.EXEC, port=0, command=tuple(execute.command)),)
+    if grpc := asked.type.grpc:
+        # gRPC's own health service needs HTTP/2: a server that listens is taken for well.
+        return (replace(usual, port=grpc.port or usual.port),)
     return ()
-
-
-def _probe(kind: str, given: Document, asked: Document, first: int) -> HealthProbe:
-    times: dict[str, Any] = {
-        "initial_delay": asked["initial_delay_seconds"],
-        "period": asked["period_seconds"],
-        "timeout": asked["timeout_seconds"],
-        "successes": asked["success_threshold"],
-        "failures": asked["failure_threshold"],
-    }
-    if kind == "exec":
-        return HealthProbe(kind=ProbeKind.EXEC, command=tuple(given["command"]), **times)
-    port = given.get("port") or first
-    if kind == "http":
-        scheme = (given.get("scheme") or "http").lower()
-        return HealthProbe(
-            kind=ProbeKind.HTTP, port=port, path=given.get("path") or "/", scheme=scheme, **times
-        )
-    # gRPC's own health service needs HTTP/2: what listens is taken for well.
-    return HealthProbe(kind=ProbeKind.TCP, port=port, **times)
 
 
 # Parts that keep their id from one version of the settings to the next
 
 
-def _identify_parts(spec: Any, before: Document) -> None:
-    """Ports and volumes keep their id from one version to the next."""
-    _identify(spec.ports, "internal_port", before.get("ports", ()))
-    _identify(spec.storage, "mount_point", before.get("storage", ()))
-
-
-def _identify(items: Sequence[Any], key: str, before: Iterable[Document]) -> None:
-    """Gives each item without an id that of the former item with the same key, or else a new one."""
+def _identify(
+    items: Sequence[PortRequest] | Sequence[StorageRequest],
+    before: Iterable[PortRequest] | Iterable[StorageRequest],
+) -> None:
+    """Gives each item without an id that of the former item with the same port or path, or else a new one."""
     named = {item.id for item in items if item.id}
-    known = {old[key]: old["id"] for old in before if old["id"] not in named}
+    known = {_key(old): old.id for old in before if old.id not in named}
     for item in items:
-        item.id = item.id or known.pop(getattr(item, key), None) or ids.new_id()
+        item.id = item.id or known.pop(_key(item), None) or ids.new_id()
 
 
-def _autoscaling(spec: Any, before: Document, service: str, org: str, now: str) -> Document:
-    """Returns the autoscaling policy with an id and base fields, which it keeps until it is removed."""
-    policy = getattr(spec, "autoscaling", None)
-    if not isinstance(policy, Autoscaling):
-        return {}
-    old = before.get("autoscaling") or {}
-    sent = msgspec.to_builtins(policy)
-    older = old.get("scalers", [])
-    scalers = [
-        _identified(_with_trigger(scaler, was, org, now), was, now)
-        for scaler, was in zip(sent["scalers"], [*older, *[{}] * len(sent["scalers"])], strict=False)
-    ]
-    return {"autoscaling": _identified({**sent, "scalers": scalers, "service_id": service}, old, now)}
+def _key(item: PortRequest | StorageRequest) -> int | str:
+    return item.internal_port if isinstance(item, PortRequest) else item.mount_point
 
 
-def _with_trigger(scaler: Document, old: Document, org: str, now: str) -> Document:
-    if not (trigger := scaler.get("trigger_authentication")):
-        return scaler
-    was = old.get("trigger_authentication") or {}
-    return {**scaler, "trigger_authentication": _identified({**trigger, "organization_id": org}, was, now)}
+class Scaled(msgspec.Struct):
+    """The part of a service that says how it scales."""
+
+    autoscaling: AutoscalingShown | UnsetType | None = None
 
 
-def _identified(new: Document, old: Document, now: str) -> Document:
-    """Adds the base fields: the former ones, with a new `updated_at` if the part has changed."""
-    same = {**new, **{name: old.get(name) for name in BASE}} == old
-    created = old.get("created_at") or now
-    return {
-        **new,
-        "id": old.get("id") or ids.new_id(),
-        "created_at": created,
-        "updated_at": old["updated_at"] if same else now,
-    }
+class _Scaling:
+    """Gives a policy of autoscaling and its parts the base fields, which they keep until they are removed."""
+
+    def __init__(self, service: str, org: str, now: str) -> None:
+        self._service, self._org, self._now = service, org, now
+
+    def policy(self, sent: Autoscaling, former: AutoscalingShown | None) -> AutoscalingShown:
+        older = chain(former.scalers if former else (), repeat(None))
+        new = AutoscalingShown(
+            **self._new(),
+            service_id=self._service,
+            mode=sent.mode,
+            polling_interval_seconds=sent.polling_interval_seconds or 0,
+            cooldown_period_seconds=sent.cooldown_period_seconds or 0,
+            scalers=[self._scaler(scaler, old) for scaler, old in zip(sent.scalers, older, strict=False)],
+        )
+        return _kept(new, former)
+
+    def _scaler(self, sent: Scaler, former: ScalerShown | None) -> ScalerShown:
+        trigger = sent.trigger_authentication
+        new = ScalerShown(
+            **self._new(),
+            scaler_type=sent.scaler_type,
+            role=sent.role,
+            enabled=sent.enabled,
+            config_json=sent.config_json,
+            config_yaml=sent.config_yaml,
+            trigger_authentication=(
+                self._trigger(trigger, former) if isinstance(trigger, TriggerAuthentication) else trigger
+            ),
+        )
+        return _kept(new, former)
+
+    def _trigger(self, sent: TriggerAuthentication, scaler: ScalerShown | None) -> TriggerAuthenticationShown:
+        new = TriggerAuthenticationShown(
+            **self._new(), organization_id=self._org, name=sent.name, config_yaml=sent.config_yaml
+        )
+        return _kept(new, (scaler.trigger_authentication or None) if scaler else None)
+
+    def _new(self) -> dict[str, str]:
+        return {"id": ids.new_id(), "created_at": self._now, "updated_at": self._now}
+
+
+def _kept(new: B, former: B | None) -> B:
+    """Returns a part with the id and the dates of the former one, if it did not change but for these."""
+    if former is None:
+        return new
+    same = replace(new, id=former.id, created_at=former.created_at, updated_at=former.updated_at)
+    is_same = msgspec.to_builtins(same) == msgspec.to_builtins(former)
+    return same if is_same else replace(same, updated_at=new.updated_at)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import Struct
 
 from windlass.control.request.context import Context
-from windlass.core.declare.document import Document
 from windlass.core.deploy.workload import Artifact, Workload
 from windlass.core.words.variables import Inputs
 from windlass.store.store import DeploymentRow, Row
@@ -13,19 +13,27 @@ from windlass.store.store import DeploymentRow, Row
 _decode = msgspec.msgpack.Decoder(Workload).decode
 
 
+class Sized(Struct):
+    """The settings that services of all kinds have."""
+
+    name: str
+    cpu: int
+    memory: int
+
+
 async def wanted_of(
     ctx: Context,
     service: Row,
-    document: Document,
     deployment: DeploymentRow,
     artifact: Artifact,
     inputs: Inputs,
 ) -> Workload:
     """Returns what a deployment runs: what all services have in common, completed by the kind."""
+    settings = service.read(Sized)
     usual = Workload(
         service=service.id,
         family=service.family,
-        name=document["name"],
+        name=settings.name,
         environment=service.parent,
         org=service.org,
         generation=deployment.number,
@@ -34,13 +42,13 @@ async def wanted_of(
         variables=inputs.variables,
         files=inputs.files,
         hidden=inputs.secrets | inputs.secret_files,
-        cpu=document["cpu"],
-        memory=document["memory"],
+        cpu=settings.cpu,
+        memory=settings.memory,
         settle=ctx.settings.settle_seconds,
         patience=ctx.settings.ready_seconds,
         grace=ctx.settings.stop_seconds,
     )
-    return await ctx.kinds[service.family].workload(ctx, service, document, usual)
+    return await ctx.kinds[service.family].workload(ctx, service, usual)
 
 
 # Sealed with its deployment

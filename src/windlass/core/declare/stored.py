@@ -42,6 +42,12 @@ def rewritten(body: bytes, changes: Mapping[str, object]) -> bytes:
     return msgspec.json.encode(_merged(msgspec.json.decode(body), changes))
 
 
+def raised(body: bytes, field: str, step: int) -> bytes:
+    """Returns a stored document with another number in a field that counts something."""
+    present = msgspec.json.decode(body).get(field, 0)
+    return rewritten(body, {field: present + step})
+
+
 def _merged(document: dict[str, object], changes: Mapping[str, object]) -> dict[str, object]:
     for name, value in changes.items():
         present = document.get(name)

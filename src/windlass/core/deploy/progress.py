@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -29,6 +29,29 @@ class BuildResult(Struct, frozen=True, omit_defaults=True):
     """Of the values that these had."""
 
 
+class CommitRecord(Struct, frozen=True):
+    """A commit, as the API shows it and as it is kept with a deployment."""
+
+    git_commit_id: str
+    created_at: str
+    tag: str = ""
+    message: str = ""
+    author_name: str = ""
+    author_avatar_url: str = ""
+    commit_page_url: str = ""
+
+
+class ChosenVersion(Struct, frozen=True, kw_only=True):
+    """The version that a deployment starts, as far as it is chosen when the deployment is asked for."""
+
+    git_commit_id: str | None = None
+    image_tag: str | None = None
+    commit: CommitRecord | None = None
+    made: BuildResult | None = None
+    of: str | None = None
+    """The deployment that is repeated or gone back to."""
+
+
 class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The document of a deployment."""
 
@@ -43,7 +66,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     message: str = ""
     cancelled: bool = False
     """Somebody asked to cancel it."""
-    commit: dict[str, Any] | None = None
+    commit: CommitRecord | None = None
     """The commit that it was."""
     made: BuildResult | None = None
     digest: str = ""
@@ -51,6 +74,11 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The deployment that it repeats or goes back to."""
     began: int = 0
     ended: int = 0
+
+    @property
+    def commit_id(self) -> str | None:
+        """The id of the commit that it was, or else of the one that was asked for."""
+        return self.commit.git_commit_id if self.commit else self.git_commit_id
 
 
 class DeploymentEvents(Struct, frozen=True):

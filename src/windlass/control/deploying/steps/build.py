@@ -25,9 +25,7 @@ async def build(ledger: Ledger) -> None:
         ctx.logs.masks.add(deployment.id, inputs.hidden)
         for warning in inputs.warnings:
             say(warning)
-        making = Making(
-            service=service, document=settings.document, deployment=deployment, inputs=inputs, say=say
-        )
+        making = Making(service=settings.service, deployment=deployment, inputs=inputs, say=say)
         built = await _built(ledger, making)
         workload = await workload_with(ledger, built, settings)
         await ctx.point("built")
