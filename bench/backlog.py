@@ -27,7 +27,6 @@ from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
 from windlass.control.background.worker import LEASE, Worker
 from windlass.core.deploy.workload import Instance, Workload
-from windlass.engines.by_hand.probes import probe
 from windlass.engines.fake import FakeEngine
 from windlass.install.installation import Installation, install, open_store
 from windlass.install.parts import Parts
@@ -156,10 +155,10 @@ class IdleEngine(FakeEngine):
             self.starts += 1
         return own[wanted.generation]
 
-    async def observe(self, service: str) -> list[Instance]:
+    async def copies(self, service: str) -> list[Instance]:
         return [*self._own.get(service, {}).values()]
 
-    async def remove(
+    async def end(
         self,
         service: str,
         *,
@@ -261,7 +260,6 @@ async def _deployer(folder: Path, services: int) -> AsyncIterator[Deployer]:
         router=FakeRouter(),
         git=FakeRepositories(),
         servers=FakeServers(),
-        probe=probe,
     )
     settings = Settings(
         data_dir=str(folder),

@@ -27,9 +27,7 @@ from windlass.control.request.context import OutgoingHttp, Repositories
 from windlass.control.request.places import Gateway
 from windlass.control.workloads.kind import AnyKind
 from windlass.core.declare.registry import Registry
-from windlass.core.deploy.workload import HealthProbe, Instance
-from windlass.engines.engine import Engine
-from windlass.engines.fake import FakeEngine
+from windlass.engines.fake import FakeEngine, FakeProbes
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.routers.fake import FakeRouter
@@ -75,19 +73,6 @@ class Answer:
         return f"<{self.status} {self.body[:300]!r}>"
 
 
-class FakeProbes:
-    """Instances answer as the test says."""
-
-    def __init__(self) -> None:
-        self.trouble = ""
-        """If set, no instance is well, for this reason."""
-        self.asked: list[HealthProbe] = []
-
-    async def __call__(self, engine: Engine, instance: Instance, probe: HealthProbe) -> str:
-        self.asked.append(probe)
-        return self.trouble
-
-
 class NoWayOut:
     """A test reaches nobody, unless it says whom."""
 
@@ -115,10 +100,13 @@ class World:
         self.builder: Any = installation.ctx.places.local.builder
         self.git: Any = installation.ctx.git
         self.router: Any = installation.ctx.places.local.router
-        self.probes: Any = installation.ctx.places.local.probe
         self.token: str | None = ADMIN
         self.org = ""
         self._names = 0
+
+    @property
+    def probes(self) -> FakeProbes:
+        return self.engine.probes
 
     # HTTP
 
@@ -236,7 +224,6 @@ def fake_parts(engine: FakeEngine, router: Gateway | None = None, git: Repositor
         router=router or FakeRouter(),
         git=git or FakeRepositories(),
         servers=FakeServers(),
-        probe=FakeProbes(),
     )
 
 

@@ -62,7 +62,7 @@ async def _taken(
             await engine.run(wanted, index)
             taken[mode].append((time.perf_counter() - before) * 1000)
     for engine in engines.values():
-        await engine.remove(SERVICE, indexes=range(first + 1, first + starts + 1))
+        await engine.end(SERVICE, indexes=range(first + 1, first + starts + 1))
     return {mode: statistics.median(times) for mode, times in taken.items()}
 
 

@@ -86,7 +86,7 @@ class Conformance(RunsOnce):
             assert await other.one(it.service) == await station.one(it.service)
             await until(lambda: _true("here" in station.said + other.said))
             await other.engine.remove(it.service)
-            assert await station.engine.observe(it.service) == []
+            assert await station.engine.copies(it.service) == []
             assert await rig.copies(it.service) == []
 
     async def test_somebody_is_told_when_an_instance_ends_and_begins_anew(self, rig, station):
@@ -171,12 +171,12 @@ class Conformance(RunsOnce):
         await station.engine.run(it, 0)
         await station.engine.remove(it.service)
         assert await rig.copies(it.service) == []
-        assert await station.engine.observe(it.service) == []
+        assert await station.engine.copies(it.service) == []
         await station.engine.remove(it.service)
 
     async def test_to_remove_what_was_never_there_is_fine(self, station):
         await station.engine.remove("55555555-aaaa-4aaa-8aaa-000000000005")
-        await station.engine.remove("55555555-aaaa-4aaa-8aaa-000000000005", generation=3, indexes=[1])
+        await station.engine.end("55555555-aaaa-4aaa-8aaa-000000000005", generation=3, indexes=[1])
         await station.engine.discard("55555555-aaaa-4aaa-8aaa-000000000005")
 
     async def test_who_is_asked_to_end_may_say_good_bye(self, rig, station):
@@ -216,7 +216,7 @@ class Conformance(RunsOnce):
             it = wanted(art, generation=generation, ports=[PORT], variables={"WHO": str(generation)})
             await station.engine.run(it, 0)
         await station.hears("listening", times=2)
-        both = await station.engine.observe(it.service)
+        both = await station.engine.copies(it.service)
         assert [await ask(each, PORT) for each in both] == ["hello from 1", "hello from 2"]
         await station.engine.remove(it.service, generation=1)
         assert await ask(await station.one(it.service), PORT) == "hello from 2"
@@ -225,9 +225,9 @@ class Conformance(RunsOnce):
         it = wanted(await rig.artifact(programs.SLEEPS), instances=3)
         for index in range(3):
             await station.engine.run(it, index)
-        before = {each.index: each for each in await station.engine.observe(it.service)}
-        await station.engine.remove(it.service, generation=1, indexes=[0, 2])
-        assert await station.engine.observe(it.service) == [before[1]]
+        before = {each.index: each for each in await station.engine.copies(it.service)}
+        await station.engine.end(it.service, generation=1, indexes=[0, 2])
+        assert await station.engine.copies(it.service) == [before[1]]
         assert await rig.copies(it.service) == [(1, 1)]
         await station.engine.run(it, 2)
         assert sorted(await rig.copies(it.service)) == [(1, 1), (1, 2)]
@@ -238,7 +238,7 @@ class Conformance(RunsOnce):
         await station.engine.remove(it.service, generation=1)
         with pytest.raises(EngineError):
             await station.engine.run(it, 0)
-        assert await station.engine.observe(it.service) == []
+        assert await station.engine.copies(it.service) == []
         assert list(await rig.traces(it.service)) == []
 
     async def test_a_release_that_failed_does_not_stand_in_the_way_of_the_one_before(self, rig, station):
@@ -274,16 +274,16 @@ class Conformance(RunsOnce):
         it = wanted(await rig.artifact(programs.SLEEPS))
         deeds: list[Any] = []
         for _ in range(6):
-            deeds += [station.engine.run(it, 0), station.engine.remove(it.service, indexes=[0], grace=1)]
+            deeds += [station.engine.run(it, 0), station.engine.end(it.service, indexes=[0], grace=1)]
         await asyncio.gather(*deeds)
-        assert len(await rig.copies(it.service)) == len(await station.engine.observe(it.service)) <= 1
+        assert len(await rig.copies(it.service)) == len(await station.engine.copies(it.service)) <= 1
 
     async def test_what_is_discarded_leaves_nothing(self, rig, station):
         volume = Volume(name="data", mount="/app/data")
         it = wanted(await rig.artifact(programs.SLEEPS), volumes=(volume,), ports=[PORT])
         await station.engine.run(it, 0)
         await station.engine.discard(it.service)
-        assert await station.engine.observe(it.service) == []
+        assert await station.engine.copies(it.service) == []
         assert list(await rig.traces(it.service)) == []
         await station.engine.run(wanted(it.artifact, generation=2), 0)
 
@@ -399,7 +399,7 @@ class Conformance(RunsOnce):
 
     async def test_where_a_port_is_found_is_lasting_and_no_others(self, rig, station):
         services = [f"{number}8888888-aaaa-4aaa-8aaa-000000000008" for number in range(3)]
-        asked = [(each, f"name-{each}", port) for each in services for port in (80, PORT)]
+        asked = [("environment", each, f"name-{each}", port) for each in services for port in (80, PORT)]
         found = [await station.engine.neighbour_address(*each) for each in asked]
         assert len(set(found)) == len(found)
         async with Station(rig) as later:
@@ -409,15 +409,16 @@ class Conformance(RunsOnce):
         it = wanted(
             await rig.artifact(programs.SERVES), ports=[PORT], alone=True, variables={"WHO": "the only one"}
         )
-        host, port = await station.engine.neighbour_address(it.service, it.name, PORT)
+        address = await station.engine.neighbour_address(it.environment, it.service, it.name, PORT)
         made = await station.engine.run(it, 0)
         await station.hears("listening")
         found = await station.one(it.service)
-        if host == made.address:
-            assert found.ports[PORT] == port
+        if address.host == made.address:
+            assert found.ports[PORT] == address.port
         assert await ask(found, PORT) == "hello from the only one"
         await station.engine.remove(it.service)
-        assert await station.engine.neighbour_address(it.service, it.name, PORT) == (host, port)
+        again = await station.engine.neighbour_address(it.environment, it.service, it.name, PORT)
+        assert again == address
 
     # What it says.
 
@@ -572,7 +573,7 @@ async def look(rig: Rig, service: str, attempt: int) -> None:
         async def consistent() -> bool:
             copies = sorted(await rig.copies(service))
             assert len(copies) == len(set(copies)), f"twins: {copies}"
-            seen = [each for each in await after.engine.observe(service) if each.phase is Phase.RUNNING]
+            seen = [each for each in await after.engine.copies(service) if each.phase is Phase.RUNNING]
             return copies == sorted((each.generation, each.index) for each in seen)
 
         await until(consistent, lambda: "what runs is not what it says")

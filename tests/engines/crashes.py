@@ -11,7 +11,8 @@ import msgspec
 
 from tests.engines.stations import Opener
 from windlass.core.deploy.workload import Workload
-from windlass.engines.engine import Engine, EngineError
+from windlass.engines.by_hand.engine import EngineByHand
+from windlass.engines.engine import EngineError
 
 
 def live_until_killed(opener: Opener, it: Workload, generation: int, seed: int, ready: Any) -> None:
@@ -44,10 +45,10 @@ async def _run_once(opener: Opener, it: Workload, ready: Any) -> None:
     await asyncio.Event().wait()
 
 
-async def _run(engine: Engine, it: Workload, index: int) -> None:
+async def _run(engine: EngineByHand, it: Workload, index: int) -> None:
     with contextlib.suppress(EngineError):  # the other one has removed this generation already
         await engine.run(it, index)
 
 
-async def _remove(engine: Engine, service: str, generation: int, indexes: list[int] | None) -> None:
-    await engine.remove(service, generation=generation, indexes=indexes, grace=0.05)
+async def _remove(engine: EngineByHand, service: str, generation: int, indexes: list[int] | None) -> None:
+    await engine.end(service, generation=generation, indexes=indexes, grace=0.05)

@@ -51,7 +51,7 @@ class RunsOnce:
         first = await station.engine.once(it)
         assert await station.engine.once(it) == first
         assert station.said.count("begun") == 1
-        (seen,) = await station.engine.observe(it.service)
+        (seen,) = await station.engine.copies(it.service)
         assert (seen.phase, seen.exit_code, seen.restarts) == (Phase.EXITED, 4, 0)
 
     async def test_another_generation_and_another_index_are_runs_of_their_own(self, rig, station):

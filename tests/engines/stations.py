@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from windlass.core.deploy.workload import Artifact, Instance, OutputLine, Phase, Workload, WorkloadPort
-from windlass.engines.engine import Engine
+from windlass.engines.by_hand.engine import EngineByHand
 
 LONG = 30.0
 """Seconds after which what must come has not come. Nothing depends on how fast it comes."""
 
-Opener = Callable[[], Engine]
+Opener = Callable[[], EngineByHand]
 
 
 class Rig(Protocol):
@@ -80,7 +80,7 @@ class Station:
         return [line.message for line in self.lines]
 
     async def one(self, service: str) -> Instance:
-        (found,) = await self.engine.observe(service)
+        (found,) = await self.engine.copies(service)
         return found
 
     async def running(self, service: str, restarts: int = 0) -> Instance:

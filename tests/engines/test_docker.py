@@ -153,7 +153,7 @@ async def until(true: Callable[[], Any]) -> Any:
 async def seen(engine: DockerEngine, service: str, fits: Callable[[Instance], bool]) -> Instance:
     async with asyncio.timeout(SECONDS):
         while True:
-            for instance in await engine.observe(service):
+            for instance in await engine.copies(service):
                 if fits(instance):
                     return instance
             await asyncio.sleep(0.02)
@@ -201,7 +201,8 @@ async def test_services_of_one_environment_find_each_other_by_name_and_others_do
     await engine.run(shop, 0)
     friend = await engine.run(wanted(environment=shop.environment), 0)
     stranger = await engine.run(wanted(), 0)
-    sure, port = await engine.neighbour_address(shop.service, shop.name, 8000)
+    address = await engine.neighbour_address(shop.environment, shop.service, shop.name, 8000)
+    sure, port = address.host, address.port
     for name in ("book-shop", "app-z1", sure):
         asks = ["wget", "-qO-", f"http://{name}:{port}/"]
         assert await engine.execute(friend, asks, 20) == (0, "hello\n")
@@ -216,7 +217,8 @@ async def test_of_two_names_that_resemble_each_other_the_first_service_keeps_its
     names = [await _names_of(engine, raw, it) for it in (first, second)]
     assert "my-shop" in names[0]
     assert "my-shop" not in names[1]
-    assert (await engine.neighbour_address(second.service, second.name, 1))[0] in names[1]
+    address = await engine.neighbour_address(second.environment, second.service, second.name, 1)
+    assert address.host in names[1]
 
 
 async def test_of_two_that_begin_at_once_with_names_that_resemble_each_other_one_has_the_plain_name(
@@ -230,7 +232,7 @@ async def test_of_two_that_begin_at_once_with_names_that_resemble_each_other_one
 
 
 async def _names_of(engine, raw, it) -> set[str]:
-    (made,) = await engine.observe(it.service)
+    (made,) = await engine.copies(it.service)
     said = await raw.json("GET", f"/containers/{made.id}/json")
     (network,) = said["NetworkSettings"]["Networks"].values()
     return set(network["Aliases"])
@@ -319,7 +321,7 @@ async def test_twins_that_run_the_same_instance_at_once_make_one(host, make_engi
     it = wanted()
     found = await asyncio.gather(*(each.engine.run(it, 0) for each in (one, other) for _ in range(3)))
     assert len({(each.id, each.started_at) for each in found}) == 1
-    assert len(await one.engine.observe(it.service)) == 1
+    assert len(await one.engine.copies(it.service)) == 1
     await other.engine.stop()
     await nothing_left(one)
 
@@ -330,7 +332,7 @@ async def test_what_was_made_and_never_started_is_started_with_its_files(engine,
     half = {"Image": BOX, "Cmd": list(it.command), "Labels": labels}
     name = words.container(labels["windlass.installation"], it.service, 1, 0)
     await raw.json("POST", "/containers/create", params={"name": name}, body=half)
-    assert [each.phase for each in await engine.observe(it.service)] == [Phase.WAITING]
+    assert [each.phase for each in await engine.copies(it.service)] == [Phase.WAITING]
     assert (await engine.run(it, 0)).phase is Phase.RUNNING
     await until(lambda: watched.said() == ["all here"])
 
@@ -344,14 +346,14 @@ async def test_an_image_of_ours_that_is_gone_is_asked_of_no_registry(engine):
     it = wanted(artifact=Artifact(kind="image", ref="windlass/shop:abc"))
     with pytest.raises(EngineError, match="no longer on the Docker engine: deploy again"):
         await engine.run(it, 0)
-    assert await engine.observe(it.service) == []
+    assert await engine.copies(it.service) == []
 
 
 async def test_what_the_engine_cannot_start_is_an_error_and_leaves_nothing(engine):
     it = wanted(cpu=1_000_000)
     with pytest.raises(EngineError, match="CPUs"):
         await engine.run(it, 0)
-    assert await engine.observe(it.service) == []
+    assert await engine.copies(it.service) == []
 
 
 async def test_an_image_that_cannot_be_pulled_says_what_to_do_and_nothing_runs(engine):
@@ -404,7 +406,7 @@ async def test_a_late_run_of_a_replaced_generation_brings_nothing_back(engine, w
     await watched.begin_anew()
     with pytest.raises(EngineError, match="was removed"):
         await watched.engine.run(old, 0)
-    assert [each.generation for each in await watched.engine.observe(old.service)] == [2]
+    assert [each.generation for each in await watched.engine.copies(old.service)] == [2]
 
 
 async def test_after_a_failed_release_was_removed_the_older_one_may_still_be_scaled(engine):
@@ -423,7 +425,7 @@ async def test_of_another_installation_on_the_same_engine_nothing_is_touched(hos
     await engine.sweep(await engine.services())
     await engine.discard(it.service)
     await engine.remove(it.service)
-    assert await engine.observe(it.service) == []
+    assert await engine.copies(it.service) == []
     assert [each.phase for each in await other.engine.all()] == [Phase.RUNNING]
     await nothing_left(other)
 
@@ -437,7 +439,7 @@ async def test_what_somebody_makes_of_an_image_of_ours_by_hand_is_no_instance(en
     )
     try:
         await raw.json("POST", f"/containers/{made['Id']}/start")
-        assert await engine.observe(it.service) == []
+        assert await engine.copies(it.service) == []
         await engine.sweep(await engine.services())
         state = (await raw.json("GET", f"/containers/{made['Id']}/json"))["State"]
         assert state["Running"]
@@ -577,7 +579,7 @@ class TestAway:
         assert "start it, or set docker_host" in await engine.trouble()
         for call in (
             engine.run(it, 0),
-            engine.observe(it.service),
+            engine.copies(it.service),
             engine.all(),
             engine.remove(it.service),
             engine.discard(it.service),
@@ -648,7 +650,7 @@ class TestKilled:
         await until(lambda: watched.said() == ["1"])
         dockerd.kill()
         with pytest.raises(EngineAway):
-            await watched.engine.observe(it.service)
+            await watched.engine.copies(it.service)
         await asyncio.to_thread(dockerd.start)
         await watched.engine.run(it, 0)
         await until(lambda: watched.said() == ["1", "2"])
@@ -666,7 +668,7 @@ class TestKilled:
             assert not isinstance(running.exception(), EngineRefused)
             await asyncio.to_thread(dockerd.start)
             assert (await watched.engine.run(it, 0)).phase is Phase.RUNNING
-            assert len(await watched.engine.observe(it.service)) == 1
+            assert len(await watched.engine.copies(it.service)) == 1
         await nothing_left(watched)
 
     async def test_killed_while_an_instance_is_stopped_it_is_gone_afterwards(self, dockerd, make_engine):
@@ -681,5 +683,5 @@ class TestKilled:
             await removing
         await asyncio.to_thread(dockerd.start)
         await watched.engine.remove(it.service, grace=0)
-        assert await watched.engine.observe(it.service) == []
+        assert await watched.engine.copies(it.service) == []
         await nothing_left(watched)

@@ -31,11 +31,11 @@ class FakeRig:
         return Artifact(kind="native", ref=program)
 
     async def copies(self, service: str) -> Sequence[tuple[int, int]]:
-        there = await self._engine.observe(service)
+        there = await self._engine.copies(service)
         return [(each.generation, each.index) for each in there if each.phase is Phase.RUNNING]
 
     async def traces(self, service: str) -> Collection[str]:
-        return [each.id for each in await self._engine.observe(service)]
+        return [each.id for each in await self._engine.copies(service)]
 
     async def remembered(self) -> bytes:
         return b""

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +209,7 @@ async def test_without_a_command_it_is_not_started_and_leaves_nothing(rig, stati
 async def test_what_was_built_and_is_gone_is_not_started_and_leaves_nothing(rig, station):
     with pytest.raises(EngineError, match="deploy again"):
         await station.engine.run(wanted(Artifact(kind="native", ref="/nowhere", command=("true",))), 0)
-    assert await station.engine.observe(SERVICE) == []
+    assert await station.engine.copies(SERVICE) == []
     assert await rig.traces(SERVICE) == []
 
 
@@ -367,7 +368,7 @@ async def test_a_variable_that_names_the_port_inside_becomes_the_one_that_stands
         it = wanted(rig.made(programs.SERVES), ports=[port], generation=generation, variables=variables)
         await station.engine.run(it, 0)
     await station.hears("listening", times=2)
-    seen = await station.engine.observe(SERVICE)
+    seen = await station.engine.copies(SERVICE)
     assert [await ask(each, port) for each in seen] == ["hello from 1", "hello from 2"]
     assert port not in {each.ports[port] for each in seen}
 
@@ -392,7 +393,9 @@ async def test_ports_of_instances_that_are_gone_are_free_again(rig, station):
 async def test_two_windlasses_never_give_the_same_whereabouts(rig, station):
     async with Station(rig) as other:
         asked = [(each, f"service-{number}") for number in range(20) for each in (station, other)]
-        found = await asyncio.gather(*(each.engine.neighbour_address(name, "", 80) for each, name in asked))
+        found = await asyncio.gather(
+            *(each.engine.neighbour_address("environment", name, "", 80) for each, name in asked)
+        )
     assert found[::2] == found[1::2]
     assert len(set(found)) == 20
 
@@ -546,7 +549,7 @@ async def test_a_record_torn_by_a_power_cut_is_like_none(rig):
     home.mkdir(parents=True)
     (home / "record.json").write_bytes(b"\0" * 40)
     async with Station(rig) as station:
-        assert await station.engine.observe(SERVICE) == []
+        assert await station.engine.copies(SERVICE) == []
         assert (await station.engine.run(wanted(rig.made(programs.SLEEPS)), 0)).phase is Phase.RUNNING
         await station.engine.sweep(await station.engine.services())
 
@@ -564,12 +567,12 @@ async def test_nothing_is_started_or_erased_over_a_record_of_another_version(rig
     file.write_bytes(record)
     async with Station(rig) as after:
         engine = after.engine
-        [instance] = await engine.observe(SERVICE)
+        [instance] = await engine.copies(SERVICE)
         assert instance.phase is Phase.EXITED
         for deed in (
             engine.run(it, 0),
             engine.run(structs.replace(it, generation=2), 0),
-            engine.remove(SERVICE, generation=1, indexes=[0]),
+            engine.end(SERVICE, generation=1, indexes=[0]),
             engine.set_aside(SERVICE, rig.folder / "aside"),
             engine.discard(SERVICE),
         ):
@@ -582,6 +585,10 @@ async def test_nothing_is_started_or_erased_over_a_record_of_another_version(rig
         file.write_bytes(readable)
         await engine.discard(SERVICE)
         assert await rig.traces(SERVICE) == []
+
+
+async def _are_twins(rig) -> bool:
+    return bool(await rig.copies(SERVICE) == [(1, 0), (1, 0)])
 
 
 async def test_a_record_of_another_version_that_counts_as_none_starts_a_second_copy(rig, monkeypatch):
@@ -598,7 +605,7 @@ async def test_a_record_of_another_version_that_counts_as_none_starts_a_second_c
     monkeypatch.setattr(RecordStore, "read_in", as_if_torn)
     async with Station(rig) as after:
         await after.engine.run(it, 0)
-        assert await rig.copies(SERVICE) == [(1, 0), (1, 0)]
+        await until(partial(_are_twins, rig))
         await after.engine.discard(SERVICE)
         await after.engine.sweep([])  # the copy without a record is found by its folder, which is gone
         assert await rig.copies(SERVICE) == []
@@ -631,7 +638,7 @@ async def test_an_instance_that_an_earlier_version_recorded_is_adopted_and_not_s
     kept["cell"] = {name: record["cell"][name] for name in CELL_OF_THE_FIRST_VERSION}
     file.write_text(json.dumps(kept))
     async with Station(rig) as after:
-        [instance] = await after.engine.observe(SERVICE)
+        [instance] = await after.engine.copies(SERVICE)
         assert instance.ports == started.ports
         assert instance.restarts == 0
         assert json.loads(file.read_bytes())["process"] == process
@@ -652,7 +659,7 @@ async def test_a_removal_that_was_interrupted_is_finished(rig):
 
 
 async def _nothing(station):
-    return await station.engine.observe(SERVICE) == []
+    return await station.engine.copies(SERVICE) == []
 
 
 async def _no_traces(rig):

@@ -95,7 +95,7 @@ class Service:
     async def running(self) -> list[tuple[int, int]]:
         """Generation and index of what the engine has."""
         seen = await self.inside.ctx.places.local.engine.observe(self.id)
-        return sorted((one.generation, one.index) for one in seen)
+        return sorted((one.generation, one.index) for one in seen.instances)
 
     async def runs(self, count: int) -> None:
         async def there() -> bool:

@@ -156,10 +156,10 @@ class Site:
         engine = windlass.installation.ctx.places.local.engine
 
         async def runs() -> bool:
-            return [each.phase for each in await engine.observe(service)] == [Phase.RUNNING]
+            return [each.phase for each in (await engine.observe(service)).instances] == [Phase.RUNNING]
 
         await until(runs)
-        (instance,) = await engine.observe(service)
+        (instance,) = (await engine.observe(service)).instances
         code, said = await engine.execute(instance, ["cat", "data/file"], 10)
         assert code == 0, said
         return said.strip()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from tests.world import World, make_world
 from windlass.control.deploying.routes import catch_up, refresh
-from windlass.core.deploy.workload import Instance, Workload
+from windlass.core.deploy.workload import Instance, Observation, Workload
 from windlass.engines.engine import EngineAway
 from windlass.engines.fake import FakeEngine
 
@@ -34,7 +35,7 @@ class Pensive(FakeEngine):
         self.instances[key] = replace(made, ports=ports)
         return self.instances[key]
 
-    async def observe(self, service: str) -> list[Instance]:
+    async def observe(self, service: str) -> Observation:
         self.looks += 1
         seen = await super().observe(service)
         if not self.go_on.is_set() and not self.asked.is_set():
@@ -59,7 +60,7 @@ async def deploy(world: World, app: str) -> None:
     await world.settle()
 
 
-async def begun_to_look(world: World, engine: Pensive, app: str) -> asyncio.Task[list[Instance]]:
+async def begun_to_look(world: World, engine: Pensive, app: str) -> asyncio.Task[Sequence[Instance]]:
     """It has seen what was deployed, and goes on when the test says so."""
     await deploy(world, app)
     engine.go_on.clear()

@@ -34,9 +34,12 @@ async def test_a_database_says_how_to_enter_it(world: World, type: str):
     assert answer.status == 200, answer
     name = (await world.get(f"/database/{database}"))["name"]
     where = await world.installation.ctx.places.local.engine.neighbour_address(
-        database, name, kind_of(type).port
+        str((await world.get(f"/database/{database}"))["environment"]["id"]),
+        database,
+        name,
+        kind_of(type).port,
     )
-    assert (answer["host"], answer["port"]) == where
+    assert (answer["host"], answer["port"]) == (where.host, where.port)
     assert answer["login"] == kind_of(type).login
     assert answer["access_mode"] == "PRIVATE"
     assert len(answer["password"]) >= 32

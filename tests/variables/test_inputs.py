@@ -10,14 +10,15 @@ import pytest
 
 from tests.world import World, make_world
 from windlass.control.variables.inputs import _sha, inputs_of, is_current
+from windlass.core.deploy.workload import ServiceAddress
 from windlass.core.words.variables import Inputs, Unusable
 from windlass.store.store import Row, Tx
 
 PORT = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 
 
-async def whereabouts(service: str, name: str, internal: int) -> tuple[str, int]:
-    return f"{name}.inside", internal + 10_000
+async def whereabouts(environment: str, service: str, name: str, internal: int) -> ServiceAddress:
+    return ServiceAddress(f"{name}.inside", internal + 10_000)
 
 
 async def row_of(world: World, service: str) -> Row:

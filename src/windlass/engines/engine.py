@@ -1,21 +1,23 @@
-"""What an engine is: a few verbs, each of which may run twice, run late, or be interrupted at any point.
+"""The verbs of an engine, each of which may run twice, run late, or be interrupted at any point.
 
-An engine is told by number and never asks why. What it runs goes on when Windlass ends, and it finds it
-again: `start` adopts. What an instance is, is said by (service, generation, index), and there is never more
-than one live copy of that.
+An engine runs generations of services. Instances go on running when Windlass ends, and are found again:
+`start` adopts them. An instance is identified by (service, generation, index); there is never more than one
+live copy of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
 from windlass.core.deploy.workload import (
     Artifact,
     Instance,
+    Observation,
     Outcome,
     OutputLine,
+    ServiceAddress,
     StoredData,
     Usage,
     Volume,
@@ -24,29 +26,40 @@ from windlass.core.deploy.workload import (
 
 
 class EngineError(Exception):
-    """It cannot be done; the message is for the person who deployed."""
+    """The engine cannot do it; the message is for the person who deployed."""
 
 
 class EngineAway(EngineError):
     """The engine does not answer now; the same call may succeed later."""
 
 
+class NotReady(EngineError):
+    """A generation did not become ready."""
+
+
 class VolumeLost(EngineError):
     """A volume that held data is not there any more."""
 
-    def __init__(self, wanted: Workload, volume: Volume) -> None:
+    def __init__(self, workload: Workload, volume: Volume) -> None:
         super().__init__(
-            f"Bring back the volume of {wanted.name} at {volume.mount} ({volume.name}), or uninstall "
-            f"{wanted.name} and deploy it again, to begin empty: the volume held data, and it is not there "
+            f"Bring back the volume of {workload.name} at {volume.mount} ({volume.name}), or uninstall "
+            f"{workload.name} and deploy it again, to begin empty: the volume held data, and it is not there "
             "any more. Nothing was started"
         )
 
 
 Notice = Callable[[str], None]
-"""Called with the id of a service of which an instance ended, was started anew, or was begun by another
-Windlass. Who asks an engine to begin one knows that it began."""
+"""Called with the id of a service of which an instance ended, was restarted, became ready or ceased to be, or
+was started by another Windlass. The caller of a verb gets no notice of what the verb does."""
 Sink = Callable[[str, Sequence[OutputLine]], None]
-"""Called with the id of a service and what its instances wrote."""
+"""Called with the id of a service and the output of its instances."""
+Leave = Callable[[Sequence[Instance]], Awaitable[None]]
+"""Awaited with instances that are about to end, before they are asked to. They are not ready any more. An
+exception keeps them."""
+
+
+async def leave_at_once(instances: Sequence[Instance]) -> None:
+    """Waits for nothing."""
 
 
 class Engine(Protocol):
@@ -55,66 +68,70 @@ class Engine(Protocol):
     """The kind of artifact that it runs."""
 
     async def start(self, notice: Notice, sink: Sink) -> None:
-        """Finds what runs already, and watches it from now on. Never raises because something is away."""
+        """Finds all that runs already, and watches it from now on. Never raises because something is away."""
         ...
 
     async def stop(self) -> None:
-        """Lets go. Everything goes on running."""
+        """Lets go. All instances go on running."""
         ...
 
     async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
-        """What may take long before an instance can be started is done: an image is on the engine. `say`
-        takes a line of the build log. May be left out: `run` does it then."""
+        """Does what may take long before an instance can start, such as pulling an image. `say` takes a line
+        of the build log. May be left out: `apply` does it then."""
         ...
 
-    async def run(self, wanted: Workload, index: int) -> Instance:
-        """There is this instance afterwards, running; one that is there already is left as it is. Raises
-        VolumeLost instead of making a volume that `is_known`.
-        It is started anew, with growing pauses, whenever it ends, until it is removed."""
+    async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
+        """Makes sure that exactly `count` instances of this generation are there, beside other generations.
+        Starts those that are missing, leaves those that run as they are, and ends surplus ones after `leave`.
+        Returns the service as it is then, without waiting until the instances are ready. Raises VolumeLost
+        instead of making a volume that `is_known`, and an EngineError for a generation that was removed.
+
+        From now on the engine restarts each instance, with growing pauses, whenever it ends or fails a probe
+        in `alive`, and marks it as not ready while it fails one in `ready`, if these are `watched`."""
         ...
 
-    async def once(self, wanted: Workload, index: int = 0) -> Outcome:
-        """Runs a workload to its end, exactly once for each (service, generation, index), and returns how it
-        ended, after all that it wrote was handed on. A further call, also by another Windlass or after one
-        was killed, waits for the same run or answers with its result. Nothing starts it again because it
-        ended. The result stays until it is removed; a call that waits then raises an EngineError. A caller
-        that no longer waits does not end it: `remove` does."""
+    async def wait_until_ready(self, workload: Workload, count: int) -> None:
+        """Returns once `count` instances of an applied generation are ready. Raises NotReady with the reason
+        when one has ended, or when the patience of the workload is over."""
         ...
 
-    async def observe(self, service: str) -> list[Instance]:
-        """All its instances, of every generation."""
+    async def once(self, workload: Workload, index: int = 0) -> Outcome:
+        """Runs a workload to its end, exactly once for each (service, generation, index). Returns how it
+        ended, after all its output was handed on. A further call, also by another Windlass or after one was
+        killed, waits for the same run or answers with its result. Nothing starts it again because it ended.
+        The result stays until it is removed; a call that waits then raises an EngineError. A caller that no
+        longer waits does not end it: `remove` does."""
         ...
 
-    async def all(self) -> list[Instance]: ...
+    async def observe(self, service: str) -> Observation: ...
 
-    async def remove(
-        self,
-        service: str,
-        *,
-        generation: int | None = None,
-        indexes: Collection[int] | None = None,
-        grace: float = 10.0,
-    ) -> None:
-        """Asks instances to end (of one generation, or all; all of it, or only some), and ends them after
-        `grace`. What they wrote to volumes stays. Absent is fine. They are gone when this returns."""
+    async def all(self) -> list[Instance]:
+        """Returns the instances of all services."""
+        ...
+
+    async def remove(self, service: str, *, generation: int | None = None, grace: float = 10.0) -> None:
+        """Asks all instances of one generation, or of every generation, to end, and kills them after `grace`.
+        Their volumes stay. Succeeds if there are none. They are gone when this returns, and a late `apply`
+        does not bring the generation back."""
         ...
 
     async def discard(self, service: str) -> None:
-        """Nothing of this service is left: instances, working copies, volumes, its part in networks."""
+        """Erases all that belongs to a service: instances, working copies, volumes, its part in networks."""
         ...
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
-        """Runs a command where the instance runs, with its variables: exit code and output."""
+        """Runs a command where the instance runs, with its variables. Returns exit code and output."""
         ...
 
-    async def neighbour_address(self, service: str, name: str, internal: int) -> tuple[str, int]:
-        """Host and port at which other services of its environment find this port, from now on and over all
-        generations, whether it runs or not. An instance that is `alone` answers there itself; of others, the
-        router does where the host is this machine."""
+    async def neighbour_address(
+        self, environment: str, service: str, name: str, internal: int
+    ) -> ServiceAddress:
+        """Returns where other services of the environment find this port, from now on and over all
+        generations, whether it runs or not. An instance that is `alone` answers there itself."""
         ...
 
     async def usage(self) -> Mapping[str, Usage]:
-        """Of every instance that runs, by its id."""
+        """Returns the usage of every running instance, by its id."""
         ...
 
     async def services(self) -> Mapping[str, StoredData]:
@@ -131,9 +148,9 @@ class Engine(Protocol):
         ...
 
     async def put_back(self, service: str, out: Path) -> None:
-        """Undoes `set_aside`: all data is in place again, and nothing runs before `run` is called."""
+        """Undoes `set_aside`: all data is in place again, and nothing runs before `apply` is called."""
         ...
 
     async def trouble(self) -> str:
-        """Why nothing can be run now, or an empty text."""
+        """Returns why nothing can be run now; empty if all is well."""
         ...

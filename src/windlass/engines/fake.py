@@ -11,24 +11,38 @@ from msgspec.structs import replace
 
 from windlass.core.deploy.workload import (
     Artifact,
+    HealthProbe,
     Instance,
     Outcome,
     OutputLine,
     Phase,
+    ServiceAddress,
     StoredData,
     Usage,
     Workload,
 )
+from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink, VolumeLost
 
 Key = tuple[str, int, int]
 
 
-class FakeEngine:
+class FakeProbes:
+    """Answers every probe as the test says."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        """If set, no instance passes, for this reason."""
+        self.asked: list[HealthProbe] = []
+
+
+class FakeEngine(EngineByHand):
     name = "fake"
 
     def __init__(self, takes: Literal["native", "image"] = "native") -> None:
+        super().__init__()
         self.takes = takes
+        self.probes = FakeProbes()
         self.instances: dict[Key, Instance] = {}
         self.running: dict[str, Workload] = {}
         """By service: what was started last and not removed since."""
@@ -65,13 +79,11 @@ class FakeEngine:
         self.gate: asyncio.Event | None = None
         """If set, starting waits for it."""
         self._notice: Notice = lambda service: None
-        self._sink: Sink = lambda service, said: None
+        self._sink: Sink = lambda service, lines: None
 
     async def start(self, notice: Notice, sink: Sink) -> None:
+        await super().start(notice, sink)
         self._notice, self._sink = notice, sink
-
-    async def stop(self) -> None:
-        return None
 
     async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
         self._answer()
@@ -134,7 +146,7 @@ class FakeEngine:
         self._notice(wanted.service)
         return Outcome(exit_code=exit_code, reason=reason, started_at=1, ended_at=2)
 
-    async def observe(self, service: str) -> list[Instance]:
+    async def copies(self, service: str) -> list[Instance]:
         self._answer()
         return [one for one in self.instances.values() if one.service == service]
 
@@ -142,7 +154,7 @@ class FakeEngine:
         self._answer()
         return [*self.instances.values()]
 
-    async def remove(
+    async def end(
         self,
         service: str,
         *,
@@ -172,8 +184,15 @@ class FakeEngine:
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
         return 0, ""
 
-    async def neighbour_address(self, service: str, name: str, internal: int) -> tuple[str, int]:
-        return "127.0.0.1", 20_000 + (int(service.replace("-", "")[:6], 16) + internal) % 10_000
+    async def neighbour_address(
+        self, environment: str, service: str, name: str, internal: int
+    ) -> ServiceAddress:
+        port = 20_000 + (int(service.replace("-", "")[:6], 16) + internal) % 10_000
+        return ServiceAddress("127.0.0.1", port, is_routed=self.takes == "native")
+
+    async def probe(self, instance: Instance, probe: HealthProbe) -> str:
+        self.probes.asked.append(probe)
+        return self.probes.trouble
 
     async def usage(self) -> Mapping[str, Usage]:
         self._answer()

@@ -32,7 +32,6 @@ from windlass.control.background.holdings import INSTALLATION, bring_back, put_a
 from windlass.control.background.housekeeping import SCALE, SCALE_EVERY, SWEEP, TIDY
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.deploying.routes import catch_up
-from windlass.control.deploying.watch import Watcher
 from windlass.control.kinds import check_kinds, declared, kinds_of
 from windlass.control.people.authenticate import Authenticator, signer_of
 from windlass.control.people.organizations import NOBODY, found_organization
@@ -86,11 +85,9 @@ class Installation:
         self,
         ctx: Context,
         fetcher: Callable[[str], Awaitable[bytes]],
-        watcher: Watcher,
         lease: int = LEASE,
     ) -> None:
         self.ctx = ctx
-        self._watcher = watcher
         self.authenticator = Authenticator(ctx, fetcher)
         self.budgets = Budgets(ctx.store, ctx.clock, ctx.settings.rate_limit)
         self.worker = Worker(ctx, lease)
@@ -143,7 +140,6 @@ class Installation:
                 await last()
             except Unavailable as error:
                 _log.warning("stopping without the database", extra={"error": str(error)})
-        await self._watcher.stop()  # after the worker, which may have one more service watched
         await self.ctx.listings.stop()
         await self.ctx.out.close()
         self.left_running = await self._count_running()
@@ -311,11 +307,10 @@ async def install(
         await aside(recover, Path(settings.data_dir) / LOGS)  # nobody restores while this has the database
         encryption, id = await _check_installation(settings, store)
         own = await parts_for(id)
-        watcher = Watcher(lambda: ctx)
         known = families or registry(), kinds or kinds_of(*declared())
         check_kinds(*known)
-        ctx = _context(settings, id, own, store, clock, encryption, watcher, out, *known, point)
-        installation = Installation(ctx, fetcher or out.fetch, watcher, lease)
+        ctx = _context(settings, id, own, store, clock, encryption, out, *known, point)
+        installation = Installation(ctx, fetcher or out.fetch, lease)
         if keeps_engine:
             installation.marked_engine = kept_engine(settings) or own.engine.name
         installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
@@ -348,7 +343,6 @@ def _context(
     store: Store,
     clock: Clock,
     encryption: Encryption,
-    watcher: Watcher,
     out: OutgoingHttp,
     families: Registry,
     kinds: Mapping[str, AnyKind],
@@ -370,11 +364,9 @@ def _context(
         calls=Nudges(store),
         readers=SharedReaders(),
         neighbours=Neighbours(),
-        watch=watcher,
         out=out,
         work=folder.absolute() / "work",
         routing=Routing(),
-        unwell=set(),
         **({"point": point} if point else {}),
     )
     ctx.logs.find = partial(find_secrets, ctx)
@@ -464,7 +456,6 @@ def _local(own: Parts, settings: Settings) -> Place:
         builder=own.builder,
         router=own.router,
         servers=own.servers,
-        probe=own.probe,
         public_host=_public_host(settings),
     )
 

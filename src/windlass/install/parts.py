@@ -21,8 +21,7 @@ from windlass.builders.git import Git
 from windlass.builders.native import NativeBuilder
 from windlass.config import BadSetting, Settings
 from windlass.control.request.context import Repositories
-from windlass.control.request.places import Gateway, Probing, Servers
-from windlass.engines.by_hand.probes import probe
+from windlass.control.request.places import Gateway, Servers
 from windlass.engines.engine import Engine
 from windlass.engines.process import ProcessEngine
 from windlass.install import mark
@@ -38,7 +37,6 @@ class Parts(Struct, frozen=True, kw_only=True):
     router: Gateway
     git: Repositories
     servers: Servers
-    probe: Probing
 
 
 async def real_parts(settings: Settings, clock: Clock, installation: str) -> Parts:
@@ -61,7 +59,6 @@ async def real_parts(settings: Settings, clock: Clock, installation: str) -> Par
         ),
         git=WithBundled(git, folder / "bundled"),
         servers=NativeDatabases(folder / "databases"),
-        probe=probe,
     )
 
 

@@ -81,7 +81,6 @@ async def discard(ctx: Context, claim: Claim) -> None:
         _log.error("nothing is erased of a service that was not deleted", extra={"service": service})
         await ctx.store.write(lambda tx: tx.done(claim))
         return
-    ctx.watch.forget(service)
     place = await ctx.places.of(service)
     async with ctx.routing[service]:
         await place.router.forget(service)

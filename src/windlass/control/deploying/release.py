@@ -17,14 +17,12 @@ from msgspec.structs import replace
 from windlass.builders.builder import BuilderAway
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.control.request.context import Context
-from windlass.core.deploy.workload import Instance, Phase, Workload
-from windlass.engines.engine import EngineAway, EngineError
+from windlass.core.deploy.workload import Instance, Workload
+from windlass.engines.engine import EngineAway, EngineError, NotReady
 from windlass.routers.router import RouteError
 
 T = TypeVar("T")
 
-FIRST_LOOK, LATER, LONGEST_LOOK = 0.005, 1.25, 1.0
-_LOOKS = 100
 LAST_WORDS = 10
 """How many lines of what it wrote are shown when it fails."""
 
@@ -52,91 +50,43 @@ async def bring_up(ctx: Context, new: Workload, old: Workload | None, count: int
     try:
         if new.alone:
             await retire_others(ctx, new, new.generation, held)
-        started = [await _started(ctx, new, index) for index in range(count)]
+        await ctx.point("about to start")
+        await wait_while_away(ctx, new.patience, lambda: apply(ctx, new, count, held))
+        await ctx.point("started")
     except EngineError as error:
         raise ReleaseFailed(str(error)) from error
-    # The first of several may have ended by the time the last has begun.
-    await wait_until_healthy(ctx, new, count, started if count == 1 and new.ready else ())
+    place = await ctx.places.of(new.service)
+    try:
+        await place.engine.wait_until_ready(new, count)
+    except NotReady as error:
+        raise ReleaseFailed(str(error)) from error
     await ctx.point("well")
 
 
-async def _started(ctx: Context, new: Workload, index: int) -> Instance:
-    await ctx.point("about to start")
-    instance = await wait_while_away(ctx, new.patience, lambda: start(ctx, new, index))
-    await ctx.point("started")
-    return instance
+async def apply(ctx: Context, workload: Workload, count: int, held: Check) -> None:
+    """Makes the engine run `count` instances. Surplus ones get no more requests before they end."""
+    place, left = await ctx.places.of(workload.service), False
+
+    async def leave(surplus: Sequence[Instance]) -> None:
+        nonlocal left
+        left = True
+        await refresh(ctx, workload.service)
+        await place.router.drain(all_endpoints(workload, surplus), workload.grace)
+        await ctx.point("about to remove what is too many")
+        await held()
+
+    await place.engine.apply(await _knowing_volumes(ctx, workload), count, leave)
+    if left:
+        await ctx.point("removed what was too many")
 
 
-async def start(ctx: Context, wanted: Workload, index: int) -> Instance:
-    """Starts an instance; the engine fails where a volume of earlier deployments is lost."""
-    if wanted.volumes:
-        known = await ctx.store.reads.volumes(wanted.service)
-        marked = [replace(volume, is_known=volume.name in known) for volume in wanted.volumes]
-        wanted = replace(wanted, volumes=tuple(marked))
-    place = await ctx.places.of(wanted.service)
-    return await place.engine.run(wanted, index)
-
-
-async def wait_until_healthy(
-    ctx: Context, wanted: Workload, count: int, seen: Sequence[Instance] = ()
-) -> None:
-    """Returns when all instances are well; raises Failed when one ended, or when patience does.
-
-    `seen`: how they are at this moment, if that is known."""
-    deadline, pause = time.monotonic() + wanted.patience, FIRST_LOOK
-    passed: dict[str, int] = {}
-    while count:
-        instances = seen or await wait_while_away(ctx, wanted.patience, lambda: _own(ctx, wanted))
-        seen = ()
-        for one in instances:
-            if one.phase is not Phase.RUNNING or one.restarts:
-                raise ReleaseFailed(f"{wanted.name} {await _why(ctx, wanted, one)} while it was starting")
-        troubles = await asyncio.gather(*(_trouble(ctx, wanted, one, passed) for one in instances))
-        missing = count - len(instances)
-        reasons = [trouble for trouble in troubles if trouble]
-        if not reasons and missing <= 0:
-            return
-        if time.monotonic() > deadline:
-            why = reasons[0] if reasons else f"{missing} of its instances never started"
-            raise ReleaseFailed(f"{wanted.name} was not well after {wanted.patience:.0f} seconds: {why}")
-        await asyncio.sleep(pause)
-        pause = min(pause * LATER, LONGEST_LOOK)
-
-
-async def _why(ctx: Context, wanted: Workload, one: Instance) -> str:
-    """An engine sees that something has ended before it knows how."""
-    for _ in range(_LOOKS):
-        if one.reason:
-            return one.reason
-        await asyncio.sleep(FIRST_LOOK)
-        seen = await wait_while_away(ctx, wanted.patience, lambda: _own(ctx, wanted))
-        one = next((other for other in seen if other.id == one.id), one)
-    return "ended"
-
-
-async def _own(ctx: Context, wanted: Workload) -> list[Instance]:
-    place = await ctx.places.of(wanted.service)
-    seen = await place.engine.observe(wanted.service)
-    return [one for one in seen if one.generation == wanted.generation]
-
-
-async def _trouble(ctx: Context, wanted: Workload, instance: Instance, passed: dict[str, int]) -> str:
-    """What is not well with it yet, or an empty text."""
-    if not wanted.ready:
-        age = (ctx.clock.now() - instance.started_at) / 1000
-        return "" if age >= wanted.settle else "it has not run for long enough"
-    place = await ctx.places.of(wanted.service)
-    for position, probe in enumerate(wanted.ready):
-        key = f"{instance.id}/{position}"
-        if passed.get(key, 0) >= probe.successes:
-            continue
-        if trouble := await place.probe(place.engine, instance, probe):
-            passed[key] = 0
-            return trouble
-        passed[key] = passed.get(key, 0) + 1
-        if passed[key] < probe.successes:
-            return "it was well, but not often enough yet"
-    return ""
+async def _knowing_volumes(ctx: Context, workload: Workload) -> Workload:
+    """Marks volumes of earlier deployments as known: the engine fails where one of these is lost."""
+    if not workload.volumes:
+        return workload
+    known = await ctx.store.reads.volumes(workload.service)
+    marked = [replace(volume, is_known=volume.name in known) for volume in workload.volumes]
+    return replace(workload, volumes=tuple(marked))
 
 
 async def retire_others(
@@ -147,7 +97,7 @@ async def retire_others(
     None beyond `newest`: whoever was paused past its lease must not end what was begun since. `seen`: what
     there is at this moment, if that is known."""
     place = await ctx.places.of(new.service)
-    there = await place.engine.observe(new.service) if seen is None else seen
+    there = (await place.engine.observe(new.service)).instances if seen is None else seen
     others = [one for one in there if one.generation <= newest and one.generation != new.generation]
     if not others:
         return
@@ -164,7 +114,8 @@ async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> No
 
 async def _up_to(ctx: Context, service: str, newest: int) -> list[Instance]:
     place = await ctx.places.of(service)
-    return [one for one in await place.engine.observe(service) if one.generation <= newest]
+    seen = await place.engine.observe(service)
+    return [instance for instance in seen.instances if instance.generation <= newest]
 
 
 async def _end(
@@ -178,7 +129,7 @@ async def _end(
         await ctx.point("retired")
 
 
-async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int) -> str:
+async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int, held: Check) -> str:
     """Nothing of the new generation stays, and the old one serves as before. Answers its last words."""
     place = await ctx.places.of(new.service)
     await ctx.point("about to take back")
@@ -192,10 +143,9 @@ async def take_down(ctx: Context, new: Workload, old: Workload | None, count: in
     with suppress(RouteError, EngineError):
         await reserve(ctx, old)
         if new.alone:
-            for index in range(count):
-                await ctx.point("about to bring back")
-                await start(ctx, old, index)
-                await ctx.point("brought back")
+            await ctx.point("about to bring back")
+            await apply(ctx, old, count, held)
+            await ctx.point("brought back")
     await refresh(ctx, new.service)
     return words
 
@@ -224,7 +174,3 @@ def count_of(wanted: Workload, asked: int) -> int:
     if wanted.alone:
         return min(1, wanted.instances)
     return max(wanted.instances, min(asked, wanted.most))
-
-
-def surplus(instances: Sequence[Instance], wanted: Workload, count: int) -> list[Instance]:
-    return [one for one in instances if one.generation == wanted.generation and one.index >= count]

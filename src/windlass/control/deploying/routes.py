@@ -16,7 +16,7 @@ from windlass.control.workloads.names import reserve_ports, reserve_served
 from windlass.control.workloads.sealed_workload import decrypt_workload
 from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import by_name, listens
-from windlass.core.deploy.workload import Instance, Phase, Workload, WorkloadPort
+from windlass.core.deploy.workload import Instance, Observation, Workload, WorkloadPort
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
 from windlass.store.store import NameRow, Reads, Row, StatusRow
 
@@ -41,16 +41,19 @@ async def _listening(ctx: Context, wanted: Workload) -> list[Listen]:
 async def _inside(ctx: Context, wanted: Workload) -> dict[str, int]:
     """By port name: where its neighbours find it, if the router has to listen there for them."""
     place = await ctx.places.of(wanted.service)
-    if place.engine.takes != "native" or wanted.alone:
+    if wanted.alone:
         return {}
-    return {
-        port.name: (await place.engine.neighbour_address(wanted.service, wanted.name, port.internal))[1]
+    addresses = {
+        port.name: await place.engine.neighbour_address(
+            wanted.environment, wanted.service, wanted.name, port.internal
+        )
         for port in wanted.ports
         if port.protocol != "UDP"
     }
+    return {name: address.port for name, address in addresses.items() if address.is_routed}
 
 
-async def refresh(ctx: Context, service: str) -> list[Instance]:
+async def refresh(ctx: Context, service: str) -> Sequence[Instance]:
     """Brings the router up to date with one service; answers its instances, as they are now."""
     async with ctx.routing[service]:
         return await _refresh(ctx, service)
@@ -63,7 +66,7 @@ async def catch_up(ctx: Context, service: str, since: float) -> None:
             await _refresh(ctx, service)
 
 
-async def _refresh(ctx: Context, service: str) -> list[Instance]:
+async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
     source, began = ctx.store.reads, time.monotonic()
     status, place = await source.status(service), await ctx.places.of(service)
     if status is None or await source.get(service) is None:
@@ -75,24 +78,20 @@ async def _refresh(ctx: Context, service: str) -> list[Instance]:
     return seen
 
 
-async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> list[Instance]:
+async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
     source = ctx.store.reads
     serving = await source.deployment(status.serving) if status.serving else None
     wanted = decrypt_workload(ctx, serving) if serving else await _last(ctx, service)
     if wanted is None:
         return []
-    seen = await place.engine.observe(service) if serving else []
-    well = [
-        one
-        for one in seen
-        if one.generation == wanted.generation and one.phase is Phase.RUNNING and one.id not in ctx.unwell
-    ]
-    routes = await _routes(ctx, wanted, await _names_of(ctx, wanted), well)
+    seen = await place.engine.observe(service) if serving else Observation()
+    ready = seen.of(wanted.generation).ready
+    routes = await _routes(ctx, wanted, await _names_of(ctx, wanted), ready)
     try:
         await place.router.set(service, routes)
     except RouteError:
         await place.router.set(service, await _as_far_as_can_be(ctx, wanted, routes))
-    return seen
+    return seen.instances
 
 
 async def _as_far_as_can_be(ctx: Context, wanted: Workload, routes: Sequence[Route]) -> Sequence[Route]:

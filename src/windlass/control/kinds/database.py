@@ -166,9 +166,9 @@ async def _connection(ctx: Context, source: Reads, row: Row, address: Whereabout
     spec = row.read(Database)
     server, name = databases.kind_of(spec.type), spec.name
     known = await credentials_of(ctx, source, row)
-    host, port = await address(row.id, name, server.port)
+    found = await address(row.parent, row.id, name, server.port)
     values = databases.connection(
-        server.type, row.id, name, host, port, known.login, known.password, known.database
+        server.type, row.id, name, found.host, found.port, known.login, known.password, known.database
     )
     secrets = databases.secret_keys(server.type, row.id, name)
     return [

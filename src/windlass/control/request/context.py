@@ -23,7 +23,6 @@ from windlass.control.request.shared_readers import SharedReaders
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.resource import Family
-from windlass.core.deploy.workload import Workload
 from windlass.store.store import Store, Tx
 
 if TYPE_CHECKING:
@@ -78,14 +77,6 @@ class OutgoingHttp(Protocol):
     async def close(self) -> None: ...
 
 
-class ServiceWatcher(Protocol):
-    """Looks after what runs, between deployments."""
-
-    def keep(self, wanted: Workload) -> None: ...
-
-    def forget(self, service: str) -> None: ...
-
-
 async def _no_point(name: str) -> None:
     """In production nothing happens at a failpoint."""
 
@@ -130,14 +121,11 @@ class Context(Struct, frozen=True, kw_only=True):
     """Of what streams tell."""
     neighbours: Neighbours
     """What services offer to each other."""
-    watch: ServiceWatcher
     out: OutgoingHttp
     """The one way out over HTTP, guarded."""
     work: Path
     """Where working copies are while they are built."""
     routing: Routing
-    unwell: set[str]
-    """Instances that run, but are to be given no requests."""
     point: Callable[[str], Awaitable[None]] = _no_point
     """Called before and after each effect outside, so that tests can end the world there."""
 

@@ -6,14 +6,14 @@ erases something of a service asks the place of that service.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from msgspec import Struct
 
 from windlass.builders.builder import Builder
-from windlass.core.deploy.workload import Artifact, HealthProbe, Instance
+from windlass.core.deploy.workload import Artifact
 from windlass.engines.engine import Engine
 from windlass.routers.router import Router
 from windlass.store.store import Reads
@@ -49,10 +49,6 @@ class Gateway(Router, Protocol):
     def port(self) -> int: ...
 
 
-Probing = Callable[[Engine, Instance, HealthProbe], Awaitable[str]]
-"""Asks an instance how it is: what is wrong with it, or an empty text."""
-
-
 class Place(Struct, frozen=True, kw_only=True):
     """An engine with the parts that serve it."""
 
@@ -61,7 +57,6 @@ class Place(Struct, frozen=True, kw_only=True):
     builder: Builder
     router: Gateway
     servers: Servers
-    probe: Probing
     public_host: str
     """The host under which public ports are reached."""
 

@@ -70,7 +70,8 @@ async def master_credentials(ctx: Context, call: Call) -> Reply:
     if spec.accessibility == "PUBLIC":
         host, port = place.public_host, await public_port(ctx, row)
     else:
-        host, port = await place.engine.neighbour_address(row.id, spec.name, kind_of(spec.type).port)
+        address = await place.engine.neighbour_address(row.parent, row.id, spec.name, kind_of(spec.type).port)
+        host, port = address.host, address.port
     answer = {
         "host": host,
         "port": port,

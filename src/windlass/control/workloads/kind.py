@@ -23,12 +23,12 @@ from windlass.core.declare.spec import Spec
 from windlass.core.deploy import hosts
 from windlass.core.deploy.injected_variables import BuiltIn, address_variables, nominal_host, with_twins
 from windlass.core.deploy.progress import BuildResult, ChosenVersion, CommitRecord, Particulars
-from windlass.core.deploy.workload import Artifact, Workload
+from windlass.core.deploy.workload import Artifact, ServiceAddress, Workload
 from windlass.core.words.variables import Inputs
 from windlass.store.store import DeploymentRow, Reads, Row, Tx
 
-Whereabouts = Callable[[str, str, int], Awaitable[tuple[str, int]]]
-"""Takes a service, its name and a port inside. Returns host and port at which its neighbours find it."""
+Whereabouts = Callable[[str, str, str, int], Awaitable[ServiceAddress]]
+"""Takes an environment, a service of it, its name and a port inside. Returns where its neighbours find it."""
 
 
 S = TypeVar("S", bound=Spec)
@@ -152,9 +152,10 @@ class ServiceKind(Generic[S]):
         """Returns what services of this kind tell their neighbours, with the addresses of now."""
         variables: list[BuiltIn] = []
         for neighbour in await ctx.neighbours.of(source, environment, self.family.name, self.main_port):
-            host, number = await address(neighbour.id, neighbour.name, neighbour.port.internal)
+            internal = neighbour.port.internal
+            found = await address(environment, neighbour.id, neighbour.name, internal)
             outside = await external_host(ctx, source, neighbour.id, neighbour.port)
-            variables += address_variables(self.family.name, neighbour.id, host, number, outside)
+            variables += address_variables(self.family.name, neighbour.id, found.host, found.port, outside)
         return Offer(with_twins(variables))
 
     def listed_keys(self, service: Row) -> Collection[str]:

@@ -157,6 +157,43 @@ class Instance(Struct, frozen=True, kw_only=True):
     """Why it ended the last time, for people: `exited with code 1`, `was killed: out of memory`."""
     restarts: int = 0
     started_at: int = 0
+    unready: str = ""
+    """Why it is to be given no requests although it runs, for people; empty if it may be given some."""
+
+    @property
+    def is_ready(self) -> bool:
+        return self.phase is Phase.RUNNING and not self.unready
+
+
+class Observation(Struct, frozen=True):
+    """The instances of one service, of every generation, as its engine sees them at one moment."""
+
+    instances: tuple[Instance, ...] = ()
+
+    def of(self, generation: int) -> Observation:
+        """Returns only the instances of one generation."""
+        return Observation(
+            tuple(instance for instance in self.instances if instance.generation == generation)
+        )
+
+    @property
+    def ready(self) -> tuple[Instance, ...]:
+        """Instances that may be given requests."""
+        return tuple(instance for instance in self.instances if instance.is_ready)
+
+    @property
+    def broken(self) -> tuple[Instance, ...]:
+        """Instances that do not run now; each says why."""
+        return tuple(instance for instance in self.instances if instance.phase is not Phase.RUNNING)
+
+
+class ServiceAddress(Struct, frozen=True):
+    """Where other services of its environment find a port of a service."""
+
+    host: str
+    port: int
+    is_routed: bool = False
+    """The router listens there for them, except for a service that runs `alone`."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Asks an instance how it is: by a connection, a request, or a command where it runs."""
+"""Probes an instance: by a connection, a request, or a command where it runs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import ssl
 from contextlib import suppress
 
 from windlass.core.deploy.workload import HealthProbe, Instance, ProbeKind
-from windlass.engines.engine import Engine, EngineError
+from windlass.engines.by_hand.copies import Executor
+from windlass.engines.engine import EngineError
 
 _HEAD = 4096
 _NOTICED = 0.2
-"""Seconds in which a go-between finds out that nobody listens behind it."""
+"""Seconds in which a go-between finds out that nothing listens behind it."""
 
 
-async def probe(engine: Engine, instance: Instance, probe: HealthProbe) -> str:
-    """What is wrong, for people; nothing, if it is well."""
+async def ask(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
+    """Returns why an instance does not pass a probe, for people; empty if it passes."""
     try:
         async with asyncio.timeout(probe.timeout):
             match probe.kind:
@@ -39,27 +40,27 @@ def _where(probe: HealthProbe) -> str:
     }[probe.kind]
 
 
-async def _connection(engine: Engine, instance: Instance, probe: HealthProbe) -> str:
+async def _connection(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
     port = instance.ports.get(probe.port)
     if port is None:
         return f"nothing listens on port {probe.port}"
-    # An address of another machine could be one of somebody else here.
-    local = instance.inside and instance.address == "127.0.0.1"
-    if local and (said := await _directly(instance.inside, probe)) is not None:
-        return said
+    # An address inside another machine could belong to something else on this one.
+    is_local = instance.inside and instance.address == "127.0.0.1"
+    if is_local and (answer := await _directly(instance.inside, probe)) is not None:
+        return answer
     reader, writer = await asyncio.open_connection(instance.address, port)
     try:
-        # Docker's proxy takes every connection, and hangs up if then nobody listens in the container.
-        deaf = engine.takes == "image" and await _hangs_up(reader)
+        # Docker's proxy takes every connection, and hangs up if nothing listens in the container.
+        is_deaf = engine.has_go_between and await _hangs_up(reader)
     finally:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
-    return f"it does not answer {_where(probe)} (the connection is closed at once)" if deaf else ""
+    return f"it does not answer {_where(probe)} (the connection is closed at once)" if is_deaf else ""
 
 
 async def _directly(address: str, probe: HealthProbe) -> str | None:
-    """What its own address says: taken and refused are both answers. None where there is no way to it."""
+    """Connects to the address of the instance itself. Returns None if there is no way to it."""
     try:
         async with asyncio.timeout(_NOTICED):
             _, writer = await asyncio.open_connection(address, probe.port)
@@ -106,7 +107,7 @@ async def _request(instance: Instance, probe: HealthProbe) -> str:
 
 
 def _trusting(scheme: str) -> ssl.SSLContext | None:
-    """Certificates of instances are for their own names, not for the address they are asked at."""
+    """Returns a context that trusts any certificate: certificates do not name the address of an instance."""
     if scheme != "https":
         return None
     context = ssl.create_default_context()
@@ -115,7 +116,7 @@ def _trusting(scheme: str) -> ssl.SSLContext | None:
     return context
 
 
-async def _command(engine: Engine, instance: Instance, probe: HealthProbe) -> str:
+async def _command(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
     try:
         code, output = await engine.execute(instance, probe.command, probe.timeout)
     except EngineError as error:

@@ -18,8 +18,17 @@ from typing import Any, Final, Literal, NoReturn, TypeVar
 from windlass.base import subprocesses as group
 from windlass.base.locks import Locks
 from windlass.base.log import log
-from windlass.core.deploy.workload import Artifact, Instance, Outcome, StoredData, Usage, Workload
+from windlass.core.deploy.workload import (
+    Artifact,
+    Instance,
+    Outcome,
+    ServiceAddress,
+    StoredData,
+    Usage,
+    Workload,
+)
 from windlass.docker import NO_ANSWER, Away, Docker, EngineRefused
+from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import create
 from windlass.engines.docker import names as words
@@ -53,13 +62,15 @@ PASSING: Final = (
 _log = log("engines.docker")
 
 
-class DockerEngine:
+class DockerEngine(EngineByHand):
     name = "docker"
     takes: Literal["native", "image"] = "image"
+    has_go_between = True
 
     def __init__(self, *, host: str, folder: Path, installation: str) -> None:
         """`installation` tells what is ours from what another Windlass has on the same engine; `folder` keeps
         what must outlive Windlass and belongs to this engine alone."""
+        super().__init__()
         self._docker = Docker(host)
         self._installation = installation
         self._place = DockerResources(self._docker, installation)
@@ -68,9 +79,11 @@ class DockerEngine:
         self._locks = Locks()
 
     async def start(self, notice: Notice, sink: Sink) -> None:
+        await super().start(notice, sink)
         await self._watch.start(notice, sink, SOON)
 
     async def stop(self) -> None:
+        await super().stop()
         await self._watch.stop()
         await self._docker.close()
 
@@ -92,7 +105,7 @@ class DockerEngine:
             await self._watch.silent(container)
             return ended(said or _vanished(wanted))
 
-    async def observe(self, service: str) -> list[Instance]:
+    async def copies(self, service: str) -> list[Instance]:
         return await self._instances(service=service)
 
     async def all(self) -> list[Instance]:
@@ -102,7 +115,7 @@ class DockerEngine:
         with _translated():
             await self._place.image(artifact.ref, say)
 
-    async def remove(
+    async def end(
         self,
         service: str,
         *,
@@ -133,8 +146,10 @@ class DockerEngine:
         with _translated():
             return await execute(self._docker, instance.id, command, timeout)
 
-    async def neighbour_address(self, service: str, name: str, internal: int) -> tuple[str, int]:
-        return words.sure(service, name), internal
+    async def neighbour_address(
+        self, environment: str, service: str, name: str, internal: int
+    ) -> ServiceAddress:
+        return ServiceAddress(words.sure(service, name), internal)
 
     async def usage(self) -> Mapping[str, Usage]:
         with _translated():

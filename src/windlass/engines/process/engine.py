@@ -20,7 +20,16 @@ from windlass.base.clock import Clock
 from windlass.base.erasing import erase
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log
-from windlass.core.deploy.workload import Artifact, Instance, Outcome, StoredData, Usage, Workload
+from windlass.core.deploy.workload import (
+    Artifact,
+    Instance,
+    Outcome,
+    ServiceAddress,
+    StoredData,
+    Usage,
+    Workload,
+)
+from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
 from windlass.engines.process import cgroups, files, kernel, ports
 from windlass.engines.process import execute as beside
@@ -46,7 +55,7 @@ _TOUR: Final = 1.0
 _GRACE: Final = 10.0
 
 
-class ProcessEngine:
+class ProcessEngine(EngineByHand):
     name = "process"
     takes: Literal["native", "image"] = "native"
 
@@ -63,6 +72,7 @@ class ProcessEngine:
         """`folder` is the engine's own. `backlog`: bytes of output that may wait to be read. `weigh`: seconds
         between two looks at the memory of what no cgroup holds back. `isolation`: how services are kept
         apart; as far as this machine allows, unless it is given."""
+        super().__init__(clock)
         folder = folder.resolve()
         self._shelf = RecordStore(folder)
         self._claims, self._places = ports.PortClaims(folder), ports.PortAddresses(folder)
@@ -87,6 +97,7 @@ class ProcessEngine:
         self._tour: asyncio.Task[None] | None = None
 
     async def start(self, notice: Notice, sink: Sink) -> None:
+        await super().start(notice, sink)
         self._lives.open(notice)
         self._keeper.start(sink)
         try:
@@ -96,6 +107,7 @@ class ProcessEngine:
         self._tour = asyncio.create_task(self._look_round())
 
     async def stop(self) -> None:
+        await super().stop()
         if self._tour is not None:
             self._tour.cancel()
             await asyncio.wait([self._tour])
@@ -125,13 +137,13 @@ class ProcessEngine:
                 async with asyncio.timeout(_TOUR):
                     await change.wait()
 
-    async def observe(self, service: str) -> list[Instance]:
+    async def copies(self, service: str) -> list[Instance]:
         return await self._seen(self._shelf.find(service))
 
     async def all(self) -> list[Instance]:
         return await self._seen(self._shelf.find())
 
-    async def remove(
+    async def end(
         self,
         service: str,
         *,
@@ -144,6 +156,7 @@ class ProcessEngine:
 
     async def discard(self, service: str) -> None:
         self._prepare()
+        self.forget(service)
         await self._whole(self._discard(service))
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
@@ -165,9 +178,11 @@ class ProcessEngine:
     async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
         """Does nothing: what a builder made is on this machine."""
 
-    async def neighbour_address(self, service: str, name: str, internal: int) -> tuple[str, int]:
+    async def neighbour_address(
+        self, environment: str, service: str, name: str, internal: int
+    ) -> ServiceAddress:
         self._prepare()
-        return ports.HOST, self._places.of(service, internal)
+        return ServiceAddress(ports.HOST, self._places.of(service, internal), is_routed=True)
 
     async def usage(self) -> Mapping[str, Usage]:
         census = await self._counting.now()

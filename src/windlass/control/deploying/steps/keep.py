@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from windlass.control.deploying.ledger import Ledger
-from windlass.control.deploying.release import count_of, end_up_to, retire_others, start, surplus
-from windlass.control.deploying.routes import all_endpoints, refresh, reserve
+from windlass.control.deploying.release import apply, count_of, end_up_to, retire_others
+from windlass.control.deploying.routes import refresh, reserve
 from windlass.core.deploy.states import State
 from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError
@@ -25,7 +25,7 @@ async def keep(ledger: Ledger) -> None:
         return
     count = count_of(workload, status.instances or workload.instances)
     try:
-        await _start_missing(ledger, workload, count)
+        await _apply(ledger, workload, count)
     except EngineAway:
         raise
     except (EngineError, RouteError) as error:
@@ -35,10 +35,7 @@ async def keep(ledger: Ledger) -> None:
     seen = await refresh(ctx, ledger.service.id)
     # No deployment waits or is under way: of all that was ever asked for, only this is meant to run.
     await retire_others(ctx, workload, status.deployments, seen=seen)
-    if extra := surplus(seen, workload, count):
-        await _remove(ledger, workload, extra)
-    ctx.watch.keep(workload)
-    if health := health_of(workload, [instance for instance in seen if instance not in extra], status):
+    if health := health_of(workload, seen, status):
         await ledger.noted(workload, *health)
     await ledger.rested()
 
@@ -52,34 +49,14 @@ async def clear(ledger: Ledger) -> None:
     await ledger.rested()
 
 
-async def _start_missing(ledger: Ledger, workload: Workload, count: int) -> None:
+async def _apply(ledger: Ledger, workload: Workload, count: int) -> None:
     ctx = ledger.ctx
     await ctx.point("about to keep")
     await reserve(ctx, workload)
-    for index in range(count):
-        await start(ctx, workload, index)
+    await apply(ctx, workload, count, ledger.held)
     if count:
         await ledger.volumes_noted(workload)
     await ctx.point("kept")
-
-
-async def _remove(ledger: Ledger, workload: Workload, instances: Sequence[Instance]) -> None:
-    """Removes instances, after their requests have finished."""
-    ctx = ledger.ctx
-    ids = {instance.id for instance in instances}
-    ctx.unwell.update(ids)
-    await refresh(ctx, workload.service)
-    await ledger.place.router.drain(all_endpoints(workload, instances), workload.grace)
-    await ctx.point("about to remove what is too many")
-    await ledger.held()
-    await ledger.place.engine.remove(
-        workload.service,
-        generation=workload.generation,
-        indexes=[instance.index for instance in instances],
-        grace=workload.grace,
-    )
-    await ctx.point("removed what was too many")
-    ctx.unwell.difference_update(ids)
 
 
 def health_of(

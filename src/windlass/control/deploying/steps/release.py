@@ -60,7 +60,7 @@ async def _brought_up(ledger: Ledger, new: Workload, old: Workload | None, count
         except ReleaseFailed as failed:
             failure = str(failed)
             await ledger.given_up(failure)
-    output = await take_down(ledger.ctx, new, old, count)
+    output = await take_down(ledger.ctx, new, old, count, ledger.held)
     await ledger.failed(with_output(failure, output))
     return False
 
@@ -88,6 +88,6 @@ async def abandon(ledger: Ledger) -> None:
     workload = decrypt_workload(ledger.ctx, deployment)
     old = await ledger.serving()
     if workload and deployment.status == Progress.DEPLOYING:
-        await take_down(ledger.ctx, workload, old, ledger.status.instances)
+        await take_down(ledger.ctx, workload, old, ledger.status.instances, ledger.held)
     await ledger.ctx.point("abandoned")
     await ledger.canceled()

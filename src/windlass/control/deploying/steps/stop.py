@@ -43,13 +43,12 @@ async def end_all(ledger: Ledger) -> None:
     ctx, service = ledger.ctx, ledger.service
     workload = await ledger.serving()
     await ledger.unserved()
-    ctx.watch.forget(service.id)
     await ctx.point("about to route away")
     await refresh(ctx, service.id)
     if workload:
         await ctx.point("routed away")
         seen = await ledger.place.engine.observe(service.id)
-        await ledger.place.router.drain(all_endpoints(workload, seen), workload.grace)
+        await ledger.place.router.drain(all_endpoints(workload, seen.instances), workload.grace)
         await ctx.point("drained to stop")
     grace = workload.grace if workload else ctx.settings.stop_seconds
     await end_up_to(ctx, service.id, ledger.deployment.number, grace)

@@ -1,0 +1,49 @@
+"""The verbs that drive a rollout by hand: each is about copies of one generation, by their indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from windlass.core.deploy.workload import HealthProbe, Instance, Workload
+
+
+class Copies(Protocol):
+    """The copies of workloads on an engine that starts them one by one."""
+
+    async def run(self, workload: Workload, index: int) -> Instance:
+        """Starts a copy, unless it is there already. Afterwards it is restarted with growing pauses whenever
+        it ends, until it is removed. Raises VolumeLost instead of making a volume that `is_known`."""
+        ...
+
+    async def copies(self, service: str) -> list[Instance]:
+        """Returns all copies of a service, of every generation."""
+        ...
+
+    async def end(
+        self,
+        service: str,
+        *,
+        generation: int | None = None,
+        indexes: Collection[int] | None = None,
+        grace: float = 10.0,
+    ) -> None:
+        """Asks copies to end (of one generation or of all, all of them or only some) and kills them after
+        `grace`. Without `indexes` a generation ends as a whole, and a late `run` does not bring it back."""
+        ...
+
+    async def probe(self, instance: Instance, probe: HealthProbe) -> str:
+        """Returns why a copy does not pass a probe, for people; empty if it passes."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs commands beside instances."""
+
+    has_go_between: bool
+    """Something between Windlass and an instance takes connections to its ports, even if nothing listens
+    behind it."""
+
+    async def execute(
+        self, instance: Instance, command: Sequence[str], timeout: float
+    ) -> tuple[int, str]: ...
