@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -36,6 +37,8 @@ BASES = ("", "/api/v1", "/compat")
 Beside: TypeAlias = Callable[[str], Awaitable[Sequence[Sequence[Any]]]]
 """From a statement to its rows."""
 
+CROWD = 50
+"""Things on a plot."""
 LIMITS = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
 
 
@@ -87,6 +90,18 @@ class Plot:
         self.tenant = tenant
         self._standing: dict[tuple[str, str], Thing] = {}
         self._untouched: dict[Operation, Subject] = {}
+        self._things = 0
+
+    def make_room(self) -> None:
+        """A deployment looks at all services of its environment. So things that are made from now on are in
+        another one as soon as there are many, or each would take longer than the one before."""
+        if self._things > CROWD:
+            crowded, self._things = {family.parent for family in registry().services}, 0
+            self._standing = {
+                key: thing
+                for key, thing in self._standing.items()
+                if crowded.isdisjoint(above.family for above in thing.above)
+            }
 
     async def standing(self, family: Family, parent: Family | None = None) -> Thing:
         """One for everybody: nobody may change it beyond recognition."""
@@ -106,6 +121,7 @@ class Plot:
 
     async def below(self, above: Thing | None, family: Family) -> Thing:
         """A new one there."""
+        self._things += 1
         made = await self._made(family, above) if above else self.tenant.org
         return Thing(family, made, above)
 
@@ -417,12 +433,26 @@ def keeps_the_promises_of_all_answers(answer: Answer) -> None:
 
 def for_operations(chosen: Callable[[Operation], object] = lambda operation: True) -> Callable[[Any], Any]:
     """A table with a row for each operation of this sort."""
-    return table("operation", filter(chosen, OPERATIONS), lambda operation: operation.id)
+    return _roomy(table("operation", filter(chosen, OPERATIONS), lambda operation: operation.id))
 
 
 def for_families(chosen: Callable[[Family], object]) -> Callable[[Any], Any]:
     """A table with a row for each family of this sort."""
-    return table("family", filter(chosen, registry().families.values()), lambda family: family.name)
+    return _roomy(table("family", filter(chosen, registry().families.values()), lambda family: family.name))
+
+
+def _roomy(tabled: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Makes room on the plot before each row."""
+
+    def decorate(test: Any) -> Any:
+        @functools.wraps(test)
+        async def in_room(*arguments: Any, **fixtures: Any) -> None:
+            fixtures["stage"].plot.make_room()
+            await test(*arguments, **fixtures)
+
+        return tabled(in_room)
+
+    return decorate
 
 
 async def together(*calls: Awaitable[Any]) -> list[Any]:

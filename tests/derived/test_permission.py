@@ -37,11 +37,12 @@ async def stage() -> AsyncIterator[Stage]:
 
 @pytest.mark.parametrize("kind", LIMITS)
 async def test_every_operation_answers_what_may_decides(stage: Stage, kind: str):
-    limits = await limits_of(stage, kind)
     wrong, statuses = [], set()
     for operation in OPERATIONS:
         if not operation.params:
             continue
+        stage.plot.make_room()
+        limits = await limits_of(stage, kind)
         for scope in SCOPES:
             expected, status = await tried(stage, operation, scope, limits)
             statuses.add(expected)
