@@ -295,7 +295,7 @@ def _at(kind: str, name: str) -> Schema:
 
 
 def _tags(operations: Iterable[Operation]) -> Iterator[Schema]:
-    """Returns the groups, each with the description in the file that declares it."""
+    """Yields the groups, each with the description in the file that declares it."""
     first: dict[str, Operation] = {}
     for operation in operations:
         first.setdefault(operation.group, operation)

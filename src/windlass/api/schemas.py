@@ -98,7 +98,7 @@ def named(ref: Schema) -> str:
 
 
 def parameters(query: type[Struct]) -> Iterator[tuple[str, bool, Schema]]:
-    """Returns the name of each field of a query, with True if it is required, and its schema."""
+    """Yields the name of each field of a query, with True if it is required, and its schema."""
     (ref,), found = msgspec.json.schema_components([query], ref_template="{name}")
     whole = found[ref["$ref"]]
     for name, schema in whole["properties"].items():

@@ -1,4 +1,5 @@
-"""What a builder is: it makes, of the files of one commit, something that an engine can start."""
+"""The interface of builders. A builder makes an artifact, which an engine can start, of the files of a
+commit."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from windlass.core.deploy.workload import Artifact
 
 
 class BuildError(Exception):
-    """It cannot be built; the message is for the person who deployed."""
+    """A build failed. The message is for the person who deployed."""
 
 
 class BuilderAway(BuildError):
@@ -20,24 +21,26 @@ class BuilderAway(BuildError):
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """What is to be built."""
+    """An artifact to build."""
 
     service: str
     org: str
     name: str
     deployment: str
     key: str
-    """Of everything that goes into it (repository, commit, root path, Dockerfile, stage, arguments)."""
+    """A digest of everything that the artifact depends on (repository, commit, root path, Dockerfile, stage,
+    arguments)."""
     commit: str
     source: Path
     """The files of the commit: the repository's root. The builder may move them away."""
     root: str = "."
-    """The folder below that the application is in."""
+    """The folder of the application, below `source`."""
     dockerfile: str | None = None
-    """Below `root`. None: a file named Dockerfile if there is one, and else whatever the builder can do."""
+    """A path below `root`. None: a file named Dockerfile if there is one, or else the way that the builder
+    chooses."""
     stage: str | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
-    """Build arguments: the variables of the service that are no secrets."""
+    """Build arguments: the variables of the service, without secrets."""
     cpu: int = 2000
     memory: int = 2048
 
@@ -50,24 +53,24 @@ class Builder(Protocol):
     makes: Literal["native", "image"]
 
     async def stop(self) -> None:
-        """Lets go of what it holds open; builds under way were cancelled before."""
+        """Closes what it holds open. Builds under way were cancelled before."""
         ...
 
     async def find(self, service: str, key: str) -> Artifact | None:
-        """What was built earlier under this key and is still there."""
+        """Returns the artifact of an earlier build under this key, if it still exists."""
         ...
 
     async def build(self, order: Order, say: Say) -> Artifact:
-        """Nothing half-made stays behind when it fails or is cancelled."""
+        """Builds the artifact. Leaves nothing half-made behind when it fails or is cancelled."""
         ...
 
     async def discard(self, service: str) -> None:
-        """Nothing that was built for this service is left. Absent is fine."""
+        """Erases everything that was built for this service. Succeeds if there is nothing."""
         ...
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
-        """Of this service only the artifacts with these keys stay. For whoever alone may build for it now:
-        what was just made for another deployment would go with the rest."""
+        """Erases the artifacts of this service except those with these keys. Only for a caller that holds the
+        service: an artifact just made for another deployment would be erased as well."""
         ...
 
     async def services(self) -> Collection[str]:

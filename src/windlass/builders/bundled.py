@@ -1,7 +1,7 @@
-"""Repositories from everywhere, and the one that comes with Windlass.
+"""Fetches repositories from everywhere, and the one that comes with Windlass.
 
-Its address, which leads nowhere, is replaced by the folder that it is written into; every other address goes
-the usual way. What may not be fetched from the machine itself still may not.
+Its address, which leads nowhere, is replaced by the folder that it is written into; every other address is
+fetched as usual, with the same refusals of addresses of the machine itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from windlass.builders.git.remote import Progress, silent
 
 class WithBundled:
     def __init__(self, others: Git, home: Path) -> None:
-        """`home` is a folder for this alone."""
+        """`home` is a folder for nothing else."""
         self._others = others
         self._repository = home.absolute() / "demo.git"
         self._local = Git(allow_local=True, outbound_allow=(), home=home / "git")
@@ -42,6 +42,6 @@ class WithBundled:
     async def _found(self, source: GitSource) -> tuple[Git, GitSource]:
         if source.url != demo.URL:
             return self._others, source
-        # Each time: a new version of Windlass brings a new commit.
+        # Written each time, because a new version of Windlass brings a new commit.
         made = await group.aside(demo.repository, self._repository)
         return self._local, replace(source, url=f"file://{made}", token=None)

@@ -1,4 +1,4 @@
-"""Read a Dockerfile: its instructions, its stages, what can be set from outside. Nothing is run.
+"""Parses a Dockerfile: its instructions, stages and arguments. Nothing is run.
 
 What is wrong with it is said with the line where it is.
 """
@@ -53,7 +53,7 @@ _FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
 
 
 class DockerfileError(Exception):
-    """It cannot be read; the message names the line."""
+    """A Dockerfile cannot be parsed. The message names the line."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -72,9 +72,9 @@ class Instruction(Struct, frozen=True, kw_only=True):
     """In capital letters."""
     flags: tuple[tuple[str, str], ...] = ()
     text: str
-    """What follows the name and the flags, on one line."""
+    """The text after the name and the flags, on one line."""
     json: tuple[str, ...] | None = None
-    """Its words, where it is written as a JSON list."""
+    """The words of an instruction that is written as a JSON list."""
     heredocs: tuple[Heredoc, ...] = ()
 
     def flag(self, name: str) -> str | None:
@@ -87,7 +87,7 @@ class Instruction(Struct, frozen=True, kw_only=True):
 
 
 class Argument(Struct, frozen=True):
-    """An ARG: what can be set from outside."""
+    """An ARG, which can be set from outside."""
 
     name: str
     default: str | None
@@ -99,7 +99,7 @@ class Stage(Struct, frozen=True, kw_only=True):
     index: int
     line: int
     base: str
-    """What it is FROM, as written: an image, or the name of an earlier stage."""
+    """The base in FROM, as written: an image, or the name of an earlier stage."""
     name: str = ""
     instructions: tuple[Instruction, ...] = ()
     arguments: tuple[Argument, ...] = ()
@@ -108,13 +108,13 @@ class Stage(Struct, frozen=True, kw_only=True):
 class Dockerfile(Struct, frozen=True, kw_only=True):
     stages: tuple[Stage, ...]
     arguments: tuple[Argument, ...] = ()
-    """Those before the first FROM, which only FROM knows."""
+    """The arguments before the first FROM, which only FROM knows."""
     starts: tuple[Instruction, ...] = ()
     """The FROM of each stage."""
     escape: str = "\\"
 
     def stage(self, wanted: str | None) -> Stage | None:
-        """By name, or by number from 0; without either it is the last."""
+        """Returns a stage by name, or by number from 0. Without either, the last."""
         if not wanted:
             return self.stages[-1]
         named = [stage for stage in self.stages if stage.name == wanted.lower()]
@@ -123,12 +123,12 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
         return named[-1] if named else None
 
     def earlier(self, wanted: str, than: Stage) -> Stage | None:
-        """A stage before this one, by name; one name may come again, and then the latest counts."""
+        """Returns a stage before this one by name. If several have the name, the latest counts."""
         before = [stage for stage in self.stages[: than.index] if stage.name == wanted.lower()]
         return before[-1] if before else None
 
     def outer(self, given: Mapping[str, str], platform: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The values that FROM knows; `platform` are those that the builder sets by itself."""
+        """Returns the values that FROM knows. `platform` are those that the builder sets by itself."""
         known: dict[str, str] = dict(platform or {})
         size = 0
         for argument in self.arguments:
@@ -142,7 +142,7 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
         return known
 
     def read(self, line: int, text: str, known: Mapping[str, str]) -> str:
-        """A word with its variables filled in."""
+        """Returns a word with its variables replaced."""
         try:
             return substituted(text, known, self.escape)
         except BadWord as error:
@@ -175,14 +175,14 @@ def read(text: str) -> Dockerfile:
 
 
 def declared(text: str) -> frozenset[str]:
-    """The names of all arguments that it takes, in any stage."""
+    """Returns the names of all arguments in any stage."""
     found = read(text)
     inside = (argument for stage in found.stages for argument in stage.arguments)
     return frozenset(argument.name for argument in (*found.arguments, *inside))
 
 
 def pairs(instruction: Instruction, escape: str) -> list[tuple[str, str]]:
-    """Of ENV and LABEL: `NAME=value NAME=value`, or the old `NAME value`."""
+    """Parses ENV and LABEL: `NAME=value NAME=value`, or the old `NAME value`."""
     found = words(instruction.text, escape)
     if not found or "=" not in found[0]:
         name, *rest = instruction.text.split(maxsplit=1)
@@ -202,7 +202,7 @@ def pairs(instruction: Instruction, escape: str) -> list[tuple[str, str]]:
 
 
 def arguments(instruction: Instruction, escape: str) -> list[Argument]:
-    """Of ARG, which may declare several."""
+    """Parses ARG, which may declare several."""
     made = []
     for word in words(instruction.text, escape):
         name, equals, default = word.partition("=")
@@ -271,7 +271,7 @@ def _instructions(text: str) -> tuple[str, list[Instruction]]:
 
 
 def _escape(lines: list[str]) -> str:
-    """Of the directives at its top; the first line that is none ends them."""
+    """Returns the escape sign of the directives at the top. The first other line ends them."""
     escape, seen = "\\", set()
     for place, line in enumerate(lines):
         directive = _DIRECTIVE.match(line.strip())
@@ -302,7 +302,7 @@ def instruction(line: int, whole: str, escape: str) -> Instruction:
 
 
 def _check(made: Instruction, escape: str) -> None:
-    """What can be known to be wrong before any variable is."""
+    """Finds errors that do not depend on the value of a variable."""
     if made.name == "SHELL" and not made.json:
         raise DockerfileError(made.line, 'SHELL takes a JSON list, such as ["/bin/bash", "-c"]')
     if made.name in ("ENV", "LABEL"):
@@ -326,7 +326,7 @@ def _flags(name: str, text: str) -> tuple[tuple[tuple[str, str], ...], str]:
 
 
 def _json(line: int, name: str, text: str) -> tuple[str, ...] | None:
-    """Nothing where it is no JSON: then Docker takes it for the other form, brackets and all."""
+    """Returns None for text that is no JSON: then Docker takes it for the other form, brackets included."""
     if not text.startswith("["):
         return None
     try:

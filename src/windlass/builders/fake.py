@@ -23,7 +23,7 @@ class FakeRepositories:
         self.fetched: list[GitSource] = []
 
     def push(self, what: str) -> str:
-        """A new commit."""
+        """Makes a new commit."""
         self.newest = hashlib.sha1(what.encode(), usedforsecurity=False).hexdigest()
         return self.newest
 
@@ -63,7 +63,7 @@ class FakeBuilder:
         self.gate: asyncio.Event | None = None
         """If set, building waits for it."""
         self.pruned: list[str] = []
-        """The services of which it was told what is still needed, in order."""
+        """The services that were pruned, in order."""
 
     async def stop(self) -> None:
         return None

@@ -1,4 +1,4 @@
-"""What a .dockerignore keeps out of a build, by Docker's rules: the last pattern that fits decides."""
+"""Applies a .dockerignore by Docker's rules: the last pattern that matches decides."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LONGEST: Final = 256 * 1024
 class Pattern(Struct, frozen=True):
     parts: tuple[str, ...]
     keeps: bool = False
-    """It begins with `!`, and takes back what an earlier one said."""
+    """The pattern begins with `!`, and takes an earlier one back."""
 
 
 class Ignore(Struct, frozen=True):
     patterns: tuple[Pattern, ...] = ()
 
     def __call__(self, path: PurePosixPath) -> bool:
-        """A path below the folder that the file speaks of; what is below something ignored is so too."""
+        """True if a path below the folder of the file is ignored. Everything below an ignored folder is."""
         ignored = False
         for pattern in self.patterns:
             if pattern.keeps == ignored and _fits_or_above(path.parts, pattern.parts):
@@ -34,7 +34,7 @@ class Ignore(Struct, frozen=True):
 
     @property
     def prunes(self) -> bool:
-        """Nothing below an ignored folder can be taken back."""
+        """True if nothing below an ignored folder can be taken back."""
         return not any(pattern.keeps for pattern in self.patterns)
 
 
@@ -45,7 +45,7 @@ def read(text: str) -> Ignore:
 
 
 def beside(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
-    """Of this folder; one that is named after the Dockerfile comes before the common one."""
+    """Reads the .dockerignore of this folder. One named after the Dockerfile comes before the common one."""
     names = [f"{dockerfile}.dockerignore"] if dockerfile else []
     for name in (*names, ".dockerignore"):
         file = root / name
@@ -55,7 +55,8 @@ def beside(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
 
 
 def fits(name: str, pattern: str) -> bool:
-    """One name, as the shell's patterns do; `*` also stands for a dot at the beginning."""
+    """True if one name matches, by the rules of the shell, except that `*` also matches a dot at the
+    beginning."""
     return bool(_form(pattern).match(name))
 
 
@@ -71,7 +72,7 @@ def _pattern(line: str) -> Pattern | None:
 
 
 def _fits_or_above(path: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Walks through both at once: `here` are the parts of the pattern that may come next."""
+    """Walks through path and pattern at once: `here` are the parts of the pattern that may come next."""
     here = _past_stars({0}, pattern)
     for name in path:
         here = _past_stars({_after(at, pattern) for at in here if _takes(at, pattern, name)}, pattern)
@@ -98,6 +99,6 @@ def _past_stars(here: set[int], pattern: Sequence[str]) -> set[int]:
 
 @lru_cache(maxsize=MOST)
 def _form(pattern: str) -> re.Pattern[str]:
-    # fnmatch knows no escapes, and says `[!a]` for `[^a]`. Its expressions never go back over a star.
+    # fnmatch knows no escapes, and writes `[!a]` for `[^a]`. Its expressions never backtrack over a star.
     plain = re.sub(r"\\(.)", lambda found: f"[{found[1]}]", pattern.replace("[^", "[!"))
     return re.compile(fnmatch.translate(plain))

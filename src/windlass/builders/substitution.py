@@ -1,6 +1,6 @@
-"""Words and variables as a Dockerfile knows them: quotes, escapes, `$NAME` and `${NAME:-otherwise}`.
+"""Replaces variables by the rules of a Dockerfile: quotes, escapes, `$NAME` and `${NAME:-otherwise}`.
 
-It is like the shell, and is none: nothing is run, and there are no words but those named here.
+It looks like the shell, but nothing is run, and only the forms named here exist.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Final
 
 DEEPEST: Final = 20
 LONGEST: Final = 128 * 1024
-"""Of what a word may become: a few words that double each other would fill the memory."""
+"""Most characters that a word may expand to: a few words that double each other would fill the memory."""
 
 _NAME = re.compile(r"[^\W\d]\w*|\d+|[@*#?$!-]")
 
 
 class BadWord(ValueError):
-    """Why a word cannot be read."""
+    """A word cannot be parsed. The message says why."""
 
 
 def words(text: str, escape: str) -> list[str]:
-    """Cut where there is space outside of quotes; quotes and escapes stay, for `substituted`."""
+    """Splits text at blanks outside of quotes. Quotes and escapes stay, for `substituted`."""
     found: list[str] = []
     word, quote, place = "", "", 0
     begun = False
@@ -51,7 +51,7 @@ def words(text: str, escape: str) -> list[str]:
 
 
 def substituted(text: str, variables: Mapping[str, str], escape: str) -> str:
-    """Replaces variables by their values, and takes quotes away."""
+    """Replaces variables by their values, and removes quotes."""
     reading = _Substitution(text, variables, escape)
     made = reading.until("")
     if reading.place < len(text):
@@ -177,7 +177,8 @@ class _Substitution:
 
 
 def _trimmed(value: str, how: str, pattern: str) -> str:
-    """Without the shortest (`#`, `%`) or longest (`##`, `%%`) beginning or end that the pattern fits."""
+    """Returns the value without the shortest (`#`, `%`) or longest (`##`, `%%`) prefix or suffix that
+    matches."""
     signs = _signs(pattern.removeprefix(how))
     ends = _ends(signs, value) if how == "#" else _ends(signs[::-1], value[::-1])
     if not ends:
@@ -187,7 +188,7 @@ def _trimmed(value: str, how: str, pattern: str) -> str:
 
 
 def _signs(pattern: str) -> list[str]:
-    """`*` and `?` as they are, every other sign behind a dot."""
+    """Returns `*` and `?` as they are, and every other sign behind a dot."""
     made: list[str] = []
     place = 0
     while place < len(pattern):
@@ -200,7 +201,7 @@ def _signs(pattern: str) -> list[str]:
 
 
 def _ends(signs: list[str], value: str) -> list[int]:
-    """Where the value may be cut so that the pattern fits all before it; in steps, never back."""
+    """Returns the positions up to which the value matches the pattern, without backtracking."""
     found: list[int] = []
     here = _spread(signs, {0})
     for place in range(len(value) + 1):
@@ -221,7 +222,7 @@ def _fits(signs: list[str], at: int, sign: str) -> bool:
 
 
 def _spread(signs: list[str], here: set[int]) -> set[int]:
-    """A star may also stand for nothing."""
+    """Adds the positions after stars, which may also match nothing."""
     for at in list(here):
         while at < len(signs) and signs[at] == "*":
             at += 1

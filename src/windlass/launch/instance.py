@@ -1,4 +1,4 @@
-"""What every launcher needs: its variables, a data folder that is whole or absent, one server at a time."""
+"""Common parts of all launchers: variables, a data folder that is whole or absent, one server at a time."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PATIENCE: Final = 60.0
 PR_SET_PDEATHSIG: Final = 1
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
-# Of what a launcher was given, a server needs only this, and above all no password; by the last two, an
-# engine knows the processes of an instance.
+# A server gets only these variables of its launcher, and above all no password. The last two tell an engine
+# which processes belong to an instance.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "WINDLASS_INSTANCE", "WINDLASS_FILES")
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -36,11 +36,11 @@ Variables = Mapping[str, str]
 
 
 class LaunchRefused(Exception):
-    """The server cannot be started; the message is for the person who deployed."""
+    """A server cannot be started. The message is for the person who deployed."""
 
 
 def launch(start: Callable[[Variables], NoReturn]) -> NoReturn:
-    """Runs a launcher; what it refuses becomes the last line of its log, without a trace."""
+    """Runs a launcher. Its refusal becomes the last line of the log, without a trace."""
     os.umask(0o077)
     try:
         start(dict(os.environ))  # noqa: TID251 (the variables of an instance, which are no settings of Windlass)
@@ -64,7 +64,7 @@ def port_of(variables: Variables) -> int:
 
 
 def memory_of(variables: Variables, otherwise: int) -> int:
-    """How many megabytes it may use: as it was told, or as the kernel holds it to."""
+    """Returns the memory limit in megabytes: the given one, or the kernel's."""
     text = variables.get(MEMORY) or _limit() or str(otherwise)
     if not text.isascii() or not text.isdigit() or not int(text):
         raise LaunchRefused(f"{MEMORY} must be a number of megabytes, and is {text!r}")
@@ -81,9 +81,10 @@ def _limit() -> str:
 
 
 def data_of(variables: Variables, name: str, own: str = "") -> Path:
-    """The data folder: of this name in the volume, or where there is none, what the variable `own` says.
+    """Returns the data folder: the one of this name in the volume or, without a volume, the value of the
+    variable `own`.
 
-    In this order, because `own` may name a folder as it is called inside of an image.
+    In this order, because `own` may be a path inside of an image.
     """
     if volume := variables.get(VOLUME):
         return Path(volume).absolute() / name
@@ -130,10 +131,10 @@ def passed_on(variables: Variables) -> dict[str, str]:
 
 
 def hold(data: Path) -> int:
-    """From now on, nobody else starts a server on this data.
+    """Locks the data, so that no other launcher starts a server on it.
 
-    The lock is of an open file that every process started from here inherits: it is free when the last of
-    them has ended, and so nothing still writes to the data when the next launcher gets it.
+    Every process started from here inherits the open file with the lock: it is free when the last of them has
+    ended, so that nothing still writes to the data when the next launcher gets it.
     """
     data.parent.mkdir(parents=True, exist_ok=True)
     held = filelock.opened(beside(data, "lock"))
@@ -156,7 +157,7 @@ def beside(data: Path, what: str) -> Path:
 
 
 def made_whole(data: Path, make: Callable[[Path], None]) -> bool:
-    """The data folder is there; where it was not, it is made beside and moved, and appears as a whole."""
+    """Makes the data folder if it is absent: beside its place, then moved, so that it appears as a whole."""
     unfinished = beside(data, "new")
     _cleared(unfinished)
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
@@ -180,7 +181,7 @@ def _cleared(folder: Path) -> None:
 def finish(
     argv: Sequence[str | Path], held: int, variables: Variables, stdin: str = "", *, doing: str
 ) -> str:
-    """Runs a program to its end and answers what it printed; it ends with us, however we end."""
+    """Runs a program to its end and returns its output. It ends with us, in whatever way we end."""
     done = subprocess.run(
         argv,
         input=stdin,
@@ -199,7 +200,7 @@ def finish(
 
 
 def become(argv: Sequence[str | Path], variables: Variables) -> NoReturn:
-    """The server takes our place: our process id, our signals, our output."""
+    """Replaces this process by the server, which gets its process id, signals and output."""
     sys.stderr.flush()
     os.execve(argv[0], [str(word) for word in argv], dict(variables))  # noqa: S606 (that is what it is for)
 
@@ -207,7 +208,7 @@ def become(argv: Sequence[str | Path], variables: Variables) -> NoReturn:
 def accompany(
     argv: Sequence[str | Path], variables: Variables, translated: Mapping[signal.Signals, signal.Signals]
 ) -> NoReturn:
-    """Runs the server as a child, and hands on the signals that come, each as what it means to the server."""
+    """Runs the server as a child, and passes on signals, each as the one with this meaning to the server."""
     heeded: Iterable[int] = {signal.SIGCHLD, *translated}
     signal.pthread_sigmask(signal.SIG_BLOCK, heeded)
     ends = _ends_with_parent(translated[signal.SIGTERM])
@@ -237,7 +238,7 @@ def _end_as(status: int) -> NoReturn:
 
 
 def _ends_with_parent(how: signal.Signals) -> Callable[[], None]:
-    """What a child does first, so that it is sent a signal when its parent ends without a word."""
+    """Asks the kernel, first thing in a child, for a signal when the parent ends unexpectedly."""
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 
     def promise() -> None:

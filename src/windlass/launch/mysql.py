@@ -82,7 +82,8 @@ def settings_of(variables: Variables) -> dict[str, str]:
 
 
 def statements(account: MysqlAccount) -> list[str]:
-    """User, password and database are as they were asked for; done at each start, before anybody gets in."""
+    """Returns the statements that set user, password and database, at each start before any client
+    connects."""
     everywhere = [
         *_login("root", "localhost", account.root),
         *_login("root", "%", account.root),
@@ -120,12 +121,12 @@ def _making(server: Path, installer: str, folder: Path) -> list[str | Path]:
 
 
 def _user() -> list[str]:
-    """As root, it runs only when told that it is meant."""
+    """Returns the option without which the server refuses to run as root."""
     return ["--user=root"] if os.geteuid() == 0 else []
 
 
 def _as_file(lines: list[str]) -> str:
-    """A file that is in no folder: the statements hold passwords."""
+    """Returns the path of a file that is in no folder, because the statements contain passwords."""
     there = os.memfd_create("statements", 0)
     os.set_inheritable(there, True)
     os.write(there, "".join(f"{line};\n" for line in lines).encode())

@@ -1,7 +1,7 @@
-"""PostgreSQL, started as its official image starts it, by POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB.
+"""PostgreSQL, started as in its official image, by POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB.
 
-The launcher stays as the server's parent, because a request to end means another thing to PostgreSQL:
-SIGTERM lets clients go on for as long as they like; SIGINT ends them, writes everything down and ends.
+The launcher stays as the server's parent, because signals have another meaning to PostgreSQL: SIGTERM lets
+clients go on without a limit; SIGINT ends them, writes everything to disk and ends.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class PostgresAccount(NamedTuple):
 def start(variables: Variables) -> NoReturn:
     server, data = server_of(variables), data_of(variables, "postgresql", "PGDATA")
     account, settings = account_of(variables), settings_of(variables)
-    held = hold(data)  # before anything is given to anybody: an earlier server may still be at it
+    held = hold(data)  # before the owner changes: an earlier server may still use it
     leave_root(data, server)
     cluster = PostgresServer(server, data, held, passed_on(variables))
     cluster.check_major(variables.get(VERSION, ""))
     if made_whole(data, lambda folder: cluster.at(folder).make(account)):
         say("the data folder was empty: made a new cluster")
     else:
-        # Whoever wrote it has ended, for we hold the lock; its number may by now be somebody else's.
+        # Its writer has ended, for we hold the lock; its process id may be another program's by now.
         (data / "postmaster.pid").unlink(missing_ok=True)
         cluster.settle(account)
     os.chdir(data)
@@ -79,7 +79,7 @@ def account_of(variables: Variables) -> PostgresAccount:
 
 
 def settings_of(variables: Variables) -> dict[str, str]:
-    """What fits into the memory that it may use, of which clients need some each."""
+    """Returns settings for this much memory, of which each client needs some."""
     memory = memory_of(variables, 256)
     return {
         "listen_addresses": HOST,
@@ -106,7 +106,7 @@ class PostgresServer(NamedTuple):
         return self._replace(data=folder)
 
     def check_major(self, version: str) -> None:
-        """A data folder belongs to one major version of PostgreSQL."""
+        """Refuses a data folder of another major version of PostgreSQL."""
         written, major = self.data / "PG_VERSION", version.partition(".")[0]
         if not written.exists() or not major:
             return
@@ -120,7 +120,7 @@ class PostgresServer(NamedTuple):
 
     def make(self, account: PostgresAccount) -> None:
         where = ("-D", self.data, "--encoding=UTF8", f"--locale={_locale()}")
-        # One that nobody knows, until `settle` sets the real one.
+        # A random password, until `settle` sets the real one.
         words = (f"--username={account.user}", "--auth=scram-sha-256", "--pwfile=/dev/stdin")
         program = self.server.with_name("initdb")
         secret = secrets.token_hex() + "\n"
@@ -128,7 +128,7 @@ class PostgresServer(NamedTuple):
         self.settle(account)
 
     def settle(self, account: PostgresAccount) -> None:
-        """User, password and database are as they were asked for. No server listens meanwhile."""
+        """Sets user, password and database. No server listens meanwhile."""
         name, user, database = quoted(account.user), text(account.user), text(account.database)
         made = f"IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {user}) THEN CREATE ROLE {name}; END IF;"
         absent = f"NOT EXISTS (SELECT FROM pg_database WHERE datname = {database})"
@@ -141,7 +141,7 @@ class PostgresServer(NamedTuple):
             self.execute(f"CREATE DATABASE {quoted(account.database)} OWNER {name}")
 
     def execute(self, *statements: str) -> str:
-        """In single-user mode, one statement to a line."""
+        """Executes statements in single-user mode, one in each line."""
         settings = [word for setting in _QUIETLY for word in ("-c", setting)]
         words: list[str | Path] = [self.server, "--single", "-D", self.data, *settings, "postgres"]
         lines = "".join(f"{statement};\n" for statement in statements)

@@ -1,6 +1,7 @@
-"""`python -m windlass.launch.ready KIND`: whether the database of these variables can be used now.
+"""`python -m windlass.launch.ready KIND`: checks that the database of these variables can be used now.
 
-The client that comes with the server logs in and asks. Exits with 0 if the database answers, and else with 1
+The client that comes with the server logs in and sends a
+query. Exits with 0 if the database answers, and else with 1
 and a line that says why. Passwords reach clients in their environment, which only their own user can read.
 """
 
@@ -61,7 +62,7 @@ CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def client_of(kind: str, server: Path) -> Path | None:
-    """The client beside a server; the server may be called by a link, or lie in `sbin`."""
+    """Returns the client beside a server. The path of the server may be a link, or in `sbin`."""
     beside = (server.parent, server.resolve().parent, server.parent.parent / "bin")
     folders = (*beside, *map(Path, os.defpath.split(":")))
     places = (folder / name for folder in folders for name in CLIENTS[kind])

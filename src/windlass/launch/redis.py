@@ -1,4 +1,4 @@
-"""Redis, or Valkey: REDIS_PASSWORD, PORT. It takes the launcher's place, and its SIGTERM loses nothing."""
+"""Redis, or Valkey: REDIS_PASSWORD, PORT. The server replaces the launcher; SIGTERM ends it without loss."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def start(variables: Variables) -> NoReturn:
 
 
 def settings_of(variables: Variables, data: Path) -> dict[str, str]:
-    # Of the memory, some is left for clients and for the copy of itself that it makes to tidy its journal.
+    # Some of the memory is left for clients, and for the fork of the server that rewrites its journal.
     memory = memory_of(variables, 256) * 7 // 10
     return {
         "bind": HOST,
@@ -42,7 +42,7 @@ def settings_of(variables: Variables, data: Path) -> dict[str, str]:
         "dir": str(data),
         "maxmemory": f"{max(memory, 8)}mb",
         "maxmemory-policy": "noeviction",
-        # A journal on the disk within a second of each write, instead of snapshots now and then.
+        # Each write is in the journal on disk within a second, instead of in a snapshot later.
         "appendonly": "yes",
         "appendfsync": "everysec",
         "save": "",
@@ -65,7 +65,7 @@ def _escaped(byte: int) -> str:
 
 
 def _as_input(config: str) -> None:
-    """The settings come by standard input: they hold the password, and are in no file and no argument."""
+    """Passes the settings by standard input: the password in them is in no file and no argument."""
     reading = os.memfd_create("redis-settings")
     os.write(reading, config.encode())
     os.lseek(reading, 0, os.SEEK_SET)

@@ -1,6 +1,7 @@
-"""Not being root, for a server that refuses to run as root.
+"""Gives up the rights of root, for a server that refuses to run as root.
 
-First choice is a user namespace: inside, we are an ordinary user without any capability, and outside the data
+The first choice is a user
+namespace: inside, we are an ordinary user without any capability, and outside the data
 stays our own, so no user is added and no folder is opened to anybody. Where the machine allows no such
 namespace, we become an ordinary user of the machine, and the data is given to that user.
 """
@@ -23,9 +24,9 @@ _NOT_HERE = {errno.EPERM, errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EUSERS
 
 
 def leave_root(data: Path, needed: Path) -> None:
-    """We are not root afterwards, and own the data folder and what lies beside it. `needed` is a program.
+    """Stops being root, and makes the new user own the data folder and its siblings. `needed` is a program.
 
-    The data must be held, because it may change hands.
+    The data must be locked, because it may change its owner.
     """
     if os.geteuid() != 0:
         return
@@ -46,7 +47,7 @@ def leave_root(data: Path, needed: Path) -> None:
 
 
 def _ordinary() -> pwd.struct_passwd:
-    """Somebody whom the machine knows by name: PostgreSQL asks for it."""
+    """Returns a user that the machine knows by name, because PostgreSQL asks for the name."""
     known = [user for user in pwd.getpwall() if user.pw_uid]
     for name in USUAL:
         for user in known:
@@ -58,7 +59,7 @@ def _ordinary() -> pwd.struct_passwd:
 
 
 def _possible() -> bool:
-    """Asked of a child: what is entered cannot be left."""
+    """Tries it in a child, because a namespace cannot be left."""
     child = os.fork()
     if not child:
         code = 2
@@ -95,7 +96,7 @@ def _map(uid: int, gid: int, outer_uid: int = 0, outer_gid: int = 0) -> None:
 
 
 def _check_way(volume: Path, needed: Path, user: pwd.struct_passwd) -> None:
-    """Whether this user reaches the data and the program; nothing is opened for the purpose."""
+    """Checks that this user can reach the data and the program. No permission is changed for it."""
     way = dict.fromkeys(folder for target in (volume, needed) for folder in target.resolve().parents)
     closed = " ".join(shlex.quote(str(folder)) for folder in way if not _passable(folder.stat(), user))
     if closed:
@@ -116,7 +117,8 @@ def _passable(facts: os.stat_result, user: pwd.struct_passwd) -> bool:
 
 
 def _give(folder: Path, uid: int, gid: int) -> None:
-    """The folder and all in it; itself last, because its owner says that it has been done."""
+    """Changes the owner of a folder and its content; of itself last, because its owner tells that it is
+    done."""
     if folder.stat().st_uid == uid:
         return
     for inside, folders, files in os.walk(folder, topdown=False):

@@ -83,7 +83,7 @@ def table(
     rows: Iterable[Sequence[str]],
     states: Collection[int] = (),
 ) -> None:
-    """Returns columns under titles. Text that does not fit into its column wraps. `states` are columns to be
+    """Prints columns under titles. Text that does not fit into its column wraps. `states` are columns to be
     coloured."""
     from rich.table import Table  # noqa: PLC0415 (a server must not wait for it)
     from rich.text import Text  # noqa: PLC0415
@@ -104,7 +104,7 @@ def table(
 
 
 def pairs(rows: Iterable[tuple[str, str, str]], states: Callable[[str], bool] = lambda name: False) -> None:
-    """Returns names, values beside them, and remarks below the
+    """Prints names, values beside them, and remarks below the
     values. A long word, such as a token, stays whole.
     `states` says by its name whether a value is to be coloured."""
     known = list(rows)

@@ -1,4 +1,4 @@
-"""Databases without containers: servers that this machine has, as artifacts for an engine of processes."""
+"""Databases without containers: database servers of this machine, as artifacts for the process engine."""
 
 from windlass.builders.databases.native import NativeDatabases
 

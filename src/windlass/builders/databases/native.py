@@ -1,7 +1,7 @@
-"""The artifact of a database where there are no containers: a launcher, and the server that it starts.
+"""The artifact of a database without containers: a launcher, and the server that it starts.
 
-Nothing is built and nothing fetched. A version that the machine does not have is refused in words, and
-never replaced by another one behind the user's back.
+Nothing is built and nothing fetched. A version that the machine does not have is refused, and never silently
+replaced by another one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from windlass.launch.instance import SERVER, VERSION
 from windlass.launch.ready import CLIENTS, client_of
 
 ANY: Final = frozenset({"latest", "stable", "any", "default"})
-"""Versions that leave it open."""
+"""Versions that leave the choice open."""
 
 
 class ServerKind(Struct, frozen=True):
@@ -33,7 +33,7 @@ class ServerKind(Struct, frozen=True):
     port: int
     module: str
     advice: str
-    """What to install."""
+    """Advice on what to install."""
 
 
 KINDS: Final = {
@@ -50,7 +50,7 @@ KINDS: Final = {
 
 class NativeDatabases:
     def __init__(self, home: Path, places: ServerFolders | None = None) -> None:
-        """`home` is a folder for this alone."""
+        """`home` is a folder for nothing else."""
         self._home = home
         self._places = places or ServerFolders()
 
@@ -70,7 +70,7 @@ class NativeDatabases:
         )
 
     def ready(self, type: str) -> tuple[str, ...]:
-        """The command of a probe that logs in and asks."""
+        """Returns the command of a probe that logs in and sends a query."""
         return (*_run("ready"), _kind(type).module)
 
     async def discard(self, service: str) -> None:
@@ -100,12 +100,12 @@ def _kind(type: str) -> ServerKind:
 
 
 def _run(module: str) -> tuple[str, ...]:
-    # Isolated: variables for Python, and what lies in the folder, are not meant for a launcher of ours.
+    # Isolated: Python's variables and modules in the folder are not for a launcher of ours.
     return (sys.executable, "-I", "-m", f"windlass.launch.{module}")
 
 
 def _chosen(kind: ServerKind, version: str, found: Sequence[InstalledServer]) -> InstalledServer:
-    """The newest of the major version that was asked for, or of all where that was left open."""
+    """Returns the newest server of the requested major version, or of all if the choice was left open."""
     if not found:
         raise BuildError(
             f"There is no {kind.name} on the machine that runs Windlass. Install {kind.advice}; it need not "
@@ -125,7 +125,7 @@ def _chosen(kind: ServerKind, version: str, found: Sequence[InstalledServer]) ->
 
 
 def _check_client(kind: ServerKind, server: InstalledServer) -> None:
-    """The client is what asks the server whether it is ready."""
+    """Checks that the client is there, which the readiness probe runs."""
     if client_of(kind.module, server.program) is None:
         name = CLIENTS[kind.module][0]
         raise BuildError(

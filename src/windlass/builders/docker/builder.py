@@ -1,8 +1,8 @@
 """Builds images with a Docker engine, from the files of a commit and its Dockerfile.
 
-BuildKit builds where the engine has it, else the builder that every engine has; the build log says which.
-What is built is found again by its tag, and by its labels; what failed leaves nothing behind but BuildKit's
-cache, which the engine keeps within bounds itself. What a Dockerfile may do, `guard` decides.
+BuildKit builds if the engine has it, and the classic builder otherwise; the build log says which. Images are
+found again by tag and by labels. A failed build leaves nothing behind but BuildKit's cache, which the engine
+limits by itself. `guard` decides what a Dockerfile may do.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ KEY: Final = "windlass.key"
 PERIOD: Final = 100_000
 MEGABYTE: Final = 1024 * 1024
 HEREDOCS_SINCE: Final = 23
-"""The first Docker whose own reader of Dockerfiles knows them."""
+"""The first version of Docker whose own parser of Dockerfiles knows heredocs."""
 UNNAMED: Final = "<none>:<none>"
-"""So older engines say that an image has no name."""
+"""The name of an image without a name, on older engines."""
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _log = log("builders.docker")
@@ -45,14 +45,14 @@ class DockerBuilder:
     makes: Literal["native", "image"] = "image"
 
     def __init__(self, *, host: str, installation: str, buildkit: bool | None = None) -> None:
-        """`installation` tells our images from those of another Windlass on the same engine. Whether BuildKit
-        is used is up to the engine, unless it is said here."""
+        """`installation` tells our images from those of another Windlass on the same engine. The engine
+        decides about BuildKit, unless it is given here."""
         self._docker = Docker(host)
         self._installation = installation
         self._buildkit = buildkit
         self._building: list[tuple[str, str]] = []
         self._left: list[BuildProgress] = []
-        """Of builds that failed because the engine went away."""
+        """Progress of builds that failed because the engine went away."""
 
     async def stop(self) -> None:
         await self._docker.close()
@@ -101,7 +101,7 @@ class DockerBuilder:
                 service, key = each["Labels"].get(SERVICE, ""), each["Labels"].get(KEY, "")
                 if (service, key) in self._building:
                     continue
-                # One that was built twice under a key has lost its name to the later.
+                # An image loses its name to a later one that is built under the same key.
                 if service in erase or not _names(each):
                     await self._forget(each)
 
@@ -151,7 +151,7 @@ class DockerBuilder:
             "version": "2" if kit else "1",
             "rm": True,
             "forcerm": True,
-            # Known to the builder that every engine has; BuildKit takes no limits through this interface.
+            # For the classic builder; BuildKit takes no limits through this interface.
             "memory": order.memory * MEGABYTE,
             "memswap": order.memory * MEGABYTE,
             "cpuperiod": PERIOD,
@@ -159,7 +159,8 @@ class DockerBuilder:
         }
 
     async def _has_buildkit(self) -> bool:
-        """Engines say 1 where it is switched off, and nothing where both are there; others are no Docker."""
+        """True unless the engine reports version 1, which means that BuildKit is switched off, or is no
+        Docker."""
         headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
@@ -207,7 +208,8 @@ class DockerBuilder:
             await self._delete(f"/images/{name}", force)
 
     async def _clean(self, progress: BuildProgress) -> None:
-        """What the classic builder leaves of a failed build: the last first, they stand on each other."""
+        """Removes layers that the classic builder left of a failed build, the last first: each is based on
+        the one before."""
         try:
             for container in progress.containers:
                 await self._delete(f"/containers/{container}", force=True)
@@ -220,7 +222,8 @@ class DockerBuilder:
         try:
             await self._docker.raw("DELETE", path, params={"force": force})
         except EngineRefused as refused:
-            # 404: it is gone already. 409: something runs from it or stands on it; another sweep will look.
+            # 404: it is gone already. 409: something runs from it or is based on it; another sweep tries
+            # again.
             if refused.status not in (404, 409):
                 raise
 

@@ -19,10 +19,10 @@ from windlass.builders.ignore import Ignore, beside
 
 PIECE: Final = 256 * 1024
 AHEAD: Final = 4
-"""Pieces that wait to be sent."""
+"""The number of pieces that may wait to be sent."""
 IGNORE: Final = ".dockerignore"
 OUTSIDE: Final = ".windlass.dockerfile"
-"""What a Dockerfile is called that is not among the files it is for."""
+"""The name in the context of a Dockerfile from outside of it."""
 LARGEST_DOCKERFILE: Final = 4 * 1024 * 1024
 
 
@@ -31,13 +31,14 @@ class BuildContext(Struct, frozen=True):
     dockerfile: str
     """Its name in the context."""
     text: bytes
-    """What it says, wherever it is a link to."""
+    """The content of the Dockerfile, which may be a link."""
     ignore: Ignore
     outside: bool
     """The Dockerfile is not one of the folder's files, and is added to them."""
 
     def leaves_out(self, path: str) -> bool:
-        """The engine needs what tells it how to build, whatever else is left out."""
+        """True for files that the engine does not get. It always gets the Dockerfile and the
+        .dockerignore."""
         return path not in (self.dockerfile, IGNORE) and self.ignore(PurePosixPath(path))
 
     def goes_into(self, folder: str, left_out: bool) -> bool:
@@ -45,7 +46,7 @@ class BuildContext(Struct, frozen=True):
 
 
 def context(order: Order) -> BuildContext:
-    """Looks at the files; nothing is read that is not among those of the commit, wherever links point."""
+    """Finds the files of the context. Reads nothing outside of the commit, wherever links point."""
     source = Path(os.path.realpath(order.source))
     folder = _within(source, source / order.root, f"root_path: there is no folder {order.root}")
     if not folder.is_dir():
@@ -66,7 +67,7 @@ def context(order: Order) -> BuildContext:
 
 @asynccontextmanager
 async def packing(context: BuildContext) -> AsyncIterator[Parcel]:
-    """The packing ends with the block."""
+    """Packs in a thread, which ends with the `with` block."""
     parcel = Parcel()
     doing = asyncio.ensure_future(asyncio.to_thread(_packed, context, parcel))
     try:
@@ -77,7 +78,7 @@ async def packing(context: BuildContext) -> AsyncIterator[Parcel]:
 
 
 class Parcel:
-    """A tar, piece by piece; what is written to it in a thread waits until there is room."""
+    """The pieces of a tar archive. The thread that writes to it waits until there is room."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -94,16 +95,16 @@ class Parcel:
             raise error
 
     def failure(self) -> BuildError | None:
-        """Who sends the pieces may make something else of our error."""
+        """The error of the packing: the sender of the pieces may have replaced it by another one."""
         return BuildError(f"The files of the commit cannot be read: {self._error}") if self._error else None
 
     def leave(self) -> None:
-        """Nobody wants the rest."""
+        """Ends the packing, because the rest is not needed."""
         self._left = True
         self._room.release()
 
     def write(self, piece: bytes) -> int:
-        if self._ended:  # tarfile writes what it has left, also when it is told to end
+        if self._ended:  # tarfile writes its remaining bytes even after an error
             return len(piece)
         self._room.acquire()
         if self._left:
@@ -118,7 +119,7 @@ class Parcel:
 
 
 class _Left(Exception):
-    """Nobody wants the rest."""
+    """The rest of the archive is not needed."""
 
 
 def _packed(context: BuildContext, parcel: Parcel) -> None:
@@ -145,7 +146,7 @@ def _pack(context: BuildContext, parcel: Parcel) -> None:
 
 
 def _files(context: BuildContext, below: str) -> Iterator[str]:
-    """Folders before what is in them; links stay links."""
+    """Yields the files, each folder before its content. Links stay links."""
     with os.scandir(context.folder / below) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:

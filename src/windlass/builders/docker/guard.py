@@ -1,10 +1,10 @@
 """Rewrites a Dockerfile so that a build reaches no more than a container of the same service would.
 
 The engine fetches remote sources from the network of its machine, keeps cache mounts and the results of steps
-for all builds alike, and knows the images of every service. So a Dockerfile is read here, judged, and written
-again in one plain form: one line for each instruction, without comments and directives. The engine sees what
-was judged, and nothing that another reader of Dockerfiles may find between the lines. What images are on the
-engine, and what they bring along, the builder asks; see `Rewritten.images`.
+for all builds alike, and knows the images of every service. So a Dockerfile is parsed here, checked, and
+written again in one plain form: one line for each instruction, without comments and directives. The engine
+sees only what was checked, even if its parser would read the original in another way. The builder checks the
+images themselves; see `Rewritten.images`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from windlass.builders.substitution import BadWord, substituted
 from windlass.core.words.images import is_ours
 
 MARK: Final = "WINDLASS_BUILD_SCOPE"
-"""An ARG in every stage: it is a part of what BuildKit and the classic builder know a step by."""
+"""An ARG in every stage. It becomes a part of the cache keys of BuildKit and the classic builder."""
 
 MOST_EXPANDED: Final = 1024 * 1024
-"""Characters that variables may become while one Dockerfile is read."""
+"""Most characters that the variables of one Dockerfile may expand to."""
 
 _IMAGE: Final = re.compile(r"[A-Za-z0-9](?!.*://)[A-Za-z0-9._/:@-]*")
 _REMOTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s]+@[^/\s]+:|github\.com/", re.IGNORECASE)
@@ -40,7 +40,7 @@ _PLAIN: Final = re.compile(r"[^\s'\"\\`]*")
 _NETWORKS: Final = ("default", "none")
 _MOUNTS: Final = ("bind", "cache", "tmpfs")
 _HEREDOC: Final = re.compile(r"[A-Za-z0-9_.-]+")
-# An engine that reads heredocs in another way than we do would take these for instructions.
+# An engine that parses heredocs in another way would take these for instructions.
 _LIKE_AN_INSTRUCTION: Final = re.compile(
     r"\s*(?:ONBUILD\s+)*(?:ADD\s.*(?:://|[@$\\])|(?:ADD|COPY|RUN|FROM)\s+--|FROM\s.*(?:windlass|\$))",
     re.IGNORECASE,
@@ -53,12 +53,12 @@ class Around(Struct, frozen=True, kw_only=True):
 
     org: str
     scope: str
-    """A secret value of the organization: results of steps are shared by all builds that have it."""
+    """A secret value of the organization. Builds with the same value share the cached results of steps."""
     arguments: Mapping[str, str]
     platform: Mapping[str, str]
     """TARGETARCH and its kin, as the engine will set them."""
     heredocs: bool
-    """Whether the engine knows them."""
+    """True if the engine knows heredocs."""
 
 
 class Rewritten(Struct, frozen=True):
@@ -263,7 +263,7 @@ class _Writing:
         kept = [name + equals + text for name, equals, text in options if name.lower() != "id"]
         return ",".join([*kept, f"id={self._around.org}/{given.get('id') or target}"])
 
-    # What is the same for all
+    # Common to all instructions
 
     def _check_flags(self, instruction: Instruction) -> None:
         known = _FLAGS.get(instruction.name)

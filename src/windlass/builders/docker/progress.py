@@ -1,4 +1,4 @@
-"""The build log: what the engine says while it builds, and why it failed, in words of the Dockerfile."""
+"""The build log: the output of the engine, and the reason of a failure in terms of the Dockerfile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windlass.builders.docker import trace
 
 LONGEST: Final = 16 * 1024
 _HIDDEN: Final = ("[internal]", "copy /context")
-# Which the classic builder gives to what is written to stderr.
+# The colour that the classic builder gives to stderr.
 _COLOUR = re.compile(rb"\x1b\[(?:91|0)m")
 _ITS_OWN: Final = ("Removing intermediate container", " ---> ", "Step ")
 _STEP = re.compile(r"Step \d+/\d+ : ")
@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 
 class LineSplitter:
-    """Cuts what is written at its line ends."""
+    """Cuts output into lines."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
@@ -43,7 +43,7 @@ class LineSplitter:
             self._rest = b""
 
     def _line(self, line: bytes) -> None:
-        # What draws a bar over itself means its last state.
+        # Of a progress bar, which overwrites itself, the last state counts.
         shown = _COLOUR.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
         for cut in range(0, len(shown), LONGEST) or (0,):
             self._say(shown[cut : cut + LONGEST].decode(errors="replace"))
@@ -62,7 +62,7 @@ class BuildProgress:
         self.made: list[str] = []
         """Layers of the classic builder, in order: they stay when it fails."""
         self.containers: list[str] = []
-        """In which the classic builder ran something."""
+        """Containers of steps of the classic builder."""
 
     def take(self, said: Mapping[str, Any]) -> None:
         if "stream" in said:
@@ -82,13 +82,13 @@ class BuildProgress:
 
     @property
     def failure(self) -> str:
-        """Why, for a person who knows the Dockerfile."""
+        """Returns the reason of the failure, for a person who knows the Dockerfile."""
         code = _CODE.search(self.error)
         why = f"it exited with code {code[1]}" if code else self.error
         return f"{self._step}: {why}" if self._step else why
 
     def _written(self, text: str) -> None:
-        if text.startswith(_ITS_OWN):  # what the engine itself says begins a line, whatever a command left
+        if text.startswith(_ITS_OWN):  # a message of the engine itself
             self._classic.close()
         self._classic.feed(text.encode())
 

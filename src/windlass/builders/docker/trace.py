@@ -1,4 +1,4 @@
-"""What BuildKit says of its progress: protocol buffers, of which only what a build log needs is read.
+"""Decodes BuildKit's progress from protocol buffers, as far as a build log needs it.
 
 message StatusResponse { repeated Vertex vertexes = 1; …; repeated VertexLog logs = 3; … }
 https://github.com/moby/buildkit/blob/master/api/services/control/control.proto
@@ -23,7 +23,7 @@ class Vertex(Struct, frozen=True):
 
 
 class Output(Struct, frozen=True):
-    """What the command of a step wrote."""
+    """Output of the command of a step."""
 
     digest: str
     text: bytes
@@ -63,7 +63,7 @@ def _text(value: int | bytes | None) -> str:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each; https://protobuf.dev/programming-guides/encoding/"""
+    """Yields the number and value of each field; see https://protobuf.dev/programming-guides/encoding/"""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

@@ -1,4 +1,4 @@
-"""Git, the only way in which code comes in."""
+"""Git, which all code comes from."""
 
 from windlass.builders.git.commit import GitCommit
 from windlass.builders.git.fetch import Git

@@ -1,4 +1,4 @@
-"""What is known of a commit."""
+"""A commit and its metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from windlass.builders.git.messages import printable
 
-# For `git log -z`, whose answer `commits` reads.
+# For `git log -z`; `commits` parses its output.
 FACTS: Final = ("%H", "%ct", "%an", "%ae", "%B")
 FORMAT: Final = "%x00".join(FACTS)
 
@@ -28,12 +28,13 @@ class GitCommit(Struct, frozen=True):
 
 def commits(answer: str, tags: Mapping[str, str]) -> list[GitCommit]:
     fields = iter(answer.split("\0"))
-    # One iterator, taken from as often as a commit has facts.
+    # The same iterator for each fact of a commit.
     return [_commit(facts, tags) for facts in zip(*[fields] * len(FACTS), strict=False)]
 
 
 def tag_names(answer: str) -> dict[str, str]:
-    """Tag by commit, out of `git ls-remote --tags`; an annotated one comes again with its commit."""
+    """Returns tags by commit from `git ls-remote --tags`, which lists an annotated tag again with its
+    commit."""
     tags: dict[str, str] = {}
     for line in answer.splitlines():
         commit, _, ref = line.partition("\t")

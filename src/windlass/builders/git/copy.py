@@ -1,4 +1,4 @@
-"""A working copy while it is made: first commits come into its store, then files are checked out."""
+"""Makes a working copy: fetches commits into its store, then checks files out."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Copy(Struct, frozen=True):
     folder: Path
     progress: Progress = silent
     options: tuple[str, ...] = ()
-    """Of `git fetch`."""
+    """Options of `git fetch`."""
 
     async def commits(self, most: int = 1) -> list[GitCommit]:
-        """Brings what is wanted, and as many of the commits before it, into the store."""
+        """Fetches the wanted commit, and so many commits before it, into the store."""
         _, tags = await group.together(self._receive(most), self._tags())
         words = ("log", "-z", "--encoding=UTF-8", f"--max-count={most}", f"--format={FORMAT}", WANTED, "--")
         if not (found := commits(await self.remote.ask(*words, copy=self.folder), tags)):
@@ -74,7 +74,8 @@ class Copy(Struct, frozen=True):
                 await self._search(commit)
 
     async def _search(self, commit: str) -> None:
-        """For one known by its first digits, or on a server that gives none by name: looks on the branch."""
+        """Looks for a commit on the branch: one given by its first digits, or on a server that gives none by
+        name."""
         self.progress("The server cannot be asked for this commit alone; fetching the whole branch.")
         await self._pull(wanted_ref(self.source))
         try:
@@ -92,14 +93,15 @@ class Copy(Struct, frozen=True):
         await self.remote.run(*words, copy=self.folder, progress=self.progress, watched=objects)
 
     async def _tags(self) -> dict[str, str]:
-        """Good to know, while the commit comes; a server that will not tell is no reason to fail."""
+        """Fetches the names of tags meanwhile. A server that does not list them is no reason to fail."""
         with suppress(GitError):
             return tag_names(await self.remote.ask("ls-remote", "--tags", "--", self.remote.url))
         return {}
 
 
 def _lay_out(store: Path, names: str) -> None:
-    """An empty repository, see gitrepository-layout(5); `git init` would take as long as a small fetch."""
+    """Makes an empty repository, see gitrepository-layout(5). `git init` would take as long as a small
+    fetch."""
     for each in ("objects", "refs"):
         (store / each).mkdir(parents=True)
     (store / "HEAD").write_text("ref: refs/heads/none\n")

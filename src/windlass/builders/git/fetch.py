@@ -1,6 +1,6 @@
-"""Fetch one commit of a repository into a folder, and say which it was.
+"""Fetches one commit of a repository into a folder.
 
-The repository, its server and everything either says are taken for hostile. Nothing that a repository brings
+The repository, its server and all their output are taken for hostile. Nothing that a repository brings
 is run (hooks, filters, submodules), nothing but the judged address is called, and no `.git` stays behind.
 """
 
@@ -54,7 +54,7 @@ class Git:
         limits: Limits | None = None,
         resolve: Resolve = addresses.resolve,
     ) -> None:
-        """`home` is a folder for this Git alone; nothing stays in it but the keys of ssh servers."""
+        """`home` is a folder for nothing else. Only the keys of ssh servers stay in it."""
         self._allow_local = allow_local
         self._reach = Reach(outbound_allow, loopback=allow_local)
         self._home = home.absolute()
@@ -63,7 +63,7 @@ class Git:
         self._usable = False
 
     async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
-        """The files of one commit, in a folder that is made anew; it is gone again unless this succeeds."""
+        """Fetches the files of one commit into a new folder, which is removed again on failure."""
         below, into = folder(source.root_path), into.absolute()  # noqa: ASYNC240 (looks at nothing)
 
         async def deed(remote: Remote) -> GitCommit:
@@ -78,17 +78,17 @@ class Git:
         return await self._at(source, deed)
 
     async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
-        """The newest commits of a branch, or before the commit named, newest first."""
+        """Returns the newest commits of a branch, or those before the named commit, newest first."""
 
         async def deed(remote: Remote) -> list[GitCommit]:
             async with self._scratch() as made:
-                # Commits alone, without what is in them, from every server that can do so.
+                # Commits without their content, from every server that can filter.
                 return await Copy(remote, source, made, options=("--filter=tree:0",)).commits(most)
 
         return await self._at(source, deed)
 
     async def head(self, source: GitSource) -> tuple[str, str]:
-        """Name and newest commit of the branch, or of the repository's default branch."""
+        """Returns the name and newest commit of the branch, or of the default branch."""
         ref = wanted_ref(source)
 
         async def deed(remote: Remote) -> tuple[str, str]:
@@ -98,13 +98,13 @@ class Git:
         return await self._at(source, deed)
 
     async def sweep(self) -> None:
-        """Ends what an earlier life of Windlass was doing in this home when it was killed."""
+        """Ends programs that an earlier Windlass left in this home when it was killed."""
         await group.aside(group.end_all_with, "HOME", str(self._home))
         for left in self._home.glob(f"{SCRATCH}*"):
             await group.aside(_gone, left)
 
     async def _at(self, source: GitSource, deed: Callable[[Remote], Awaitable[T]]) -> T:
-        """Does it with the repository, in time, and fails in our own words."""
+        """Runs an action on the repository within the time limit. Translates failures into our own words."""
         where = place(source.url)
         wanted_ref(source)
         wanted_commit(source)
@@ -119,7 +119,7 @@ class Git:
                     return await deed(await self._remote(other, source.token))
 
     async def _ready(self) -> None:
-        """There is a git, and it can be pinned to an address."""
+        """Checks that there is a git which can be pinned to an address."""
         if self._usable:
             return
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ class Git:
         return Remote(where.url, given, self._home, self._limits, hidden, bool(header))
 
     async def _judged(self, where: RemoteAddress) -> Sequence[Address]:
-        """The addresses of the host, after every one was found fit to be called."""
+        """Returns the addresses of the host, after every one was found to be allowed."""
         if where.scheme == "file":
             if not self._allow_local:
                 raise GitError("Repositories on the machine itself (file://) are not allowed here.")
@@ -202,7 +202,7 @@ async def _fresh(made: Path) -> AsyncIterator[None]:
 
 
 def _gone(made: Path) -> None:
-    """Also while something that was told to stop still writes a last file."""
+    """Removes a folder, even while a stopping program still writes a last file."""
     for _ in range(TRIES):
         shutil.rmtree(made, ignore_errors=True)
         if not made.exists():

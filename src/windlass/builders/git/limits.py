@@ -1,4 +1,4 @@
-"""How much one fetch may take, of time, disk and memory; the size of a single file is left to the kernel."""
+"""The limits of one fetch: time, disk and memory. The kernel limits the size of a single file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEMORY: Final = 2 * 1024**3  # of one git process: a small pack can ask for much
 class Limits(Struct, frozen=True):
     seconds: float = 300
     bytes: int = 1024**3
-    """Of what is received, and again of the files that it becomes."""
+    """Most bytes that are received, and again of the files that are checked out."""
     files: int = 200_000
 
     def check(self, size: int, files: int) -> None:
@@ -33,12 +33,12 @@ class Limits(Struct, frozen=True):
 
     def confine(self, process: Process) -> None:
         with suppress(ProcessLookupError):  # it may have ended already
-            _lower(process.pid, resource.RLIMIT_FSIZE, self.bytes + 1)  # one more, so that it shows
+            _lower(process.pid, resource.RLIMIT_FSIZE, self.bytes + 1)  # so that the excess shows
             _lower(process.pid, resource.RLIMIT_DATA, MEMORY)
 
 
 def measured(top: Path) -> tuple[int, int]:
-    """Bytes and entries below a folder that changes meanwhile; what stands in its `.git` is not counted."""
+    """Counts bytes and entries below a folder that may change meanwhile, without those in its `.git`."""
     size = entries = 0
     left = [str(top)]
     while left:

@@ -1,4 +1,4 @@
-"""What a commit would become on disk, judged before a file is written: how many, how large, how deep."""
+"""Judges the files of a commit before any is written: how many, how large, how deep."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windlass.builders.git.messages import printable
 from windlass.builders.git.source import DEEPEST, LONGEST, GitError
 
 MOST_SUBMODULES: Final = 20
-MOST_LINKS: Final = 40  # that follow each other; the kernel gives up there as well
+MOST_LINKS: Final = 40  # links in a row; the kernel gives up there as well
 TARGET: Final = 4095
 
 
@@ -54,13 +54,14 @@ class Listing:
 
 
 def leaving(top: Path, links: list[bytes]) -> str | None:
-    """The first symbolic link that leads out of the folder, also by way of others."""
+    """Returns the first symbolic link that leads out of the folder, directly or through others."""
     targets = {path: os.readlink(os.path.join(os.fsencode(top), path)) for path in links}  # noqa: PTH115, PTH118
     return next((shown(path) for path in links if _leaves(path, targets)), None)
 
 
 def _leaves(link: bytes, targets: dict[bytes, bytes]) -> bool:
-    """Walks as the kernel would. The way so far never holds a link, so that `..` leads to the real parent."""
+    """Resolves a path as the kernel would. The part resolved so far has no link, so that `..` is the real
+    parent."""
     way: list[bytes] = []
     ahead = link.split(b"/")[::-1]
     followed = 0
@@ -79,7 +80,7 @@ def _leaves(link: bytes, targets: dict[bytes, bytes]) -> bool:
             if target.startswith(b"/"):
                 return True
             if followed > MOST_LINKS:
-                return False  # nobody can follow it
+                return False  # it cannot be followed
             way.pop()
             ahead += target.split(b"/")[::-1]
     return False

@@ -1,4 +1,4 @@
-"""What git says while it works: cleaned for the log, and put into our words where it fails."""
+"""The output of git: cleaned for the log, and its errors translated into our words."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _PATHS = re.compile(r"(?<![\w:/.%-])/[^\s'\":]+")
 
 
 class Redirected(GitError):
-    """The server says that the repository is elsewhere."""
+    """The server redirects to another address."""
 
 
 class NotByName(GitError):
-    """The server does not give a commit to somebody who only knows its name."""
+    """The server does not serve a commit by its name alone."""
 
 
 class GitOutput:
-    """Lines of git, with what is hidden taken out; a server's own words are among them."""
+    """Lines of git with secrets removed. Messages of the server are among them."""
 
     def __init__(self, tell: Callable[[str], None], hidden: Iterable[str]) -> None:
         self._tell = tell
@@ -47,7 +47,7 @@ class GitOutput:
         return "\n".join(line for line in self._last if line and not line.startswith("remote:"))
 
     def _line(self, raw: bytes) -> None:
-        # A progress line is written over and over; only how it ended counts.
+        # A progress line is overwritten again and again; only its last state counts.
         line = self.cleaned(raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace"))
         self._last.append(line)
         if _TOLD.match(line) and self._told < MOST:
@@ -61,13 +61,13 @@ class GitOutput:
 
 
 def printable(text: str) -> str:
-    """One line, of at most 300 characters that can be seen."""
+    """Returns one line of at most 300 visible characters."""
     return "".join(filter(str.isprintable, text[: 4 * LONGEST])).strip()[:LONGEST]
 
 
 def explained(complaint: str, url: str, *, has_token: bool) -> GitError:
-    """Why git failed. Where we do not know, its own words, without paths of this machine."""
-    plain = complaint.replace(url, "it")  # an address may hold any of the words that are looked for
+    """Explains why git failed. Unknown errors are shown as they are, without paths of this machine."""
+    plain = complaint.replace(url, "it")  # an address may contain any of the words that are searched for
     for pattern, kind, words in _MEANINGS:
         if found := re.search(pattern, plain, re.IGNORECASE):
             return kind(words.format(url=url, token=_ABOUT_TOKEN[has_token], **found.groupdict()))

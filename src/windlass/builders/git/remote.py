@@ -1,4 +1,4 @@
-"""Calls of git, each in its own process group, within the limits, and about one repository."""
+"""Runs git for one repository, each time in its own process group and within the limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.builders.git.limits import Limits, measured
 from windlass.builders.git.messages import GitOutput, explained
 from windlass.builders.git.source import GitError
 
-ANSWER: Final = 8 * 1024**2  # of a git that answers instead of writing files
+ANSWER: Final = 8 * 1024**2  # for calls of git that print instead of writing files
 LOOK_EVERY: Final = 0.1
 
 Take = Callable[[bytes], Any]
@@ -33,7 +33,7 @@ class Remote(Struct, frozen=True):
     home: Path
     limits: Limits
     hidden: tuple[str, ...] = ()
-    """What is never shown, as the token in each of its forms."""
+    """Texts that are never shown, such as each form of the token."""
     has_token: bool = False
 
     async def ask(self, *words: str, copy: Path | None = None) -> str:
@@ -76,7 +76,7 @@ class Remote(Struct, frozen=True):
         return {**self.environment, "GIT_DIR": str(copy / ".git"), "GIT_WORK_TREE": str(copy)}
 
     async def _watch(self, top: Path) -> None:
-        """Fails once there is too much; looking never takes more than a fifth of the time."""
+        """Fails once a limit is exceeded. Measuring never takes more than a fifth of the time."""
         loop = asyncio.get_running_loop()
         pause = LOOK_EVERY
         while True:

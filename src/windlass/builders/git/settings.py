@@ -1,6 +1,6 @@
-"""The environment that git runs in: everything it may know, and nothing of ours.
+"""The environment that git runs in: its settings, and no variable of ours.
 
-All settings travel in it: arguments can be read by everybody on a machine, and a file may stay behind.
+All settings are passed in it: every user of a machine can read arguments, and a file may stay behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Final
 from windlass.base.addresses import Address
 from windlass.builders.git.source import RemoteAddress
 
-# Much of it is how git is anyway, while it reads no other settings: no protection rests on one thing alone.
+# Much of it is git's default anyway, and git reads no other settings: no protection rests on one measure
+# alone.
 HARDENED: Final = {
     "core.hooksPath": "/dev/null",
     "core.attributesFile": "/dev/null",
@@ -23,7 +24,7 @@ HARDENED: Final = {
     "core.fsmonitor": "false",
     "core.symlinks": "true",
     "core.bigFileThreshold": "32m",  # streamed above, instead of held in memory
-    "core.fsync": "none",  # a copy that a crash spoils is fetched again
+    "core.fsync": "none",  # a copy that a crash damages is fetched again
     "credential.helper": "",
     "submodule.recurse": "false",
     "fetch.recurseSubmodules": "false",
@@ -34,9 +35,9 @@ HARDENED: Final = {
     "fetch.fsck.missingSpaceBeforeDate": "warn",
     "fetch.unpackLimit": "1",  # one pack, never many loose files
     "gc.auto": "0",
-    "maintenance.auto": "false",  # which would go on in the background
+    "maintenance.auto": "false",  # it would go on in the background
     "pack.threads": "1",
-    "protocol.allow": "never",  # but for the one in GIT_ALLOW_PROTOCOL
+    "protocol.allow": "never",  # except the one in GIT_ALLOW_PROTOCOL
     "protocol.ext.allow": "never",
     "transfer.bundleURI": "false",
     "http.followRedirects": "false",  # also keeps git from `http-alternates`, which name other hosts
@@ -77,7 +78,7 @@ def environment(
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_CEILING_DIRECTORIES": str(home.parent),  # or it would look for a repository around us
+        "GIT_CEILING_DIRECTORIES": str(home.parent),  # else git would look for one above
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ALLOW_PROTOCOL": where.scheme if where else "none",
         "GIT_NO_REPLACE_OBJECTS": "1",
@@ -92,7 +93,8 @@ def environment(
 
 
 def authorization(token: str, host: str) -> str:
-    """Any user name goes with a personal token; for other kinds of tokens each host has one of its own."""
+    """Returns the `Authorization`. A personal token takes any user name; each host has its own for other
+    tokens."""
     names = {"gitlab": "oauth2", "bitbucket": "x-token-auth"}
     user = next((name for part, name in names.items() if part in host), "x-access-token")
     pair = token if ":" in token else f"{user}:{token}"
@@ -100,7 +102,8 @@ def authorization(token: str, host: str) -> str:
 
 
 def ssh(where: RemoteAddress, pinned: Address, home: Path) -> str:
-    """ssh calls the judged address, and knows the machine's key by its name."""
+    """Returns the command of ssh: it connects to the judged address, and keeps the server's key by host
+    name."""
     known = str(home / "known_hosts").replace("%", "%%")
     options = (
         *SSH,

@@ -1,6 +1,7 @@
-"""What is wanted of which repository, judged before anything is called.
+"""The repository and commit to fetch, judged before anything is called.
 
-It reads an address by one strict grammar and writes it anew: git, curl and ssh cannot read it their own way.
+An address is parsed by one strict grammar and written again, so that git, curl and ssh cannot read it in
+another way.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ _LOCAL = re.compile(r"file://(localhost)?(?P<path>/.*)", re.IGNORECASE | re.DOTA
 _PATH = re.compile(r"([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
 _CONTROL = re.compile(rb"[\x00-\x20\x7f]")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-# What git check-ref-format refuses.
+# Names that git check-ref-format refuses.
 _NOT_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|\.$|/$|^[-/.]|^@$")
 
 
 class GitError(Exception):
-    """Why, in words for the person who deployed: never a path of this machine, never a token."""
+    """A fetch failed. The message is for the person who deployed: no path of this machine, no token."""
 
 
 class GitSource(Struct, frozen=True):
-    """A repository, and the commit wanted of it: the one named, else the newest of the (default) branch."""
+    """A repository and a commit of it: the one named, or else the newest of the (default) branch."""
 
     url: str
     branch: str | None = None
@@ -54,7 +55,7 @@ class GitSource(Struct, frozen=True):
 
 
 class RemoteAddress(Struct, frozen=True):
-    """Where a repository is, in the form that git is given."""
+    """The address of a repository, in the form that git gets."""
 
     scheme: str
     host: str | Address
@@ -71,7 +72,7 @@ class RemoteAddress(Struct, frozen=True):
         return "/".join(self.url.split("/", 3)[:3]) + "/"
 
     def with_suffix(self) -> RemoteAddress | None:
-        """GitLab, among others, serves `shop` as `shop.git` only."""
+        """Returns the address with `.git`: GitLab, among others, serves `shop` as `shop.git` only."""
         bare = self.url.rstrip("/")
         return None if bare.endswith(".git") else replace(self, url=f"{bare}.git")
 
@@ -93,7 +94,7 @@ def place(url: str) -> RemoteAddress:
 
 
 def wanted_ref(source: GitSource) -> str:
-    """The ref to ask for where no commit is named."""
+    """Returns the ref to ask for if no commit is named."""
     if source.branch is None:
         return "HEAD"
     branch = source.branch
@@ -112,7 +113,7 @@ def wanted_commit(source: GitSource) -> str | None:
 
 
 def folder(root_path: str) -> PurePosixPath:
-    """The folder within the repository that is built, relative to its top."""
+    """Returns the folder of the repository that is built, relative to its top."""
     path = PurePosixPath(root_path.strip("/") or ".")
     if ".." in path.parts:
         raise GitError("root_path: must stay inside the repository; `..` is not allowed.")
@@ -129,7 +130,7 @@ def _by_url(found: re.Match[str]) -> RemoteAddress:
     port = int(found["port"] or _PORTS[scheme])
     if not 0 < port < 65_536:
         raise GitError("The address of the repository names a port that does not exist.")
-    # A user name in a web address is what some hosts offer for copying; it says nothing to us.
+    # Some hosts put a user name into the web address that they offer for copying. It is ignored.
     user = f"{found['user']}@" if found["user"] and scheme == "ssh" else ""
     written = _written(name) + ("" if port == _PORTS[scheme] else f":{port}")
     return RemoteAddress(scheme, name, port, f"{scheme}://{user}{written}{_checked_path(found['path'])}")
@@ -162,7 +163,7 @@ def _checked_path(path: str) -> str:
 
 
 def _encodable(text: str) -> bool:
-    """Half a character (a lone surrogate) cannot be handed to a program."""
+    """True if a text can be passed to a program: half a character (a lone surrogate) cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

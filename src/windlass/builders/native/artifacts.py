@@ -1,13 +1,13 @@
-"""Where artifacts and dependencies are kept, and how they get there: whole, or not at all.
+"""Stores artifacts and dependencies: whole, or not at all.
 
-    <folder>/cache/<organization>/       what tools have fetched
+    <folder>/cache/<organization>/ downloads of tools
     <folder>/<service>/<key>/            an artifact; it is complete: it gets its name at the end
     <folder>/<service>/.deps/<name>/     installed dependencies, where they were made: they know
                                          their path. Complete with the file `complete` in it
     <folder>/<service>/.new-<name>/      a build under way
 
-Whoever works on one of the last two, or with one of them, holds the lock file beside it; the kernel lets go
-of it when the process ends, however it ends. What nobody holds is a leftover.
+A process that writes or uses one of the last two holds the lock file beside it. The kernel releases the lock
+when the process ends in any way. A folder that is not locked is a leftover.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ RECORD: Final = "artifact.json"
 COMPLETE: Final = "complete"
 CACHE: Final = "cache"
 _SHARED: Final = ("pip", "uv", "npm")
-"""Names of caches that earlier versions had directly below `cache`, for all organizations."""
+"""Caches that earlier versions had directly below `cache`, for all organizations."""
 LINKS: Final = ("venv", "node_modules")
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 
 
 def name_of(text: str) -> str:
-    """As the name of a folder; most ids and keys are one already."""
+    """Returns an id or key as the name of a folder. Most are one already."""
     if _PLAIN.fullmatch(text) and text != CACHE and not text.endswith(".lock"):
         return text
     return "h" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class ArtifactStore:
-    """What is kept of one service."""
+    """The stored artifacts of one service."""
 
     def __init__(self, folder: Path, service: str) -> None:
         self.folder = folder / name_of(service)
@@ -68,7 +68,7 @@ class ArtifactStore:
 
     @contextmanager
     def making(self) -> Iterator[Path]:
-        """A folder to build in, which is gone afterwards; what is to stay is put elsewhere from it."""
+        """Yields a folder to build in, which is removed afterwards. The result is moved elsewhere from it."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _new(self.folder, NEW) as made:
             try:
@@ -78,7 +78,8 @@ class ArtifactStore:
 
     @contextmanager
     def depending(self, digest: str) -> Iterator[tuple[Path, bool]]:
-        """A folder for these dependencies, and whether they are in it; it stays if marked complete."""
+        """Yields a folder for these dependencies, with True if they are in it. It stays if marked
+        complete."""
         deps = self.folder / DEPS
         deps.mkdir(mode=0o700, parents=True, exist_ok=True)
         for known in sorted(deps.glob(f"{digest}-*")):
@@ -97,7 +98,8 @@ class ArtifactStore:
                     _gone(made)
 
     def put(self, made: Path, artifact: Artifact) -> Artifact:
-        """Under its final name, whole. One that came first is taken instead: it was made of the same."""
+        """Moves a whole artifact to its final name. An earlier one is used instead: it was made of the
+        same."""
         with tree.fresh(made / RECORD).open("xb") as file:
             file.write(msgspec.json.encode(artifact))
         synced(made)
@@ -121,7 +123,7 @@ class ArtifactStore:
         self._away(self.folder, self.folder.parent)
 
     def sweep(self, keep: Collection[str] | None = None) -> None:
-        """Leftovers go, and artifacts with other keys than these; without keys, all artifacts stay."""
+        """Erases leftovers, and artifacts with other keys than these. Without keys, all artifacts stay."""
         if not self.folder.is_dir():
             return
         kept = None if keep is None else {name_of(key) for key in keep}
@@ -142,7 +144,7 @@ class ArtifactStore:
             return
         held = _hold(left)
         if held is None and _lock(left).exists():
-            return  # somebody works there
+            return  # in use
         _end_programs(left)
         _gone(left)
         _lock(left).unlink(missing_ok=True)
@@ -157,7 +159,7 @@ class ArtifactStore:
         held = _hold(deps)
         if held is None and _lock(deps).exists():
             return
-        # Looked at only now: whoever uses it holds its lock until its artifact is in place.
+        # Checked only now: a build that uses it holds its lock until its artifact is in place.
         if not (deps / COMPLETE).exists() or deps.name not in self._used():
             self._away(deps)
             _lock(deps).unlink(missing_ok=True)
@@ -173,7 +175,7 @@ class ArtifactStore:
         }
 
     def _away(self, path: Path, into: Path | None = None) -> None:
-        """Out of its name first, so that nobody takes what is half removed for the whole."""
+        """Removes a folder after renaming it, so that a half removed one is never taken for a whole one."""
         gone = (into or self.folder) / f"{GONE}{uuid.uuid4().hex}"
         with suppress(FileNotFoundError):
             path.rename(gone)
@@ -181,7 +183,7 @@ class ArtifactStore:
 
 
 def services(folder: Path) -> list[str]:
-    """The folders of services."""
+    """Returns the folders of services."""
     there = sorted(folder.iterdir()) if folder.is_dir() else []
     return [
         each.name for each in there if _PLAIN.fullmatch(each.name) and each.name != CACHE and each.is_dir()
@@ -189,7 +191,7 @@ def services(folder: Path) -> list[str]:
 
 
 def finish_removals(folder: Path) -> None:
-    """Erases what an interrupted removal has left, and caches of versions that had one for all."""
+    """Erases the rest of an interrupted removal, and caches of versions that had one for all."""
     for name in _SHARED:
         if (folder / CACHE / name).exists():
             (folder / CACHE / name).rename(folder / f"{GONE}{uuid.uuid4().hex}")
@@ -198,7 +200,7 @@ def finish_removals(folder: Path) -> None:
 
 
 def synced(folder: Path) -> None:
-    """On disk, all of its file system: many small files, for which one by one would take far longer."""
+    """Writes the whole file system to disk: for many small files, one by one would take far longer."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(opened):
@@ -233,7 +235,7 @@ def _read(path: Path) -> Artifact | None:
 
 @contextmanager
 def _new(folder: Path, beginning: str, *, keeps: bool = False) -> Iterator[Path]:
-    """A folder that exists only while its lock is held, or after it was kept."""
+    """Yields a folder that exists only while its lock is held, or after it was kept."""
     made, held = _locked(folder, beginning)
     try:
         made.mkdir(mode=0o700)
@@ -245,7 +247,8 @@ def _new(folder: Path, beginning: str, *, keeps: bool = False) -> Iterator[Path]
 
 
 def _locked(folder: Path, beginning: str) -> tuple[Path, int]:
-    """A new name, and its lock; a sweep may take that away before it is held, and then it is of no use."""
+    """Returns a new name and its held lock. A sweep may remove the lock file before: then another one is
+    tried."""
     while True:
         made = folder / f"{beginning}{uuid.uuid4().hex[:12]}"
         os.close(filelock.opened(_lock(made)))
@@ -258,7 +261,7 @@ def _lock(path: Path) -> Path:
 
 
 def _hold(path: Path, *, shared: bool = False) -> int | None:
-    """The lock beside a folder, if it is there and free."""
+    """Takes the lock beside a folder, if it is there and free."""
     try:
         held = os.open(_lock(path), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -270,7 +273,7 @@ def _hold(path: Path, *, shared: bool = False) -> int | None:
 
 
 def _drop_lock(lock: Path) -> None:
-    """Of a folder that is not there: it is made while the lock is held, or was removed."""
+    """Removes the lock of an absent folder. A folder is made while its lock is held, so it was removed."""
     held = _hold(lock.with_suffix(""))
     if held is not None:
         if not lock.with_suffix("").exists():
@@ -283,6 +286,6 @@ def _end_programs(left: Path) -> None:
 
 
 def _gone(path: Path) -> None:
-    """Erases what it can; the next sweep tries what is left."""
+    """Erases a folder as far as possible. The next sweep tries the rest."""
     with suppress(OSError):
         erase(path)

@@ -1,6 +1,7 @@
-"""The builder for the process engine: nothing but this machine's Python and Node, and no container.
+"""The builder for the process engine: uses this machine's Python and Node, and no container.
 
-An artifact is a folder: `app`, the code, which the engine copies for each instance, beside what they share.
+An artifact is a folder: `app`, the code, which the engine copies for each instance, beside files that they
+share.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from windlass.builders.native.sources import Sources
 from windlass.builders.native.tools import Tools, about_registries
 from windlass.core.deploy.workload import Artifact
 
-# A variable of the service must not say where a tool looks for itself and puts its things.
+# A variable of the service must not direct where a tool finds itself and writes its files.
 NOT_FOR_TOOLS: Final = frozenset(
     {"PATH", "HOME", "TMPDIR", "NODE_ENV", "VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH"}
 )
@@ -56,8 +57,8 @@ class NativeBuilder:
         surroundings: Mapping[str, str] | None = None,
         isolation: Isolation | None = None,
     ) -> None:
-        """`isolation`: how builds are kept apart; as far as this machine allows, unless it is given.
-        `surroundings` is where tools find proxies, certificates and registries; else the environment."""
+        """`isolation` keeps builds apart; the default is as far as this machine allows. `surroundings` are
+        variables that name proxies, certificates and registries; the default is the environment."""
         self._folder = folder.absolute()
         self._isolation = isolation or Isolation("auto", self._folder)
         self._surroundings = config.for_tools() if surroundings is None else surroundings
@@ -65,7 +66,7 @@ class NativeBuilder:
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def stop(self) -> None:
-        """It holds nothing open."""
+        """Does nothing: the builder holds nothing open."""
 
     async def find(self, service: str, key: str) -> Artifact | None:
         with _in_plain_words():
@@ -134,10 +135,10 @@ class _Work:
         self.held = held
         self.final = shelf.at(order.key)
         self.places: list[tuple[Path, Path]] = []
-        """Folders of programs: where they are, and where they will be."""
+        """Folders of programs: the present path, and the final one."""
         self.environment: dict[str, str] = {"PYTHONUNBUFFERED": "1"}
         self.whereabouts = _whereabouts(found)
-        """Of what is read and moved as us, after steps of the build have been at it."""
+        """Checks files that we read and move as ourselves, after steps of the build could change them."""
 
     async def done(self) -> Artifact:
         await self._python()
@@ -170,7 +171,7 @@ class _Work:
         self.environment["VIRTUAL_ENV"] = str(venv)
         self.places.append((venv / "bin", venv / "bin"))
         if needed.project and not needed.whole:
-            site = self.made / "site"  # the only part of what is made that a step may change
+            site = self.made / "site"  # the only part of the artifact that a step may change
             await group.aside(_folders, site)
             self.tools.cells.writable.append(site)
             await python.project(self.tools, version, needed, venv, site, given)
@@ -191,7 +192,7 @@ class _Work:
         return deps / "venv"
 
     async def _depending(self, digest: str) -> tuple[Path, bool]:
-        """Held until the artifact is in its place: no sweep takes it away before."""
+        """Holds the dependencies until the artifact is in its place, so that no sweep removes them before."""
         found: tuple[Path, bool] = await group.aside(self.held.enter_context, self.shelf.depending(digest))
         deps, there = found
         if not there:
@@ -220,7 +221,8 @@ class _Work:
         self.places.append((self.made / "node_modules" / ".bin", self.final / "node_modules" / ".bin"))
 
     def _wants_node(self, package: node.Package) -> bool:
-        """In a Python project, package.json is often there for nothing but tools."""
+        """True if a start command needs Node: in a Python project, package.json is often there for tools
+        only."""
         command = self.found.start.command
         said = command.text if isinstance(command, Shell) else " ".join(command.argv)
         if self.found.wish is None or _NODE.search(said):
@@ -267,7 +269,7 @@ class _Work:
         )
 
     def _of_the_image(self, say: Say) -> None:
-        """What ENV says, with the paths of the image as they are here."""
+        """Adds the values of ENV, with paths of the image replaced by those here."""
         for name, value in self.found.environment.items():
             here = ":".join(self.layout.here(part) for part in value.split(":"))
             if here != value and name != "PATH":
@@ -292,7 +294,7 @@ def _own_places(value: str, here: str) -> Iterator[str]:
 
 
 def _shims(folder: Path, version: python.Interpreter) -> None:
-    """This machine may call it python3 only."""
+    """Makes the name `python`, because this machine may only have `python3`."""
     folder.mkdir()
     for name in ("python", "python3"):
         (folder / name).symlink_to(version.path)
@@ -315,7 +317,7 @@ def _writable(texts: Collection[str]) -> None:
 
 @asynccontextmanager
 async def _aside() -> AsyncIterator[ExitStack]:
-    """Its blocks end off the event loop: much may have to be removed."""
+    """Leaves context managers off the event loop, because many files may have to be removed."""
     held = ExitStack()
     try:
         yield held
@@ -337,7 +339,7 @@ def _in_plain_words() -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    """Without the paths of this machine, of which an error of a whole copied tree is full."""
+    """Returns the reason of an error without the paths of this machine, of which a copied tree has many."""
     if isinstance(error, shutil.Error):
         said = " ".join(str(each[-1]) for each in error.args[0])
         numbers = re.findall(r"\[Errno (\d+)\]", said)

@@ -1,7 +1,7 @@
-"""Steps of a build, each in a cell: it sees the system and its own build, and changes nothing but the latter.
+"""Runs each step of a build in a cell: it sees the system and its own build, and can change only the latter.
 
-Builds of one organization share a user, and with it what tools have fetched: no other organization can put
-anything there. What a build leaves is given to nobody: services may read it, and only that.
+Builds of one organization share a user, and with it the downloads of tools, where no other organization can
+write. Services may only read the result of a build.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Cells:
         self._isolation, self._name = isolation, f"builds of {org}"
         self._temporary = temporary
         self.writable = list(writable)
-        """Folders that steps may change."""
+        """Folders that steps may write to."""
 
     def wrapped(self, argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-        """The command that runs this one in a cell. `environment`: the operator's, who may name files in
-        it."""
+        """Returns the command that runs this one in a cell. `environment` is the operator's, and may name
+        files."""
         owner = self._isolation.owner(self._name)
         folders = [folder for folder in self.writable if folder.exists()]
         if owner is not None:
@@ -48,8 +48,9 @@ class Cells:
 
 
 def _named(environment: Mapping[str, str], own: Sequence[Path]) -> Iterator[str]:
-    """Files and folders that the operator's variables name, such as certificates and packages. What steps
-    may change, such as a cache, they see anyway, and may have put a link there."""
+    """Yields files and folders that the operator's variables name, such as certificates and packages.
+    Folders that steps may change, such as a cache, are left out: steps see them anyway, and may have put a
+    link there."""
     for value in environment.values():
         path = value.removeprefix("file://")
         if (

@@ -1,4 +1,4 @@
-"""A command as an engine can start it: found on this machine, with paths from the working folder."""
+"""Makes a command that an engine can start: found on this machine, with paths from the working folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from windlass.builders.native import tools
 from windlass.builders.native.hints import Command, ExecForm, Shell
 from windlass.builders.native.layout import Layout
 
-# What a shell does itself, or what does not stand alone: `exec` before it would change what it means.
+# Builtins and syntax of the shell: `exec` before one would change its meaning.
 _NOT_ALONE = re.compile(r"[;&|<>(){}`\n]|\$\(")
 _WORDS: Final = (
     "! . : [ [[ alias break case cd command continue do done elif else esac eval exec exit export fi for "
@@ -35,15 +35,15 @@ _SCRIPTED: Final = {
 
 
 class Site(Struct, frozen=True, kw_only=True):
-    """Where the command will run."""
+    """The place where the command will run."""
 
     layout: Layout
     path: tuple[str, ...]
-    """Folders of programs as they are now, while it is built."""
+    """Folders of programs during the build."""
     final: tuple[str, ...]
-    """And as they will be called, in the same order."""
+    """The final paths of the same folders, in the same order."""
     undone: tuple[str, ...] = ()
-    """Instructions that were not executed, and may be why something is missing."""
+    """Instructions that were not executed, which may be the reason for a missing file."""
 
 
 def settled(command: Command, site: Site, say: Say) -> tuple[str, ...]:
@@ -59,10 +59,10 @@ def _exec(argv: Sequence[str], site: Site, say: Say) -> tuple[str, ...]:
         raise BuildError("The command that starts the application is empty.")
     first, *rest = (site.layout.here(word) for word in argv)
     program = _program(argv[0], first, site, say)
-    _has_script(program, rest, site)
+    _check_script(program, rest, site)
     if "/" not in program or program.startswith("/"):
         return (program, *rest)
-    # Its path is from the working folder, which only the process itself is sure to be in.
+    # Its path is relative to the working folder, which only the process itself is sure to be in.
     return ("/bin/sh", "-c", 'exec "$0" "$@"', program, *rest)
 
 
@@ -75,8 +75,8 @@ def _in_shell(text: str, shell: Sequence[str], site: Site, say: Say) -> tuple[st
         )
         plain = [word for word in words[1:] if "$" not in word]
         if len(plain) == len(words) - 1 or (plain and plain[0] == words[1]):
-            _has_script(program, plain, site)
-        # The word itself is replaced only if it stands there as it is meant.
+            _check_script(program, plain, site)
+        # The word itself is replaced only if it is written without quotes and escapes.
         if here.startswith(words[0]):
             here = shlex.quote(program) + here[len(words[0]) :]
         if not here.startswith("exec "):
@@ -86,7 +86,7 @@ def _in_shell(text: str, shell: Sequence[str], site: Site, say: Say) -> tuple[st
 
 
 def _simple(text: str) -> list[str]:
-    """The words of one plain command; none if there is more to it."""
+    """Returns the words of one plain command, or nothing for shell syntax."""
     if _NOT_ALONE.search(re.sub(r"\$\{\w+[^}]*\}", "$X", text)):
         return []
     try:
@@ -110,7 +110,7 @@ def _program(said: str, here: str, site: Site, say: Say) -> str:
         if place.is_file() and os.path.realpath(place).startswith(os.path.realpath(site.layout.app)):
             _executable(place, said, say)
             return ours if "/" in ours else f"./{ours}"
-        # A virtual environment that the Dockerfile makes, such as /app/.venv/bin/gunicorn.
+        # In a virtual environment that the Dockerfile makes, such as /app/.venv/bin/gunicorn.
         return (_on_path(name, site) if "/bin/" in said else None) or _missing(said, site)
     if (known := _on_path(name, site)) and (_PYTHON.fullmatch(name) or not os.access(said, os.X_OK)):
         return known
@@ -120,7 +120,7 @@ def _program(said: str, here: str, site: Site, say: Say) -> str:
 
 
 def _on_path(name: str, site: Site) -> str | None:
-    """By its final path. Any Python is the Python of the application."""
+    """Returns the final path of a program. Any Python is the Python of the application."""
     if _PYTHON.fullmatch(name) and tools.found("python", site.path[:1]):
         name = "python"
     for now, final in zip(site.path, site.final, strict=True):
@@ -136,8 +136,8 @@ def _executable(place: Path, said: str, say: Say) -> None:
         place.chmod(mode | 0o111)
 
 
-def _has_script(program: str, rest: Sequence[str], site: Site) -> None:
-    """`python main.py` and the like: the file is there."""
+def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
+    """Refuses `python main.py` and the like if the file is absent."""
     name = _PYTHON.sub("python", Path(program).name)
     if name not in _SCRIPTED or not rest or rest[0].startswith("-"):
         return

@@ -26,7 +26,7 @@ from windlass.builders.dockerfile import (
 SHELL: Final = ("/bin/sh", "-c")
 MOST_PORTS: Final = 100
 LARGEST: Final = 8 * 1024 * 1024
-"""Characters that the variables of one Dockerfile may become."""
+"""Most characters that the variables of one Dockerfile may expand to."""
 
 _PORTS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(\w+))?", re.ASCII)
 _WHY: Final = {
@@ -64,7 +64,7 @@ class Skipped(Struct, frozen=True):
     shown: str
     why: str
     makes_files: bool
-    """A file that is missing may be made by it."""
+    """True if the instruction may make a missing file."""
 
 
 class Hints(Struct, kw_only=True):
@@ -73,7 +73,7 @@ class Hints(Struct, kw_only=True):
     environment: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, str] = field(default_factory=dict)
     top: str = "/"
-    """The path that the folder that is deployed has in the image."""
+    """The path in the image of the folder that is deployed."""
     workdir: str = "/"
     ports: list[int] = field(default_factory=list)
     shell: tuple[str, ...] = SHELL
@@ -96,7 +96,7 @@ class Hints(Struct, kw_only=True):
             case (ExecForm(argv), Shell(text, shell)):
                 return ExecForm((*argv, *shell, text))
             case (entrypoint, _):
-                return entrypoint  # a shell gets what CMD adds as arguments, which it does not read
+                return entrypoint  # a shell gets the words of CMD as arguments, which it ignores
 
 
 def hints(dockerfile: Dockerfile, wanted: Stage, given: Mapping[str, str]) -> Hints:
@@ -180,7 +180,7 @@ def _command(each: Instruction, shell: tuple[str, ...]) -> Command | None:
 
 
 def _whole(each: Instruction) -> str | None:
-    """The folder to which the whole folder that is deployed is copied, if it is."""
+    """Returns the folder that COPY copies the whole deployed folder to, if any."""
     match each.json or each.text.split():
         case ["." | "./", to] if each.flag("from") is None:
             return to

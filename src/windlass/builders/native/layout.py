@@ -1,4 +1,4 @@
-"""The folder that is deployed, and what paths of the image mean in it."""
+"""The folder that is deployed, and the paths in it for paths of the image."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
-# What stands before it may end a word, an assignment or an item of a list of paths.
+# The character before it may end a word, an assignment or an item of a list of paths.
 _PATHS = re.compile(r"(?<![\w./$}~-])/[\w.@+-]+(?:/[\w.@+-]*)*")
 
 
 class Layout(Struct, frozen=True, kw_only=True):
     app: Path
     top: str = "/"
-    """The path in the image that `app` stands for."""
+    """The path of `app` in the image."""
     workdir: str = "/"
-    """In the image; at or below `top`."""
+    """The working folder in the image, at or below `top`."""
     image: bool = False
-    """Without one, a path means a path of this machine."""
+    """True if there is an image. Without one, a path is a path of this machine."""
 
     @property
     def below(self) -> str:
@@ -33,12 +33,13 @@ class Layout(Struct, frozen=True, kw_only=True):
         return self.app / self.below
 
     def here(self, text: str) -> str:
-        """Replaces paths of the image by paths from the working folder, as far as they are ours."""
+        """Replaces paths of the image, in the deployed folder, by paths from the working folder."""
         return _PATHS.sub(lambda found: self._relative(found[0]), text) if self.image else text
 
     def _relative(self, path: str) -> str:
         whole = posixpath.normpath(path)
-        # Below the root of the image there may be anything; what is not of the repository is the machine's.
+        # Below the root of the image, only files of the repository are replaced; other paths are the
+        # machine's.
         if not below(whole, self.top) or (self.top == "/" and not os.path.lexists(self.app / whole[1:])):
             return path
         made = posixpath.relpath(whole, self.workdir)
@@ -46,5 +47,5 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 
 def below(path: str, top: str) -> bool:
-    """Whether a path of the image is this folder, or in it."""
+    """True if a path of the image is this folder, or in it."""
     return path == top or path.startswith(top.rstrip("/") + "/")

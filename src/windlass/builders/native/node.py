@@ -1,4 +1,4 @@
-"""Node dependencies: what package.json names, installed by npm."""
+"""Node dependencies: npm installs the packages that package.json names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.builders.native.tools import Tools, step
 
 LOCKS: Final = ("package-lock.json", "npm-shrinkwrap.json")
 FOREIGN_LOCKS: Final = ("yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb")
-# npm runs these of the package itself when it installs, and they may look at anything.
+# npm runs these scripts of the package when it installs, and they may read any file.
 _SCRIPTS: Final = "preinstall install postinstall prepublish preprepare prepare postprepare"
 OWN_SCRIPTS: Final = frozenset(_SCRIPTS.split())
 MOST_PACKAGES: Final = 100
@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_]+)\??\}")
 
 
 class Package(Struct, frozen=True, kw_only=True):
-    """What a package.json says, as far as it matters here."""
+    """The parts of a package.json that matter here."""
 
     folder: Path
     scripts: Mapping[str, str]
@@ -47,13 +47,13 @@ class Package(Struct, frozen=True, kw_only=True):
 class NodeDependencies(Struct, frozen=True, kw_only=True):
     package: Package
     files: tuple[Path, ...] = ()
-    """What npm needs to see besides the code."""
+    """Files that npm needs besides the code."""
     local: tuple[Path, ...] = ()
     """Packages that are folders or archives of the repository itself."""
 
     @property
     def in_place(self) -> bool:
-        """It can only be installed where all the code is, and is of this commit alone."""
+        """True if it can only be installed beside the code, and for this commit alone."""
         return self.package.runs_own_scripts or self.package.workspaces
 
     @property
@@ -105,14 +105,14 @@ def digest(needed: NodeDependencies, version: str, given: Mapping[str, str]) -> 
 
 
 def asked_for(needed: NodeDependencies, variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables that .npmrc speaks of, such as a token."""
+    """Returns the variables that .npmrc names, such as a token."""
     settings = needed.package.folder / ".npmrc"
     named = _VARIABLE.findall(settings.read_text(errors="replace")) if settings.is_file() else []
     return {name: variables[name] for name in named if name in variables}
 
 
 async def version(tools: Tools) -> str:
-    """Of node; where it or npm is missing, that is said."""
+    """Returns the version of node. Refuses if node or npm is missing."""
     for name in ("node", "npm"):
         if not (path := tools.find(name)):
             raise BuildError(
@@ -125,7 +125,7 @@ async def version(tools: Tools) -> str:
 
 
 async def apart(tools: Tools, needed: NodeDependencies, made: Path, given: Mapping[str, str]) -> None:
-    """Into `made`/node_modules, where it stays, seen by npm together with nothing but what it needs."""
+    """Installs into `made`/node_modules, where it stays. npm sees only the files that it needs."""
     for path in (*needed.files, *needed.local):
         target = made / path.relative_to(needed.package.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ async def apart(tools: Tools, needed: NodeDependencies, made: Path, given: Mappi
 async def in_place(
     tools: Tools, needed: NodeDependencies, made: Path, app: Path, given: Mapping[str, str]
 ) -> None:
-    """Where the code is; what was installed is then put to `made`, beside `app`."""
+    """Installs beside the code, and then moves the packages to `made`, beside `app`."""
     folder = needed.package.folder
     await _npm(tools, needed, folder, given)
     if (folder / "node_modules").is_symlink():
@@ -151,7 +151,7 @@ async def in_place(
 
 
 def _mend(moved: Path, was: Path, app: Path) -> None:
-    """Packages of the repository are linked to by relative paths, which change with the place."""
+    """Corrects links to packages of the repository: their relative paths change with the folder."""
     for path in list(tree.walk(moved)):
         if not path.is_symlink() or path.readlink().is_absolute():
             continue
@@ -176,7 +176,7 @@ async def _npm(tools: Tools, needed: NodeDependencies, cwd: Path, given: Mapping
 
 
 def _local(found: Package, top: Path) -> Iterator[Path]:
-    """Also those that such a package names in turn."""
+    """Yields the local packages, with those that they name in turn."""
     seen: set[Path] = set()
     ahead = [found]
     while ahead:

@@ -1,4 +1,4 @@
-"""Finds out what a commit says of itself: what it is started with, and what it needs installed."""
+"""Finds out from its files how a commit is started, and what it needs installed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Sources(Struct, kw_only=True):
     package: node.Package | None = None
     wish: python.Wish | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Set by the Dockerfile."""
+    """Variables that the Dockerfile sets."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Known while it is built."""
+    """Variables during the build."""
     ports: tuple[int, ...] = ()
     wanted_python: str = ""
     """A version such as 3.12, if one is named."""
     undone: tuple[str, ...] = ()
-    """Instructions of the Dockerfile that a missing file may come from."""
+    """Instructions of the Dockerfile that may make a missing file."""
     said: list[str] = field(default_factory=list)
-    """For the build log."""
+    """Lines for the build log."""
 
 
 def read(order: Order) -> Sources:
@@ -74,7 +74,7 @@ def _dockerfile(order: Order, context: Path) -> Path | None:
 
 def _as_it_is(order: Order, context: Path, procfile: Start | None) -> Sources:
     package = node.package(context)
-    # A package.json beside requirements may only be for tools; what says how to start comes first.
+    # A package.json beside requirements may only be for tools, so a start command decides first.
     chosen = procfile or start.by_package(package) or start.plain_to_see(context)
     if chosen is None:
         raise start.nothing_found(context)
@@ -121,7 +121,7 @@ def _hints(order: Order, file: Path) -> Hints:
 
 
 def _layout(context: Path, hinted: Hints) -> Layout:
-    """A later WORKDIR counts if it is a folder of the repository."""
+    """Returns the layout of the folder. A later WORKDIR counts if it is a folder of the repository."""
     there = below(hinted.workdir, hinted.top) and tree.inside(
         context, context / hinted.workdir.removeprefix(hinted.top).strip("/")
     )
@@ -141,14 +141,14 @@ def _start(hinted: Hints, layout: Layout, package: node.Package | None, name: Pa
 
 
 def _version_in(image: str) -> str:
-    """`python:3.12-slim` wants Python 3.12."""
+    """Returns the version that an image names: `python:3.12-slim` is Python 3.12."""
     name, _, tag = image.rpartition("/")[2].partition(":")
     version = ".".join(tag.partition("-")[0].split(".")[:2])
     return version if name == "python" and version.replace(".", "").isdigit() and "." in version else ""
 
 
 def _version_file(folder: Path) -> str:
-    """Of .python-version, or the older runtime.txt."""
+    """Returns the version in .python-version, or in the older runtime.txt."""
     for name in (".python-version", "runtime.txt"):
         if (folder / name).is_file():
             told = (folder / name).read_text(errors="replace")[:100].strip().removeprefix("python-")

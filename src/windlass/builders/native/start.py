@@ -1,4 +1,4 @@
-"""What an application is started with: said by a Procfile, Dockerfile or package.json, or plain to see."""
+"""Finds the start command of an application: in a Procfile, Dockerfile or package.json, or by its files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def by_procfile(folder: Path) -> Start | None:
 
 
 def by_package(found: node.Package | None) -> Start | None:
-    """As `npm start` would."""
+    """Returns the command that `npm start` would run."""
     if found is None:
         return None
     if command := script(found, "start"):
@@ -58,7 +58,8 @@ def by_package(found: node.Package | None) -> Start | None:
 
 
 def script(found: node.Package, name: str, more: tuple[str, ...] = ()) -> Command | None:
-    """A script of package.json; by npm only where there is more to it than a command."""
+    """Returns the command of a script of package.json; through npm only if the script is more than a
+    command."""
     if name not in found.scripts:
         return None
     around = {f"pre{name}", f"post{name}"} & found.scripts.keys()
@@ -69,7 +70,8 @@ def script(found: node.Package, name: str, more: tuple[str, ...] = ()) -> Comman
 
 
 def without_npm(command: Command, found: node.Package | None) -> Command:
-    """`npm start` and its like as what they come to: npm would stand between the engine and the process."""
+    """Replaces `npm start` and the like by their command: npm would stand between the engine and the
+    process."""
     words = command.argv if isinstance(command, ExecForm) else tuple(command.text.split())
     match words:
         case ("npm" | "yarn" | "pnpm", "start"):

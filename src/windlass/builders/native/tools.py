@@ -1,4 +1,4 @@
-"""Run the tools that install dependencies: in a group and a home of their own, and heard while they work."""
+"""Runs the tools that install dependencies, each in its own group and home, and passes on their output."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from windlass.builders.native.cells import Cells
 
 LONGEST: Final = 2000
 MOST: Final = 5000
-"""Lines of one program that are said; what is worth reading of more stands at the end."""
+"""Most lines of one program in the log. Of more, the end is worth reading."""
 KEPT: Final = 40
 SOON: Final = 0.2
 
-# Of the operator's environment: where the network and the registries are. Nothing else is a tool's business.
+# Variables of the operator that name proxies and registries. Tools get no others.
 PASSED: Final = frozenset(
     {
         "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
@@ -33,7 +33,7 @@ PASSED: Final = frozenset(
     }
 )  # fmt: skip
 PASSED_BEGINNINGS: Final = ("PIP_", "UV_", "NPM_CONFIG_")
-# Where a tool puts things is decided here.
+# Variables that direct where a tool writes its files, which is decided here.
 OURS: Final = frozenset(
     {
         "PIP_CACHE_DIR", "PIP_NO_CACHE_DIR", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON",
@@ -50,13 +50,13 @@ _FULL = re.compile(r"No space left on device|ENOSPC|Disk quota exceeded", re.IGN
 _BLAMES = re.compile(r"^(ERROR|npm (error|ERR!)|error|fatal)\b:?\s*", re.IGNORECASE)
 _EMPTY_BLAMES = re.compile(
     r"A complete log of this run|code E?[A-Z0-9]+$|^\W*$|exit code"
-    # What tools that npm runs, such as node-gyp, write along with their errors.
+    # Lines that tools run by npm, such as node-gyp, write along with their errors.
     r"|^(?:[\w-]+ )?(?:info|http|WARN|verb) |^\(node:|^\(Use `node|^path "
 )
 
 
 def about_registries(names: Mapping[str, str]) -> dict[str, str]:
-    """What is said to pip, uv and npm by environment, without where they put things."""
+    """Returns the variables for pip, uv and npm, without those that direct where they write."""
     return {
         name: value
         for name, value in names.items()
@@ -65,14 +65,14 @@ def about_registries(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def meant_for(program: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the registries of other tools: their credentials are none of its business."""
+    """Returns the environment of one tool, without the registries and credentials of the others."""
     own = ("NPM_CONFIG_",) if program == "npm" else ("PIP_", "UV_")
     others = tuple(beginning for beginning in PASSED_BEGINNINGS if beginning not in own)
     return {name: value for name, value in environment.items() if not name.upper().startswith(others)}
 
 
 def machine_path() -> list[str]:
-    """Where this machine's programs are, without those of the environment that Windlass is installed in."""
+    """Returns the PATH of this machine, without the environment that Windlass is installed in."""
     own = os.path.realpath(Path(sys.prefix) / "bin") if sys.prefix != sys.base_prefix else ""
     return [each for each in os.get_exec_path() if each.startswith("/") and os.path.realpath(each) != own]
 
@@ -91,11 +91,11 @@ class Tools:
         with_pip: set[str],
         cells: Cells,
     ) -> None:
-        """`home` tells the programs of this build from all others; whoever sweeps ends them by it."""
+        """`home` tells the programs of this build from all others; a sweep ends them by it."""
         self.cells = cells
         self.say = say
         self.with_pip = with_pip
-        """Those Pythons of which it is known."""
+        """Pythons that are known to have pip."""
         self._shown = str(cache.parent.parent)
         self.ran = False
         self.home = home
@@ -131,8 +131,8 @@ class Tools:
     async def run(
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None, what: str
     ) -> None:
-        """Its lines are said while it works; a failure tells why in its own words."""
-        # Where this machine keeps things is nobody's business who reads a build log.
+        """Runs a program and passes on its lines. A failure is explained with its own lines."""
+        # Readers of a build log see no paths of this machine.
         heard = OutputLines(lambda line: self.say(line.replace(self._shown, "…")))
         code = await self._run(argv, cwd, more or {}, heard, what)
         if code:
@@ -141,7 +141,7 @@ class Tools:
     async def ask(
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None
     ) -> str | None:
-        """The answer of a program that can be asked; nothing if it cannot."""
+        """Returns the output of a program, or an empty text if it fails."""
         answer: list[str] = []
         heard = OutputLines(answer.append)
         try:
@@ -185,7 +185,8 @@ class Tools:
         return program
 
     async def _end_what_it_leaves(self, process: Process) -> None:
-        """What a program left behind may hold its output open, and nobody would hear that it has ended."""
+        """Ends processes that a program left behind: they may hold its output open, which would hide its
+        end."""
         while process.returncode is None:  # noqa: ASYNC110 (what waits for its end also waits for its output)
             await asyncio.sleep(SOON)
         await asyncio.sleep(SOON)
@@ -193,13 +194,13 @@ class Tools:
         await group.aside(self.end_all)
 
     def end_all(self) -> None:
-        """Also what has left its group, as a daemon does."""
+        """Ends all programs of this build, daemons that left their group included."""
         if self.ran:
             group.end_all_with("HOME", str(self.home))
 
 
 class OutputLines:
-    """Cuts what a program writes into lines that people can read."""
+    """Cuts the output of a program into readable lines."""
 
     def __init__(self, say: Say, last: deque[str] | None = None) -> None:
         self._say = say
@@ -208,7 +209,7 @@ class OutputLines:
         self.last: deque[str] = deque(maxlen=KEPT) if last is None else last
 
     def other(self) -> OutputLines:
-        """For what it writes elsewhere at the same time."""
+        """Returns the same for another output of the program."""
         return OutputLines(self._say, self.last)
 
     def feed(self, piece: bytes) -> None:
@@ -222,7 +223,7 @@ class OutputLines:
         self._rest = b""
 
     def _line(self, raw: bytes) -> None:
-        # A line that is written over and over is progress: only how it ended counts.
+        # A line that is overwritten again and again is progress: only its last state counts.
         text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace").replace("\t", "    ")
         plain = _CREDENTIALS.sub("***@", _ESCAPES.sub("", text))
         line = "".join(filter(str.isprintable, plain))[:LONGEST].rstrip()
@@ -238,7 +239,7 @@ class OutputLines:
 
 @contextmanager
 def step(say: Say, what: str) -> Iterator[None]:
-    """Says what is done, and how long it took."""
+    """Logs the name of a step, and how long it took."""
     say(f"{what} …")
     start = time.monotonic()
     yield

@@ -1,4 +1,4 @@
-"""Folders of code: copied, moved, told apart by one number; nothing is read through a link out of them."""
+"""Copies, moves and digests folders of code. Nothing is read through a link that leads out of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.builders.builder import BuildError
 
 
 def without_ways_out(top: Path, say: Callable[[str], None]) -> None:
-    """Takes away symbolic links that lead out of the folder, and what is neither file, folder nor link."""
+    """Removes symbolic links that lead out of the folder, and all but files, folders and links."""
     links: list[Path] = []
     for path in list(walk(top)):
         mode = path.lstat().st_mode
@@ -21,7 +21,7 @@ def without_ways_out(top: Path, say: Callable[[str], None]) -> None:
             links.append(path)
         elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             path.unlink()
-    # Those to absolute paths first: afterwards a relative one cannot leave by way of them.
+    # Links to absolute paths first: afterwards a relative one cannot lead out through them.
     links = [link for link in links if not _absolute(top, link, say)]
     real = os.path.realpath(top)
     for link in links:
@@ -30,7 +30,7 @@ def without_ways_out(top: Path, say: Callable[[str], None]) -> None:
 
 
 def walk(top: Path) -> Iterator[Path]:
-    """Everything below, folders before what is in them; links are not followed."""
+    """Yields everything below, each folder before its content. Links are not followed."""
     with os.scandir(top) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
@@ -41,7 +41,7 @@ def walk(top: Path) -> Iterator[Path]:
 
 
 def inside(top: Path, path: Path) -> Path | None:
-    """The path, if it is there and in the folder with all links followed."""
+    """Returns the path, if it exists and is in the folder after all links are resolved."""
     real = os.path.realpath(path)
     return Path(real) if _within(real, os.path.realpath(top)) and os.path.lexists(real) else None
 
@@ -55,7 +55,7 @@ def fresh(path: Path) -> Path:
 
 
 def move(source: Path, to: Path) -> None:
-    """By name where that can be done; else copied."""
+    """Moves by renaming if that is possible, and else by copying."""
     fresh(to)
     try:
         source.rename(to)
@@ -68,7 +68,7 @@ def copy(source: Path, to: Path) -> None:
 
 
 def place(source: Path, to: Path, *, own: bool = False) -> None:
-    """One file or link, where there may be another; it shares its bytes unless it is to be its own."""
+    """Puts a file or link in place of another. It shares its bytes unless it has to be a copy of its own."""
     if to.is_symlink() or to.exists():
         to.unlink()
     if source.is_symlink():
@@ -84,7 +84,7 @@ def place(source: Path, to: Path, *, own: bool = False) -> None:
 
 
 def digest(top: Path, only: Iterable[Path] | None = None) -> str:
-    """Of names, contents and modes of all files, or of these files and folders."""
+    """Returns a digest of names, contents and modes of all files, or of these files and folders."""
     total = hashlib.sha256()
     for start in [top] if only is None else sorted(only):
         for path in [start, *walk(start)] if start.is_dir() and not start.is_symlink() else [start]:
@@ -102,7 +102,7 @@ def _facts(path: Path) -> bytes:
 
 
 def within(top: Path, base: Path, path: str, what: str) -> Path:
-    """A path that a file of the repository names, seen from `base`; one that leaves the folder is refused."""
+    """Resolves a path in a file of the repository from `base`. Refuses one that leaves the folder."""
     found = base / path
     if not _within(os.path.realpath(found), os.path.realpath(top)):
         raise BuildError(f"{what} names {path}, which is outside of the folder that is deployed.")

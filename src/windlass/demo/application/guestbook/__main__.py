@@ -21,7 +21,7 @@ _MOST = 4096
 
 
 class Server(ThreadingHTTPServer):
-    # Those who are being answered are answered, also when it ends.
+    # Requests under way are answered before it ends.
     daemon_threads = False
     request_queue_size = 128
 
@@ -91,7 +91,7 @@ def main() -> None:
     known.add_argument("--host", default="127.0.0.1")
     said = known.parse_args()
     server = Server(said.host, int(os.environ.get("PORT", "8080")), os.environ)
-    # Not in the handler itself: it runs in the thread that serves, which would wait for itself.
+    # Not in the signal handler: it runs in the thread that serves, which would wait for itself.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
     print(f"guestbook {VERSION} listens on {said.host}:{server.server_port}", flush=True)
     with server:

@@ -1,4 +1,4 @@
-"""What is kept: how many came, and what they wrote."""
+"""Stores the visits: how many there were, and what visitors wrote."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Book:
         self._ready = False
 
     def visit(self) -> tuple[int, list[Entry]]:
-        """Counts one more, and answers how many that makes and what was written last."""
+        """Counts a visit, and returns the number of all and the latest entries."""
         with self._open() as database:
             [(count,)] = database.execute(_COUNT)
             rows = database.execute(_NEWEST)
@@ -55,7 +55,7 @@ class Book:
 
 
 def address_in(variables: Mapping[str, str]) -> str:
-    """DATABASE_URL, or the first variable that holds the address of a PostgreSQL, or nothing."""
+    """Returns DATABASE_URL, or the first variable with the address of a PostgreSQL, or an empty text."""
     if url := variables.get("DATABASE_URL"):
         return url
     known = (variables[name] for name in sorted(variables))

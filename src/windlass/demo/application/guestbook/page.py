@@ -1,4 +1,4 @@
-"""What is shown: one page, without anything from elsewhere."""
+"""The page of the guestbook, without anything from other servers."""
 
 from __future__ import annotations
 

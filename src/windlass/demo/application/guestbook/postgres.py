@@ -16,7 +16,7 @@ Row = tuple["str | None", ...]
 
 
 class DatabaseError(Exception):
-    """What the server answered instead."""
+    """The server answered with an error."""
 
 
 class Connection:
@@ -39,7 +39,7 @@ class Connection:
         self._socket.close()
 
     def execute(self, statement: str, *values: str) -> list[Row]:
-        """The rows that it gives. In the statement, $1 stands for the first value."""
+        """Returns the rows of a statement, in which $1 stands for the first value."""
         given = b"".join(struct.pack("!i", len(value.encode())) + value.encode() for value in values)
         self._send(b"P", _texts("", statement) + b"\0\0")
         self._send(b"B", _texts("", "") + struct.pack("!HH", 0, len(values)) + given + b"\0\0")
@@ -77,7 +77,7 @@ class Connection:
 
 
 def _proof(password: str, bare: str, challenge: str) -> bytes:
-    """SCRAM-SHA-256, see RFC 7677."""
+    """Returns the proof of SCRAM-SHA-256, see RFC 7677."""
     said = dict(part.split("=", 1) for part in challenge.split(","))
     salt, rounds = base64.b64decode(said["s"]), int(said["i"])
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, rounds)
