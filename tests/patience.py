@@ -7,6 +7,7 @@ So a coroutine gets a limit of its own, somewhat below, which also lets its fixt
 import asyncio
 import functools
 import inspect
+import os
 import signal
 
 import pytest
@@ -30,6 +31,11 @@ def pytest_runtest_makereport():
     finally:
         if left:
             signal.setitimer(signal.ITIMER_REAL, max(left, 1))
+
+
+def pytest_xdist_auto_num_workers():
+    """One more than processors: tests wait for engines, servers and leases about as long as they compute."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_collection_modifyitems(items):

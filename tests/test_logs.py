@@ -295,7 +295,7 @@ async def test_who_comes_back_goes_on_after_the_last_event(world: World, app: st
 
 
 async def test_while_there_is_nothing_to_say_a_comment_says_so(world: World, app: str, address: str):
-    world.installation.app._streams._quiet = 0.01
+    world.installation.app._streams._ask = world.installation.app._streams._quiet = 0.01
     async with asked(address, f"/application/{app}{FOLLOW}") as client:
         reading = asyncio.create_task(client.lines(1))
         await settled(lambda: client.comments >= 3)

@@ -192,7 +192,7 @@ async def test_a_token_that_is_revoked_hears_no_more(world: World, address: str,
 async def test_a_token_that_is_revoked_while_nothing_happens_does_not_even_hear_that(
     world: World, address: str, environment: str
 ):
-    world.installation.app._streams._quiet = 0.02
+    world.installation.app._streams._ask = world.installation.app._streams._quiet = 0.02
     token = await world.new_token("Read")
     made = (await world.get(f"/organization/{world.org}/apiToken"))["results"][-1]["id"]
     async with (
