@@ -1,8 +1,9 @@
-"""The worked example of the manual, a kind of service in two files, does what the manual says."""
+"""The worked examples of the manual, kinds of service in two files each, do what the manual says."""
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import re
 import subprocess
@@ -24,7 +25,8 @@ from windlass.families import declared, registry_of
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "adding-a-service-kind.md"
 PACKAGES = {"families": windlass.families, "kinds": windlass.control.kinds}
-# Puts both files where they would be, before anything looks for families.
+EXAMPLES = ("cache", "migration")
+# Puts all files where they would be, before anything looks for families.
 PLUGIN = """
 import windlass.families
 import windlass.control.kinds
@@ -35,25 +37,25 @@ windlass.control.kinds.__path__.append({kinds!r})
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> dict[str, str]:
-    """The folders with the two files of the page."""
+    """The folders with the files of the page: a family and a kind for each example."""
     sources = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    folders = {}
-    for name, source in zip(PACKAGES, sources, strict=True):
-        folders[name] = str(tmp_path_factory.mktemp(name))
-        Path(folders[name], "cache.py").write_text(source)
+    folders = {name: str(tmp_path_factory.mktemp(name)) for name in PACKAGES}
+    places = itertools.product(EXAMPLES, PACKAGES)
+    for (example, name), source in zip(places, sources, strict=True):
+        Path(folders[name], f"{example}.py").write_text(source)
     return folders
 
 
 @pytest.fixture
 def added(files, monkeypatch) -> Iterator[None]:
-    """Both files are there, and forgotten afterwards."""
+    """All files are there, and forgotten afterwards."""
     for name, package in PACKAGES.items():
         monkeypatch.setattr(package, "__path__", [*package.__path__, files[name]])
     importlib.invalidate_caches()
     yield
-    for package in PACKAGES.values():
-        sys.modules.pop(f"{package.__name__}.cache", None)
-        vars(package).pop("cache", None)
+    for package, example in itertools.product(PACKAGES.values(), EXAMPLES):
+        sys.modules.pop(f"{package.__name__}.{example}", None)
+        vars(package).pop(example, None)
 
 
 @pytest.fixture
@@ -163,10 +165,22 @@ async def test_it_is_in_the_document_the_audit_and_the_metrics(world):
     assert "createCache" in (await world.get("/metrics")).body.decode()
 
 
+async def test_a_kind_that_runs_once_is_run_by_a_deployment_with_a_result(world):
+    environment = await world.environment()
+    body = {"name": "schema", "image_name": "acme/shop", "tag": "1.0", "arguments": ["migrate"]}
+    one = await world.made(f"/environment/{environment}/migration", body)
+    deployment = (await world.post(f"/migration/{one}/deploy"))["id"]
+    await world.settle()
+    shown = await world.get(f"/migration/{one}/deployment/{deployment}")
+    assert (shown["action"], shown["status"], shown["run"]["exit_code"]) == ("RUN", "SUCCEEDED", 0)
+    (started,) = world.engine.applied
+    assert (started.command, started.time_limit) == (("migrate",), 600)
+
+
 def with_the_files(
     files: dict[str, str], folder: Path, *command: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a Python of its own in which both files are there."""
+    """Runs a Python of its own in which all files are there."""
     (folder / "with_cache.py").write_text(PLUGIN.format(**files))
     environment = {**os.environ, **variables, "PYTHONPATH": str(folder)}
     return subprocess.run(
@@ -183,10 +197,14 @@ def test_it_is_on_the_command_line(files, tmp_path):
 
 def test_the_derived_tests_are_green(added, files, tmp_path):
     known = registry_of(*declared())
-    operations = [one.id for one in known.operations if "cache" in one.path]
-    assert len(operations) > 15
+    operations = [
+        operation.id
+        for operation in known.operations
+        if any(example in operation.path for example in EXAMPLES)
+    ]
+    assert len(operations) > 30
     options = ("-p", "with_cache", "-n", "0", "-p", "no:cacheprovider", "-k", "sqlite", "-rA")
-    rows = " ".join([*operations, "cache"])
+    rows = " ".join([*operations, *EXAMPLES])
     # Tables without a row for caches are skipped, which in CI would be a failure.
     said = with_the_files(files, tmp_path, "-m", "pytest", "tests/derived", *options, ROW=rows, CI="")
     assert said.returncode == 0, said.stdout[-5000:]

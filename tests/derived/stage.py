@@ -26,6 +26,7 @@ from windlass.base.clock import SECOND
 from windlass.base.issuer import DISCOVERY_PATH, JWKS_PATH, Signer
 from windlass.core.access import WORDS, Scope
 from windlass.core.declare.operations import Operation, PathId
+from windlass.core.declare.registry import runs_once
 from windlass.core.declare.resource import Family
 from windlass.engines.fake import FakeEngine
 from windlass.families import registry
@@ -371,7 +372,7 @@ async def _chosen(plot: Plot, thing: Thing) -> dict[str, Any]:
 
 
 async def _chosen_that_runs(plot: Plot, thing: Thing) -> dict[str, Any]:
-    services = await _services(plot, thing)
+    services = [one for one in await _services(plot, thing) if not runs_once(one.family)]
     for service in services:
         await plot.ran(service)
     return {f"{one.family.name}_ids": [one.id] for one in services}

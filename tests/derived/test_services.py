@@ -12,12 +12,13 @@ from typing import Any
 
 from tests.derived.stage import Stage, Thing, for_families, operation_of, to_deploy
 from tests.world import Answer
-from windlass.core.declare.registry import is_service
+from windlass.core.declare.registry import is_service, runs_once
 from windlass.core.declare.resource import Family
-from windlass.core.deploy.workload import OutputLine
+from windlass.core.deploy.workload import OutputLine, Workload
 from windlass.families import registry
 
 every_family = for_families(is_service)
+those_that_run_on = for_families(lambda family: is_service(family) and not runs_once(family))
 
 
 async def do(stage: Stage, service: Thing, verb: str, body: Any = None) -> Answer:
@@ -41,9 +42,19 @@ async def state(stage: Stage, service: Thing) -> str:
     return await stage.world.state(f"/{service.family.name}/{service.id}")
 
 
+def running(service: Thing, generation: int) -> list[int]:
+    """The generations that are there after a deployment: of what runs once, none stays."""
+    return [] if runs_once(service.family) else [generation]
+
+
 def generations(stage: Stage, service: Thing) -> list[int]:
     instances = stage.world.engine.instances.values()
     return sorted(one.generation for one in instances if one.service == service.id)
+
+
+def applied(stage: Stage, service: Thing) -> list[Workload]:
+    """What was started of a service, in order."""
+    return [workload for workload in stage.world.engine.applied if workload.service == service.id]
 
 
 @asynccontextmanager
@@ -53,6 +64,19 @@ async def broken(stage: Stage) -> AsyncIterator[None]:
         yield
     finally:
         stage.world.engine.broken = ""
+
+
+@asynccontextmanager
+async def exiting(stage: Stage, code: int) -> AsyncIterator[None]:
+    async def work(workload: Workload) -> int:
+        return code
+
+    engine = stage.world.engine
+    engine.work, engine.exits = work, f"exited with code {code}"
+    try:
+        yield
+    finally:
+        engine.work, engine.exits = None, ""
 
 
 @asynccontextmanager
@@ -79,7 +103,26 @@ async def test_a_deployed_service_runs_and_is_up_to_date(stage: Stage, family: F
     assert await done(stage, one, "deploy") == "SUCCEEDED"
     status = await stage.world.get(f"/{one.family.name}/{one.id}/status")
     assert (status["state"], status["service_deployment_status"]) == ("RUNNING", "UP_TO_DATE")
-    assert generations(stage, one) == [1]
+    assert generations(stage, one) == running(one, 1)
+
+
+@every_family
+async def test_each_deployment_starts_a_service_once(stage: Stage, family: Family) -> None:
+    one = await stage.plot.fresh(family)
+    begun = stage.world.engine.begun
+    for number in (1, 2):
+        assert await done(stage, one, "deploy") == "SUCCEEDED"
+        assert stage.world.engine.begun == begun + number
+
+
+@every_family
+async def test_a_program_that_exits_with_a_failure_fails_its_deployment(stage: Stage, family: Family) -> None:
+    one = await stage.plot.fresh(family)
+    async with exiting(stage, 3):
+        assert await done(stage, one, "deploy") == "FAILED"
+    status = await stage.world.get(f"/{one.family.name}/{one.id}/status")
+    assert (status["state"], "exited with code 3" in status["message"]) == ("ERROR", True)
+    assert generations(stage, one) == []
 
 
 @every_family
@@ -112,7 +155,7 @@ async def test_a_deployment_that_cannot_start_leaves_the_earlier_one(stage: Stag
     status = await stage.world.get(f"/{one.family.name}/{one.id}/status")
     assert (status["state"], "no room" in status["message"]) == ("ERROR", True)
     await stage.world.run(31)
-    assert generations(stage, one) == [1]
+    assert generations(stage, one) == running(one, 1)
 
 
 @every_family
@@ -150,12 +193,19 @@ async def test_a_stopped_service_runs_no_more_and_can_be_deployed_again(stage: S
     await done(stage, one, "deploy")
     assert await done(stage, one, "stop") == "SUCCEEDED"
     assert (await state(stage, one), generations(stage, one)) == ("STOPPED", [])
-    assert (await do(stage, one, "restart-service")).status == 409
     assert await done(stage, one, "redeploy") == "SUCCEEDED"
-    assert generations(stage, one) == [3]
+    assert generations(stage, one) == running(one, 3)
 
 
-@every_family
+@those_that_run_on
+async def test_a_stopped_service_cannot_be_restarted(stage: Stage, family: Family) -> None:
+    one = await stage.plot.fresh(family)
+    await done(stage, one, "deploy")
+    await done(stage, one, "stop")
+    assert (await do(stage, one, "restart-service")).status == 409
+
+
+@those_that_run_on
 async def test_a_restart_replaces_what_runs(stage: Stage, family: Family) -> None:
     one = await stage.plot.fresh(family)
     await done(stage, one, "deploy")
@@ -168,11 +218,12 @@ async def test_a_rollback_starts_what_ran_earlier(stage: Stage, family: Family) 
     one = await stage.plot.fresh(family)
     first = (await do(stage, one, "deploy"))["id"]
     await stage.world.settle()
-    artifact = stage.world.engine.running[one.id].artifact
+    artifact = applied(stage, one)[-1].artifact
     await done(stage, one, "deploy")
     assert await done(stage, one, "rollback", {"deployment_id": first}) == "SUCCEEDED"
-    assert generations(stage, one) == [3]
-    assert stage.world.engine.running[one.id].artifact == artifact
+    assert generations(stage, one) == running(one, 3)
+    assert applied(stage, one)[-1].artifact == artifact
+    assert [workload.generation for workload in applied(stage, one)] == [1, 2, 3]
 
 
 @every_family

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.following import LINE, Following, Patience, insist
-from windlass.core.deploy.states import OPEN, Do, Progress
+from windlass.core.deploy.states import BUILDS, OPEN, Do, Progress
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import coloured, plain
 
@@ -78,6 +78,7 @@ def _advice(name: str, deployment: Mapping[str, Any]) -> str:
 
 _VERBS: Final[Mapping[Do, str]] = {
     Do.DEPLOY: "deploy",
+    Do.RUN: "deploy",
     Do.RESTART: "restart",
     Do.STOP: "stop",
     Do.UNINSTALL: "uninstall",
@@ -152,7 +153,7 @@ class DeploymentWait:
 
     def _follow_build(self, deployment: Mapping[str, Any]) -> None:
         """Starts to follow the build log as soon as it can have lines."""
-        builds = deployment["action"] == Do.DEPLOY and not deployment.get("repeats")
+        builds = deployment["action"] in BUILDS and not deployment.get("repeats")
         if self._build is not None and builds and deployment["status"] != Progress.QUEUED:
             self._build.follow()
 
@@ -350,6 +351,8 @@ def summary(ended: EndedDeployment, url: str) -> str:
         return f"{name} is stopped ({_took(deployment)}); its data, settings and history stay"
     if action is Do.UNINSTALL:
         return f"{name} is removed with its data ({_took(deployment)}); its settings and history stay"
+    if action is Do.RUN:
+        return f"{name} ran to its end ({_took(deployment)}, v{deployment['number']})"
     count = int(deployment.get("instances") or 1)
     version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
     facts = f"{count} instance{'s' if count != 1 else ''}, {_took(deployment)}, {version}"

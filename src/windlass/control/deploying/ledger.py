@@ -29,6 +29,7 @@ from windlass.control.workloads.names import reserve_declared, reserve_wanted
 from windlass.control.workloads.sealed_workload import decrypt_workload, encrypt_workload
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.plan import Step
+from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import WORDS, Do, Progress, State
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.events import Event
@@ -150,6 +151,25 @@ class Ledger:
         await self._settled(tx, service, WORDS[Do(current.action)].done)
 
     @recorded
+    async def run_begun(self, tx: Tx, current: DeploymentRow) -> RunReport:
+        """Records when a run began, for its time limit. A repeated step finds it recorded."""
+        story = particulars(current)
+        if story.run is None:
+            story.run = RunReport(started_at=tx.now)
+            await move(tx, current, Progress(current.status), story)
+        return story.run
+
+    @recorded
+    async def ran(self, tx: Tx, current: DeploymentRow, report: RunReport) -> None:
+        """The run ended well."""
+        reported = await _with_report(tx, current, report)
+        service = await self._with_deployed(tx, reported)
+        await finish(tx, service, reported, Progress.SUCCEEDED)
+        status = await status_of(tx, service)
+        await tx.change_status(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
+        await self._settled(tx, service, WORDS[Do(current.action)].done)
+
+    @recorded
     async def ended(self, tx: Tx, current: DeploymentRow) -> None:
         """Nothing of the service runs any more."""
         await finish(tx, self.service, current, Progress.SUCCEEDED)
@@ -166,15 +186,19 @@ class Ledger:
         await finish(tx, self.service, current, Progress.CANCELED, message)
         await self._settled(tx, self.service, State.CANCELED, message)
 
-    async def failed(self, message: str, state: State | None = None) -> None:
+    async def failed(self, message: str, state: State | None = None, report: RunReport | None = None) -> None:
         """The deployment failed. The service is in the state that its action says, or in this one."""
         message = self._masked(message)
-        await self._failed(message, state or WORDS[self.action].failed)
+        await self._failed(message, state or WORDS[self.action].failed, report)
         line = f"Deployment {self.deployment.id} failed: {message}".splitlines()[0]
         self.ctx.logs.write(self.service.id, self.ctx.clock.now(), line)
 
     @recorded
-    async def _failed(self, tx: Tx, current: DeploymentRow, message: str, state: State) -> None:
+    async def _failed(
+        self, tx: Tx, current: DeploymentRow, message: str, state: State, report: RunReport | None
+    ) -> None:
+        if report:
+            current = await _with_report(tx, current, report)
         await finish(tx, self.service, current, Progress.FAILED, message)
         status = await status_of(tx, self.service)
         await tx.change_status(replace(status, deployed_at=tx.now))
@@ -236,9 +260,9 @@ class Ledger:
 
         await self.ctx.store.write(write)
 
-    async def put_off(self, wait: int) -> None:
+    async def put_off(self, wait: int, tries: int = 0) -> None:
         """Lets go of the work for so many milliseconds, or until it is asked for."""
-        if not await self.ctx.store.write(lambda tx: tx.again(self.claim, tx.now + wait)):
+        if not await self.ctx.store.write(lambda tx: tx.again(self.claim, tx.now + wait, tries)):
             raise LostClaim(self.claim.id)
 
     async def current(self, tx: Tx) -> DeploymentRow:
@@ -286,6 +310,12 @@ def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
     if deployment.action in {Do.STOP, Do.UNINSTALL, Do.DELETE}:
         return deployment.status != Progress.QUEUED and status.serving is None
     return status.serving == deployment.id
+
+
+async def _with_report(tx: Tx, deployment: DeploymentRow, report: RunReport) -> DeploymentRow:
+    story = particulars(deployment)
+    story.run = report
+    return await move(tx, deployment, Progress(deployment.status), story)
 
 
 async def workload_of(ctx: Context, deployment: str | None) -> Workload | None:

@@ -1,16 +1,47 @@
-"""Waits for an engine or a builder that is away."""
+"""Waits for what is away, or for what takes long, without holding a slot of the worker."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from windlass.builders.builder import BuilderAway
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.release import wait_while_away
+from windlass.control.request.deployments import particulars
+from windlass.engines.engine import EngineAway
 
 T = TypeVar("T")
 
+HOLD: Final = 2.0
+"""Seconds for which a step that can only wait holds its slot."""
+PAUSE: Final = 5_000
+"""Milliseconds after which a step is repeated that found the engine away."""
+LEAST_TRIES: Final = 4
+"""Tries before a step fails, also where the server was stopped for longer than its patience."""
+
+
+class PutOff(Exception):
+    """A step can only wait: it is repeated after so many milliseconds, or as soon as it is asked for."""
+
+    def __init__(self, wait: int, reason: str, tries: int = 0) -> None:
+        super().__init__(reason)
+        self.wait = wait
+        self.tries = tries
+        """How often it was tried in vain, counted over servers that were killed."""
+
 
 async def when_back(ledger: Ledger, deed: Callable[[], Awaitable[T]]) -> T:
-    """Repeats `deed` while engine or builder is away, for `ready_seconds` at most."""
-    return await wait_while_away(ledger.ctx, ledger.ctx.settings.ready_seconds, deed)
+    """Repeats `deed` while engine or builder is away. Raises PutOff when that takes long, and the last
+    error when the patience of the deployment is at its end."""
+    try:
+        return await wait_while_away(ledger.ctx, HOLD, deed)
+    except (EngineAway, BuilderAway) as error:
+        waited = ledger.ctx.clock.now() - particulars(ledger.deployment).began
+        if is_exhausted(waited, ledger.ctx.settings.ready_seconds, ledger.claim.attempts):
+            raise
+        raise PutOff(PAUSE, str(error), ledger.claim.attempts) from error
+
+
+def is_exhausted(waited: int, patience: float, tries: int) -> bool:
+    return waited > patience * 1000 and tries >= LEAST_TRIES

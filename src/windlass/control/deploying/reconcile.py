@@ -9,12 +9,13 @@ import asyncio
 from contextlib import suppress
 
 from windlass.control.deploying.ledger import Ledger, Task, fence, has_switched
+from windlass.control.deploying.patience import PutOff
 from windlass.control.deploying.steps import STEPS
 from windlass.control.request.context import Context
 from windlass.control.request.deleting import DISCARD
 from windlass.control.request.deployments import begin, cancel_word, particulars, status_of
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
-from windlass.core.deploy.states import Do
+from windlass.core.deploy.states import BUILDS
 from windlass.store.store import Claim, DeploymentRow, Row, StatusRow, Tx
 
 LOOK = 5.0
@@ -24,7 +25,12 @@ LOOK = 5.0
 async def reconcile(ctx: Context, claim: Claim) -> None:
     """Does one step after the other, until there is nothing left to do for this service."""
     while task := await _next(ctx, claim):
-        await _take(Ledger(ctx, task, await ctx.places.of(task.service.id)))
+        ledger = Ledger(ctx, task, await ctx.places.of(task.service.id))
+        try:
+            await _take(ledger)
+        except PutOff as later:
+            await ledger.put_off(later.wait, later.tries)
+            return
         if task.step in {Step.KEEP, Step.REST}:
             return
 
@@ -71,12 +77,12 @@ def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:
 
 async def _must_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> bool:
     """True while services that its kind waits for are to be deployed first."""
-    if head.action != Do.DEPLOY:
+    if head.action not in BUILDS:
         return False
     for family in sorted(ctx.kinds[service.family].waits_for):
         for neighbour in await tx.of_parent(service.parent, family):
             ahead = await tx.open_deployments(neighbour.id)
-            if any(row.action == Do.DEPLOY and row.created <= head.created for row in ahead):
+            if any(row.action in BUILDS and row.created <= head.created for row in ahead):
                 return True
     return False
 

@@ -75,12 +75,12 @@ async def apply(ctx: Context, workload: Workload, count: int, held: Check) -> No
         await ctx.point("about to remove what is too many")
         await held()
 
-    await place.engine.apply(await _knowing_volumes(ctx, workload), count, leave)
+    await place.engine.apply(await with_known_volumes(ctx, workload), count, leave)
     if left:
         await ctx.point("removed what was too many")
 
 
-async def _knowing_volumes(ctx: Context, workload: Workload) -> Workload:
+async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
     """Marks volumes of earlier deployments as known: the engine fails where one of these is lost."""
     if not workload.volumes:
         return workload

@@ -18,8 +18,8 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.stored import Named
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.plan import superseded
-from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars
-from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State, action, action_status
+from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
+from windlass.core.deploy.states import BUILDS, OPEN, WORDS, Do, Progress, State, action, action_status
 from windlass.core.words.events import Event
 from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
@@ -102,7 +102,7 @@ async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentR
     do = Do(deployment.action)
     story = particulars(deployment)
     story.began = tx.now
-    built = do is not Do.DEPLOY or story.made is not None
+    built = do not in BUILDS or story.made is not None
     state = WORDS[do].under_way if built else State.BUILDING
     deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, story)
     await tx.change_status(replace(status, state=state, message=""))
@@ -133,6 +133,8 @@ async def finish(
     assert deployment.status in OPEN
     story = particulars(deployment)
     story.message, story.ended = message, tx.now
+    if story.run and not story.run.ended_at:
+        story.run = replace(story.run, ended_at=tx.now, reason=message.partition("\n")[0])
     closed = await move(tx, deployment, progress, story)
     await announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, story, call=call)
     return closed
@@ -221,9 +223,21 @@ def shown_deployment(
     }
     if story.image_tag:
         own["image_tag"] = story.image_tag
+    if story.run:
+        own["run"] = _shown_run(story.run)
     if (id_field := f"{service.family}_id") in _FIELDS:
         own[id_field] = service.id
     return {**shown_status(call, service, status, freshness), **own}
+
+
+def _shown_run(run: RunReport) -> Document:
+    return {
+        "started_at": stamp(run.started_at),
+        "ended_at": stamp(run.ended_at) if run.ended_at else None,
+        "exit_code": run.exit_code,
+        "reason": run.reason,
+        "output": run.output,
+    }
 
 
 def details_of(state: str) -> Document:

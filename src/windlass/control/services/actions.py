@@ -10,7 +10,7 @@ from windlass.control.request.context import Call, Context
 from windlass.control.request.deployments import accept, name_of, particulars, status_of
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import ChosenVersion
-from windlass.core.deploy.states import Do, Progress, State
+from windlass.core.deploy.states import BUILDS, Do, Progress, State
 from windlass.store.store import DeploymentRow, Row, StatusRow, Tx
 
 Accepted: TypeAlias = tuple[DeploymentRow, StatusRow]
@@ -20,12 +20,14 @@ ServiceAction: TypeAlias = Callable[[Context, Tx, Call, Row, Spec | None], Await
 
 
 async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
-    service, version = await ctx.kinds[service.family].asks(ctx, tx, call, service, asked)
-    return await accept(tx, service, Do.DEPLOY, call, version)
+    kind = ctx.kinds[service.family]
+    service, version = await kind.asks(ctx, tx, call, service, asked)
+    return await accept(tx, service, kind.deploys_by, call, version)
 
 
 async def redeploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
-    return await accept(tx, service, Do.DEPLOY, call, await _same_version(tx, service))
+    version = await _same_version(tx, service)
+    return await accept(tx, service, ctx.kinds[service.family].deploys_by, call, version)
 
 
 async def restart(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
@@ -66,7 +68,7 @@ async def _same_version(tx: Tx, service: Row) -> ChosenVersion:
     """The version that serves, or that was deployed last; if there was none, whatever is newest."""
     status = await status_of(tx, service)
     past = await tx.deployments(service.id, 100)
-    good = [one for one in past if one.action == Do.DEPLOY and one.status == Progress.SUCCEEDED]
+    good = [one for one in past if one.action in BUILDS and one.status == Progress.SUCCEEDED]
     last = next((one for one in past if one.id == status.serving), good[0] if good else None)
     if last is None:
         return ChosenVersion()

@@ -34,7 +34,7 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DEPLOYABLE
 from windlass.core.deploy.progress import ChosenVersion
-from windlass.core.deploy.states import Do, Progress, State
+from windlass.core.deploy.states import Progress, State
 from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 
@@ -98,7 +98,7 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
         made=story.made,
         of=earlier.id,
     )
-    accepted = await accept(tx, service, Do.DEPLOY, call, version)
+    accepted = await accept(tx, service, ctx.kinds[service.family].deploys_by, call, version)
     return await _shown(ctx, tx, call, service, *accepted)
 
 

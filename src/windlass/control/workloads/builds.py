@@ -20,7 +20,7 @@ from windlass.control.request.deployments import particulars
 from windlass.control.workloads.git_tokens import source_of
 from windlass.control.workloads.kind import BuiltArtifact
 from windlass.core.deploy.progress import BuildResult, CommitRecord
-from windlass.core.deploy.states import OPEN, Do, Progress
+from windlass.core.deploy.states import BUILDS, OPEN, Progress
 from windlass.core.deploy.workload import Artifact
 from windlass.core.words.variables import Inputs
 from windlass.families.application import Application
@@ -120,7 +120,7 @@ async def _found(
     """What an earlier deployment made of the same commit, in the same way, with the same arguments."""
     place = await ctx.places.of(service.id)
     for row in await ctx.store.reads.deployments(service.id, _REMEMBERED):
-        if row.action != Do.DEPLOY:
+        if row.action not in BUILDS:
             continue
         story = particulars(row)
         made = story.made

@@ -17,12 +17,14 @@ from windlass.control.request.context import Call, Context
 from windlass.control.request.neighbours import MainPort
 from windlass.control.request.places import Place
 from windlass.control.workloads.held import newest
+from windlass.core.declare.registry import runs_once
 from windlass.core.declare.resource import Family
 from windlass.core.declare.shapes import Listener
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy import hosts
 from windlass.core.deploy.injected_variables import BuiltIn, address_variables, nominal_host, with_twins
 from windlass.core.deploy.progress import BuildResult, ChosenVersion, CommitRecord, Particulars
+from windlass.core.deploy.states import Do
 from windlass.core.deploy.workload import Artifact, ServiceAddress, Workload
 from windlass.core.words.variables import Inputs
 from windlass.store.store import DeploymentRow, Reads, Row, Tx
@@ -83,6 +85,11 @@ class ServiceKind(Generic[S]):
     """The first word of the host that lists of variables show; empty is the name of the family."""
     is_counted: ClassVar[bool] = False
     """Whether those that use its variables are out of date when it comes, goes or is renamed."""
+
+    @property
+    def deploys_by(self) -> Do:
+        """The action of its deployments."""
+        return Do.RUN if runs_once(self.family) else Do.DEPLOY
 
     def hindrance(self, place: Place) -> str:
         """Why the engine of a place cannot run services of this kind, or an empty text."""

@@ -47,6 +47,7 @@ async def wanted_of(
         settle=ctx.settings.settle_seconds,
         patience=ctx.settings.ready_seconds,
         grace=ctx.settings.stop_seconds,
+        time_limit=ctx.settings.run_seconds,
     )
     return await ctx.kinds[service.family].workload(ctx, service, usual)
 

@@ -77,6 +77,8 @@ class Trait(Struct, frozen=True, kw_only=True):
     """True if it needs a Behaviour in `control`, beyond handlers for its actions."""
     ends_services: bool = False
     """True if deleting a resource with this trait ends services: itself, or those below it."""
+    runs_once: bool = False
+    """True if a deployment runs the service to its end, and nothing of it goes on running."""
 
 
 class ActionOptions(TypedDict, total=False):

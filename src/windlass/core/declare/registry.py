@@ -278,6 +278,10 @@ def is_service(family: Family) -> bool:
     return any(trait.name == DEPLOYABLE for trait in family.traits)
 
 
+def runs_once(family: Family) -> bool:
+    return any(trait.runs_once for trait in family.traits)
+
+
 @cache
 def _shown_once(answer: type[Struct]) -> frozenset[str]:
     """Returns the fields of an answer that are shown only once. Cached, because many operations share an

@@ -49,11 +49,25 @@ class Commit(Shown):
     commit_page_url: str = ""
 
 
+class RunResult(Shown):
+    """How the run of a service went that runs once."""
+
+    started_at: Timestamp
+    ended_at: Annotated[Timestamp | None, Meta(description="null while it runs"), example(None)] = None
+    exit_code: Annotated[
+        int | None,
+        Meta(description="As a shell counts; null while it runs, and where it was lost"),
+        example(0),
+    ] = None
+    reason: Annotated[str, Meta(description="How it ended"), example("exited with code 0")] = ""
+    output: Annotated[list[str], Meta(description="The last lines that it wrote")] = []
+
+
 class Deployment(Shown):
     """One attempt to change the state of a service, with the service's status keys beside its own."""
 
     id: Id
-    action: Annotated[str, Meta(description="DEPLOY, RESTART, STOP, UNINSTALL or DELETE")] = "DEPLOY"
+    action: Annotated[str, Meta(description="DEPLOY, RUN, RESTART, STOP, UNINSTALL or DELETE")] = "DEPLOY"
     status: Annotated[
         str, Meta(description="QUEUED, BUILDING, DEPLOYING, SUCCEEDED, FAILED, CANCELED, SUPERSEDED")
     ]
@@ -68,6 +82,7 @@ class Deployment(Shown):
     image_tag: Annotated[Maybe[str], Meta(description="The tag of the image, of a container")] = absent
     commit: Commit | None = None
     message: Annotated[str, Meta(description="Why it ended as it did, where there is something to say")] = ""
+    run: Annotated[Maybe[RunResult], Meta(description="Of a service that runs once")] = absent
     triggered_by: str = ""
     origin: str = "API"
     started_at: Annotated[Timestamp | None, example(None)] = None
@@ -189,10 +204,14 @@ DEPLOYABLE: Final = "deployable"
 """The trait of services. Each of their families has a kind in `control/kinds`."""
 
 
-def deployable(body: type[Spec] | None = None, chosen: type[Chosen] | None = None) -> Trait:
-    """Declares that resources can be deployed and have a status."""
+def deployable(
+    body: type[Spec] | None = None, chosen: type[Chosen] | None = None, *, runs_once: bool = False
+) -> Trait:
+    """Declares that resources can be deployed and have a status. What runs once cannot be restarted."""
+    restart = _start("restart-service", Deployment, "Restart without building", _RESTART)
     return Trait(
         name=DEPLOYABLE,
+        runs_once=runs_once,
         chosen=chosen,
         needs_behaviour=True,
         ends_services=True,
@@ -201,7 +220,7 @@ def deployable(body: type[Spec] | None = None, chosen: type[Chosen] | None = Non
             _start(
                 "redeploy", Deployment, "Deploy the same version again", "With the settings as they are now."
             ),
-            _start("restart-service", Deployment, "Restart without building", _RESTART),
+            *(() if runs_once else (restart,)),
             _start(
                 "stop", Deployment, "Stop", "Nothing of it runs afterwards; data, settings and history stay."
             ),

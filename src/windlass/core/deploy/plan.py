@@ -21,6 +21,7 @@ class Step(StrEnum):
     """It was cancelled: take away what it made, and go on with what served before."""
     BUILD = "build"
     RELEASE = "release"
+    RUN = "run"
     STOP = "stop"
     UNINSTALL = "uninstall"
     DELETE = "delete"
@@ -50,6 +51,7 @@ def plan(head: OpenDeployment | None, serving: bool) -> Step:
 
 
 _STEPS: Final[Mapping[Do, Step]] = {
+    Do.RUN: Step.RUN,
     Do.STOP: Step.STOP,
     Do.UNINSTALL: Step.UNINSTALL,
     Do.DELETE: Step.DELETE,

@@ -52,6 +52,18 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
     """The deployment that is repeated or gone back to."""
 
 
+class RunReport(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A workload that runs once: since when, and how it ended."""
+
+    started_at: int
+    ended_at: int = 0
+    """0 while it runs."""
+    exit_code: int | None = None
+    reason: str = ""
+    output: tuple[str, ...] = ()
+    """The last lines that it wrote."""
+
+
 class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The document of a deployment."""
 
@@ -72,6 +84,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     digest: str = ""
     of: str | None = None
     """The deployment that it repeats or goes back to."""
+    run: RunReport | None = None
+    """Of a deployment that runs once."""
     began: int = 0
     ended: int = 0
 
@@ -98,6 +112,7 @@ _DEPLOYED: Final = {
 
 TOLD: Final[Mapping[Do, DeploymentEvents]] = {
     Do.DEPLOY: DeploymentEvents(Event.DEPLOYMENT_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
+    Do.RUN: DeploymentEvents(Event.DEPLOYMENT_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
     Do.RESTART: DeploymentEvents(Event.RESTART_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
     Do.STOP: DeploymentEvents(
         Event.STOP_QUEUED,

@@ -62,10 +62,16 @@ class Do(StrEnum):
     """What a deployment is to bring about."""
 
     DEPLOY = "DEPLOY"
+    RUN = "RUN"
+    """Run to the end, once."""
     RESTART = "RESTART"
     STOP = "STOP"
     UNINSTALL = "UNINSTALL"
     DELETE = "DELETE"
+
+
+BUILDS: Final = frozenset({Do.DEPLOY, Do.RUN})
+"""Deployments that begin with a build, unless they repeat an earlier one."""
 
 
 class ActionStates(NamedTuple):
@@ -79,6 +85,7 @@ class ActionStates(NamedTuple):
 
 WORDS: Final[Mapping[Do, ActionStates]] = {
     Do.DEPLOY: ActionStates(State.QUEUED, State.DEPLOYING, State.DEPLOYED, State.DEPLOYMENT_ERROR),
+    Do.RUN: ActionStates(State.QUEUED, State.EXECUTING, State.DEPLOYED, State.DEPLOYMENT_ERROR),
     Do.RESTART: ActionStates(State.RESTART_QUEUED, State.RESTARTING, State.RESTARTED, State.RESTART_ERROR),
     Do.STOP: ActionStates(State.STOP_QUEUED, State.STOPPING, State.STOPPED, State.STOP_ERROR),
     Do.UNINSTALL: ActionStates(State.DELETE_QUEUED, State.DELETING, State.READY, State.DELETE_ERROR),

@@ -121,6 +121,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     """How long it may take to become ready."""
     grace: float = 10.0
     """Seconds between the request to stop and the end."""
+    time_limit: float = 3600.0
+    """Seconds after which a workload that runs once is ended."""
 
     @property
     def secrets(self) -> Iterator[str]:
