@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.world import World
 from windlass.core.declare.resource import Family
 from windlass.core.declare.stored import Named, read, rewritten, stored_form
 from windlass.families import registry
 from windlass.families.application import Application
 from windlass.families.environment import Environment
 from windlass.families.webhook import Webhook
+from windlass.store.store import Tx
 
 OLD = b'{"id":"a","name":"web","git_repository":{"url":"https://example.com/a.git"}}'
 """An application as a version stored it that had few fields."""
@@ -63,3 +65,19 @@ def test_a_rewritten_document_keeps_everything_else() -> None:
         "later": [1],
         "git_repository": {"url": "u", "later": {"a": 1}, "deployed_commit_id": "c"},
     }
+
+
+async def test_a_change_keeps_fields_that_a_later_version_stored(world: World) -> None:
+    app = await world.application(await world.environment())
+    ctx = world.installation.ctx
+    later = {"later": [1], "git_repository": {"later": {"a": 1}}}
+
+    async def store(tx: Tx) -> None:
+        row = await tx.get(app)
+        assert row is not None
+        await tx.rewrite(app, rewritten(row.body, later))
+
+    await ctx.store.write(store)
+    changed = (await world.call("PATCH", f"/application/{app}", {"cpu": 750})).json
+    assert (changed["cpu"], changed["later"]) == (750, [1])
+    assert changed["git_repository"]["later"] == {"a": 1}

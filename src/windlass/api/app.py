@@ -147,10 +147,7 @@ class App:
                 dialect=request.dialect,
                 query=query,
                 if_match=request.text(b"if-match"),
-                origin=request.origin,
-                request_id=request.id.decode(),
-                address=request.client,
-                user_agent=request.user_agent,
+                origin=request.source,
                 body=_parsed(request, operation, body),
             )
             return await self._write(request, call, body)

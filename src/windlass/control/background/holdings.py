@@ -20,10 +20,10 @@ from windlass.base.log import log
 from windlass.base.subprocesses import aside
 from windlass.builders.builder import Builder
 from windlass.control.people.organizations import NOBODY
-from windlass.control.request.context import Context
+from windlass.control.request.context import ITSELF, Context
 from windlass.control.request.log_store import Logs
 from windlass.control.request.places import Servers
-from windlass.control.request.recording import ITSELF, About, emit
+from windlass.control.request.recording import About, emit
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.workload import StoredData
 from windlass.core.words.events import Event

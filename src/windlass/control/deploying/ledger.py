@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.control.request.context import Context
+from windlass.control.request.context import Context, Origin
 from windlass.control.request.deleting import Asker, deleted, give_up_above
 from windlass.control.request.deployments import (
     RECONCILE,
@@ -23,7 +23,6 @@ from windlass.control.request.deployments import (
     status_of,
 )
 from windlass.control.request.places import Place
-from windlass.control.request.recording import Origin
 from windlass.control.workloads.kind import BuiltArtifact
 from windlass.control.workloads.names import reserve_declared, reserve_wanted
 from windlass.control.workloads.sealed_workload import decrypt_workload, encrypt_workload

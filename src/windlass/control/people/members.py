@@ -10,7 +10,7 @@ from windlass.control.people.admins import keep_an_admin
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
 from windlass.control.request.context import Call, Context, Reply, writes
-from windlass.control.request.creating import create_in
+from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.deleting import asker_of, delete_resource
 from windlass.control.request.paths import parent_of
 from windlass.control.request.recording import record
@@ -18,7 +18,16 @@ from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
 from windlass.core.declare.fields import visible
 from windlass.core.declare.stored import Named
 from windlass.core.words.events import Event
-from windlass.families.member import Invitation, InvitationShown, Member, invitation, member, old_role
+from windlass.families.member import (
+    Invitation,
+    InvitationShown,
+    Member,
+    MemberRemoval,
+    MemberRoleUpdate,
+    invitation,
+    member,
+    old_role,
+)
 from windlass.store.store import Reads, Row, Tx
 
 _INVITES = "invites"
@@ -86,20 +95,21 @@ class Invitations(Behaviour[Invitation]):
 
 @writes("member.changeRole")
 async def change_role(ctx: Context, tx: Tx, call: Call) -> Reply:
-    row = await _member(tx, call)
-    await apply_changes(ctx, tx, call, row, {"role_id": call.body.role_id})
+    sent = call.sent(MemberRoleUpdate)
+    row = await _member(tx, call, sent.user_id)
+    await apply_changes(ctx, tx, call, row, {"role_id": sent.role_id})
     return Reply()
 
 
 @writes("member.remove")
 async def remove_member(ctx: Context, tx: Tx, call: Call) -> Reply:
-    await delete_resource(ctx, tx, await _member(tx, call), asker_of(call))
+    await delete_resource(ctx, tx, await _member(tx, call, call.sent(MemberRemoval).user_id), asker_of(call))
     return Reply()
 
 
-async def _member(tx: Tx, call: Call) -> Row:
+async def _member(tx: Tx, call: Call, id: str) -> Row:
     org = await parent_of(tx, call)
-    row = await tx.find(member.name, call.body.user_id)
+    row = await tx.find(member.name, id)
     if row is None or row.parent != org.id:
         raise Missing("No member with this user_id was found")
     return row
@@ -126,7 +136,7 @@ async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
     for one in await welcomes(ctx, tx, person):
         itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
         spec = Member(email=person.shown, role_id=one.role_id, name=visible(person.name))
-        reply = await create_in(ctx, tx, member, spec, one.org.id, one.org, itself)
+        reply = await create_in(ctx, tx, NewResource(member, spec, one.org, itself))
         await tx.add_identity(
             person.issuer, person.subject, one.org.id, msgspec.json.decode(reply.body)["id"]
         )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from windlass.base import ids
 from windlass.base.errors import Conflict, Forbidden
 from windlass.control.people.tokens import issue
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import check_tag
 from windlass.control.request.context import Call, Context, Reply, encode, reads, writes
-from windlass.control.request.creating import create_in
+from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.deleting import purge
 from windlass.control.request.deployments import refuse_in_deletion
 from windlass.control.request.paths import target
@@ -43,7 +42,7 @@ async def list_organizations(ctx: Context, call: Call) -> Reply:
 async def create_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     if not any(may_below(call.actor, call.operation.need, Where(org)) for org in call.actor.organizations):
         raise Forbidden("This token is limited to parts of an organization: it cannot create another")
-    reply, token = await found_organization(ctx, tx, call.body, call.actor, call)
+    reply, token = await found_organization(ctx, tx, call.sent(Organization), call.actor, call)
     return Reply(with_fields(reply.body, {"admin_token": token}), reply.tag)
 
 
@@ -57,11 +56,11 @@ async def found_organization(
     with_token: bool = True,
 ) -> tuple[Reply, str | None]:
     """A new organization with a cluster and an Admin token: without the token nobody could enter."""
-    org = ids.new_id()
-    reply = await create_in(ctx, tx, organization, spec, org, None, actor, call)
-    above = await tx.find("organization", org)
+    new = NewResource(organization, spec, None, actor, call)
+    reply = await create_in(ctx, tx, new)
+    above = await tx.find("organization", new.id)
     assert above is not None
-    await create_in(ctx, tx, cluster, Cluster(name="local"), org, above, actor, call)
+    await create_in(ctx, tx, NewResource(cluster, Cluster(name="local"), above, actor, call))
     token = await issue(ctx, tx, above, "admin", Scope.ADMIN, actor) if with_token else None
     return reply, token
 

@@ -13,7 +13,7 @@ from windlass.base.errors import Invalid
 from windlass.control.people.admins import keep_an_admin
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.context import Context
-from windlass.control.request.creating import create_in
+from windlass.control.request.creating import NewResource, create_in
 from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, words_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.registry import Registry
@@ -42,7 +42,7 @@ def limitable(registry: Registry) -> frozenset[str]:
 async def issue(ctx: Context, tx: Tx, org: Row, name: str, scopes: Scope, actor: Actor) -> str:
     """A token that the server itself decides to make."""
     spec = ApiToken(name=name, scopes=words_of(scopes))
-    reply = await create_in(ctx, tx, api_token, spec, org.id, org, actor)
+    reply = await create_in(ctx, tx, NewResource(api_token, spec, org, actor))
     return str(msgspec.json.decode(reply.body)["token"])
 
 

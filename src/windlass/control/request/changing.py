@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -36,11 +35,11 @@ from windlass.core.declare.document import (
     view_of,
 )
 from windlass.core.declare.resource import Family, Spec
-from windlass.core.declare.stored import read_decoded
+from windlass.core.declare.stored import read_decoded, with_unknown
 from windlass.core.words.events import Event
 from windlass.store.store import NameTaken, Row, Tx
 
-Laying = Callable[[Family, Document, Mapping[str, str], Mapping[str, Any]], Spec]
+Laying = Callable[[Family, Document, Mapping[str, str], Mapping[str, object]], Spec]
 """From a document, what is sealed with it, and what a client sent, to the spec that is wanted now."""
 
 
@@ -50,7 +49,9 @@ async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
     check_tag(call, row)
     fixed = ctx.registry[row.family].fixed
     sent = {
-        name: value for name, value in sent_in(call.body).items() if value is not None or name not in fixed
+        name: value
+        for name, value in sent_in(call.sent(Spec)).items()
+        if value is not None or name not in fixed
     }
     return await _apply_changes(ctx, tx, call, row, sent, replaced)
 
@@ -59,16 +60,16 @@ async def update(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     check_tag(call, row)
-    return await apply_changes(ctx, tx, call, row, sent_in(call.body))
+    return await apply_changes(ctx, tx, call, row, sent_in(call.sent(Spec)))
 
 
-async def apply_changes(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, Any]) -> Reply:
+async def apply_changes(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, object]) -> Reply:
     """Merges changes into a resource; what they do not name stays as it is."""
     return await _apply_changes(ctx, tx, call, row, changes, merge_patched)
 
 
 async def _apply_changes(
-    ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, Any], lay: Laying
+    ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, object], lay: Laying
 ) -> Reply:
     family = ctx.registry[row.family]
     before: Document = msgspec.json.decode(row.body)
@@ -91,13 +92,14 @@ async def _apply_changes(
     # What the server sealed for an address, as a secret that is being replaced, does not go to another one.
     kept = {} if moved else {name: value for name, value in hidden.items() if name not in own}
     new_hidden = {**kept, **hidden_of(family, spec)}
-    after: Document = msgspec.to_builtins(view)
+    kept_fields = {name: value for name, value in before.items() if name not in family.hidden}
+    after = with_unknown(msgspec.to_builtins(view), kept_fields, family.view)
     if after == before and new_hidden == hidden:
         return Reply(in_dialect(call, await unveiled(ctx, tx, call, row)), row.tag)
-    after["updated_at"] = view.updated_at = stamp(max(tx.now, row.created))  # type: ignore[attr-defined]
+    after["updated_at"] = stamp(max(tx.now, row.created))
     tag = ids.new_tag()
     sealed = encrypt_hidden(ctx, row.org, row.id, tag, new_hidden)
-    new = msgspec.structs.replace(row, name=family.key_of(after), tag=tag, body=encode(view), sealed=sealed)
+    new = msgspec.structs.replace(row, name=family.key_of(after), tag=tag, body=encode(after), sealed=sealed)
     try:
         await tx.change(new)
     except NameTaken as error:
@@ -115,7 +117,7 @@ def _server_side(family: Family, document: Document) -> Document:
     return {name: value for name, value in document.items() if name not in sent}
 
 
-def changeable(family: Family, stored: Document, changes: Mapping[str, Any]) -> Document:
+def changeable(family: Family, stored: Document, changes: Mapping[str, object]) -> Document:
     """The changes without fixed fields, which may only be repeated."""
     for field in sorted(family.fixed & changes.keys()):
         if changes[field] != stored.get(field):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -22,11 +22,15 @@ from windlass.control.request.places import Places
 from windlass.control.request.shared_readers import SharedReaders
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation, Registry
-from windlass.core.declare.resource import Family
+from windlass.core.declare.resource import Family, Spec
+from windlass.core.words.audit import OURS
 from windlass.store.store import Store, Tx
 
 if TYPE_CHECKING:
     from windlass.control.workloads.kind import AnyKind
+
+
+T = TypeVar("T", bound=Spec)
 
 
 class Dialect(Struct, frozen=True):
@@ -36,15 +40,20 @@ class Dialect(Struct, frozen=True):
     state: Callable[[str], str]
     event: Callable[[str], str]
     everything: bool
-    """Whether a list without paging parameters is complete."""
+    """True if a list without paging parameters is complete."""
     deployment_first: bool
-    """Whether a deploy answers the id of the deployment, or that of the service."""
+    """True if a deploy answers the id of the deployment; else that of the service."""
     exact: Callable[[str], str] = str
     """The exact state, where `state` says less."""
     forgiving: bool = False
-    """Whether fields of a body that are only answered, or not known here, are ignored."""
+    """True if fields of a body that are only answered, or not known here, are ignored."""
     built_ins: bool = False
-    """Whether lists of variables show those that Windlass makes, beside those that people made."""
+    """True if lists of variables show those that Windlass makes, beside those that people made."""
+
+    @property
+    def is_full(self) -> bool:
+        """True for the vocabulary of the full interface."""
+        return self.name == "full"
 
 
 class Repositories(Protocol):
@@ -130,6 +139,19 @@ class Context(Struct, frozen=True, kw_only=True):
     """Called before and after each effect outside, so that tests can end the world there."""
 
 
+class Origin(Struct, frozen=True):
+    """From where something was asked for. Without address and request: by Windlass itself."""
+
+    origin: str = OURS
+    address: str = ""
+    user_agent: str = ""
+    request_id: str = ""
+
+
+ITSELF: Final = Origin()
+FROM_API: Final = Origin("API")
+
+
 class Call(Struct, frozen=True, kw_only=True):
     """A request that was routed, let in and parsed as far as its operation says."""
 
@@ -137,16 +159,13 @@ class Call(Struct, frozen=True, kw_only=True):
     actor: Actor
     ids: tuple[str, ...]
     dialect: Dialect
-    body: Any = None
-    query: Any = None
+    body: Spec | None = None
+    query: Spec | None = None
     paging_asked: bool = False
     if_match: str | None = None
-    origin: str = "API"
-    request_id: str = ""
-    address: str = ""
-    user_agent: str = ""
+    origin: Origin = FROM_API
     last_event: str | None = None
-    """Of a stream that broke off: the id of the last event that came through."""
+    """The id of the last event that a client of a stream has received."""
 
     @property
     def id(self) -> str:
@@ -156,6 +175,16 @@ class Call(Struct, frozen=True, kw_only=True):
     @property
     def family(self) -> Family:
         return self.operation.own_family
+
+    def sent(self, struct: type[T]) -> T:
+        """The body, as the struct that the operation declares."""
+        assert isinstance(self.body, struct)
+        return self.body
+
+    def asked(self, struct: type[T]) -> T:
+        """The query, as the struct that the operation declares."""
+        assert isinstance(self.query, struct)
+        return self.query
 
 
 class Reply(Struct, frozen=True):
@@ -213,12 +242,12 @@ def prepares(*names: str) -> Callable[[Preparing], Preparing]:
 
 def handler_of(operation: Operation) -> Reading | Writing:
     """`application.deploy`, or what all families share: `*.deploy`."""
-    table: Mapping[str, Any] = WRITING if operation.writes else READING
+    table: Mapping[str, Reading] | Mapping[str, Writing] = WRITING if operation.writes else READING
     shared = f"*.{operation.handler.partition('.')[2]}"
-    found: Reading | Writing | None = table.get(operation.handler) or table.get(shared)
-    if found is None:
+    handler = table.get(operation.handler) or table.get(shared)
+    if handler is None:
         raise LookupError(f"{operation.id} is declared, but nothing handles {operation.handler}")
-    return found
+    return handler
 
 
 _encoder = msgspec.json.Encoder()

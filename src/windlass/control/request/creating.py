@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from windlass.base import ids
 from windlass.base.clock import stamp
@@ -28,42 +27,51 @@ from windlass.core.declare.stored import raised
 from windlass.core.words.events import Event
 from windlass.store.store import NameTaken, Row, Tx
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+class NewResource(Struct, frozen=True):
+    """A resource to create, and the caller who asks for it."""
+
+    family: Family
+    spec: Spec
+    parent: Row | None
+    """Organizations have none."""
+    actor: Actor
+    call: Call | None = None
+    """The request, unless the server creates the resource of itself."""
+    extras: Mapping[str, object] = {}
+    """Fields that the server adds to the answer."""
+    links: Mapping[str, str] = {}
+    """Ids of resources that it refers to, by field."""
+    id: str = msgspec.field(default_factory=ids.new_id)
+
+    @property
+    def org(self) -> str:
+        return self.parent.org if self.parent else self.id
 
 
 @writes("*.create")
 async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
     parent = await parent_to_create_in(tx, call)
-    return await create_in(ctx, tx, call.family, call.body, parent.org, parent, call.actor, call)
+    return await create_in(ctx, tx, NewResource(call.family, call.sent(Spec), parent, call.actor, call))
 
 
-async def create_in(
-    ctx: Context,
-    tx: Tx,
-    family: Family,
-    spec: Spec,
-    org: str,
-    parent: Row | None,
-    actor: Actor,
-    call: Call | None = None,
-    extras: Mapping[str, Any] = NOTHING,
-    links: Mapping[str, str] = NOTHING,
-) -> Reply:
-    """Creates a resource, whoever asks."""
-    named = await check_references(tx, family, spec, org, actor)
+async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
+    """Creates a resource, for a request or for the server itself."""
+    family, call, spec = new.family, new.call, new.spec
+    named = await check_references(tx, family, spec, new.org, new.actor)
     family.normalise(spec)
     refuse_veils(family, spec)
-    await check_openings(ctx, tx, family, spec, actor)
-    id = ids.new_id() if parent else org
-    draft = Draft(family, id, org, parent, spec, actor, dict(extras), {**named, **links})
+    await check_openings(ctx, tx, family, spec, new.actor)
+    links = {**named, **new.links}
+    draft = Draft(family, new.id, new.org, new.parent, spec, new.actor, dict(new.extras), links)
     behaviour = behaviour_of(family)
     await behaviour.creating(ctx, tx, draft)
     row = await _stored(ctx, tx, draft)
     for field, other in draft.links.items():
         await tx.link(row.id, field, other)
     await behaviour.created(ctx, tx, draft)
-    await count(ctx, tx, family, parent, +1)
-    await record(ctx, tx, Event.CREATED, row, actor, call, after=row.body, above=parent)
+    await count(ctx, tx, family, new.parent, +1)
+    await record(ctx, tx, Event.CREATED, row, new.actor, call, after=row.body, above=new.parent)
     answer = await unveiled(ctx, tx, call, row) if call else row.body
     answer = with_fields(answer, draft.answer) if draft.answer else answer
     return Reply(in_dialect(call, answer) if call else answer, row.tag)
@@ -95,7 +103,7 @@ async def count(ctx: Context, tx: Tx, family: Family, parent: Row | None, step: 
     await tx.rewrite(parent.id, raised(parent.body, field, step))
 
 
-def name_conflict(family: Family, spec: Any) -> Conflict:
+def name_conflict(family: Family, spec: Spec) -> Conflict:
     field = family.names
     value = getattr(spec, field) if field else ""
     return Conflict(f"{field}: there is already one {family.noun} with the {field} {value} here")

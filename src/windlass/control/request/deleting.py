@@ -11,11 +11,12 @@ from msgspec import Struct
 
 from windlass.control.request.behaviour import behaviour_of
 from windlass.control.request.changing import check_tag
-from windlass.control.request.context import Call, Context, Reply, encode, writes
+from windlass.control.request.context import Call, Context, Origin, Reply, encode, writes
 from windlass.control.request.creating import count
 from windlass.control.request.deployments import accept, cancel, in_deletion
 from windlass.control.request.paths import target
-from windlass.control.request.recording import Origin, about, emit, origin_of
+from windlass.control.request.recording import about, emit, origin_of
+from windlass.core.declare.removal import Removal
 from windlass.core.deploy.progress import Initiator
 from windlass.core.deploy.states import Do
 from windlass.core.words.events import Event
@@ -56,7 +57,7 @@ async def purge(tx: Tx, row: Row) -> None:
 async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     check_tag(call, row)
-    await delete_row(ctx, tx, call, row, at_once=call.query is None or call.query.skip_reconcile)
+    await delete_row(ctx, tx, call, row, at_once=call.query is None or call.asked(Removal).skip_reconcile)
     return Reply()
 
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict
-from windlass.control.request.context import Call, encode
+from windlass.control.request.context import Call, Origin, encode
 from windlass.control.request.outbox import write_deliveries
-from windlass.control.request.recording import Origin, about_itself, emit, origin_of
+from windlass.control.request.recording import about_itself, emit, origin_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import Named
 from windlass.core.declare.traits import Deployment
@@ -50,7 +50,7 @@ async def accept(
     story = Particulars(
         family=service.family,
         actor=Initiator(call.actor.id, call.actor.name),
-        origin=call.origin,
+        origin=call.origin.origin,
         git_commit_id=version.git_commit_id,
         image_tag=version.image_tag,
         commit=version.commit,

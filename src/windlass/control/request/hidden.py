@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -24,8 +23,8 @@ from windlass.store.store import Reads, Row
 
 
 def without_veils(
-    family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
-) -> Mapping[str, Any]:
+    family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, object]
+) -> Mapping[str, object]:
     """Replaces each veiled address that is sent back as it was shown by the whole one."""
     shown = {
         field for field in family.veiled & changes.keys() & hidden.keys() if changes[field] == stored[field]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -14,6 +13,7 @@ from windlass.control.request.permissions import (
     is_allowed_throughout,
     visible_below,
 )
+from windlass.core.declare.registry import Paging
 
 EVERYTHING = 2**31 - 1
 
@@ -45,7 +45,8 @@ def paging(call: Call) -> tuple[int, int]:
     """Which page, of which size. Who expects complete lists gets one page of everything."""
     if call.dialect.everything and not call.paging_asked:
         return 1, EVERYTHING
-    return call.query.page, call.query.page_size
+    asked = call.asked(Paging)
+    return asked.page, asked.page_size
 
 
 def paged(call: Call, bodies: list[bytes]) -> Reply:
@@ -55,7 +56,7 @@ def paged(call: Call, bodies: list[bytes]) -> Reply:
     return Reply(results(all_in_dialect(call, shown), page, size, len(bodies)))
 
 
-def with_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:
+def with_fields(body: bytes, fields: Mapping[str, object]) -> bytes:
     """A JSON object with more fields at its end."""
     return body[:-1] + b"," + encode(fields)[1:]
 
@@ -63,10 +64,10 @@ def with_fields(body: bytes, fields: Mapping[str, Any]) -> bytes:
 def in_dialect(call: Call, body: bytes) -> bytes:
     """The document in the reader's words. Documents are kept in the contract's."""
     family = call.operation.family
-    if family is None or family.in_full is None or call.dialect.name == "plain":
+    if family is None or family.in_full is None or not call.dialect.is_full:
         return body
     return encode(family.in_full(msgspec.json.decode(body)))
 
 
 def all_in_dialect(call: Call, bodies: list[bytes]) -> list[bytes]:
-    return bodies if call.dialect.name == "plain" else [in_dialect(call, body) for body in bodies]
+    return bodies if not call.dialect.is_full else [in_dialect(call, body) for body in bodies]

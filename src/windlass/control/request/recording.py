@@ -5,25 +5,15 @@ They are written in the transaction of the change. What is hidden is in no docum
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
-from windlass.control.request.context import Call, Context, encode
+from windlass.control.request.context import ITSELF, Call, Context, Origin, encode
 from windlass.core.access import Actor
-from windlass.core.words.audit import OURS
 from windlass.core.words.events import Event
 from windlass.store.store import Reads, Row, Tx
-
-
-class Origin(Struct, frozen=True):
-    """From where something was asked for. Without address and request: by Windlass itself."""
-
-    origin: str = OURS
-    address: str = ""
-    user_agent: str = ""
-    request_id: str = ""
 
 
 class About(Struct, frozen=True):
@@ -37,11 +27,8 @@ class About(Struct, frozen=True):
     environment: str = ""
 
 
-ITSELF = Origin()
-
-
 def origin_of(call: Call | None) -> Origin:
-    return Origin(call.origin, call.address, call.user_agent, call.request_id) if call else ITSELF
+    return call.origin if call else ITSELF
 
 
 async def about(ctx: Context, source: Reads, row: Row, above: Row | None = None) -> About:
@@ -98,7 +85,7 @@ def emit(
     actor: str,
     name: str,
     source: Origin,
-    facts: dict[str, Any],
+    facts: Mapping[str, object],
 ) -> None:
     """Any event. `facts` are what is told of this kind of event alone."""
     body = {

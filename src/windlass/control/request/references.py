@@ -61,7 +61,7 @@ async def check_openings(
             raise Invalid(f"{path}: {why}")
 
 
-def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[str, Any]) -> bool:
+def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[str, object]) -> bool:
     """True if a secret would be sent to another address; refuses that unless the secret is sent again."""
     moved = False
     for name, fields in family.sent_to.items():

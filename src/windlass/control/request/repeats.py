@@ -6,7 +6,7 @@ ask again while the resource exists. Later repetitions are refused.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -116,7 +116,7 @@ def _parted(operation: Operation, body: bytes) -> tuple[bytes, Document]:
 
 
 def _is_parted(operation: Operation, body: bytes) -> bool:
-    document: Any = msgspec.json.decode(body) if operation.once else {}
+    document: Document = msgspec.json.decode(body) if operation.once else {}
     return any(name in document and document[name] is None for name in operation.once)
 
 

@@ -19,6 +19,7 @@ from windlass.control.request.paths import target
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
 from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document
+from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Spec
 from windlass.core.deploy.states import State, together
 from windlass.families.environment import LISTS
@@ -51,7 +52,7 @@ _WHOLE: Final = {
 
 
 async def _delete(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> None:
-    await delete_row(ctx, tx, call, service, at_once=call.query.skip_reconcile)
+    await delete_row(ctx, tx, call, service, at_once=call.asked(Removal).skip_reconcile)
 
 
 _CHOSEN: Final[Mapping[str, Callable[..., Awaitable[object]]]] = {
@@ -74,7 +75,7 @@ async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 @writes(*(f"environment.service/{name}" for name in _CHOSEN))
 async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
     environment, name = await target(tx, call), action_name(call)
-    for service, asked in await _chosen(ctx, tx, environment, call.body):
+    for service, asked in await _chosen(ctx, tx, environment, call.sent(Spec)):
         await _CHOSEN[name](ctx, tx, call, service, asked)
     return Reply(encode(await _status(ctx, tx, call, environment)) if call.operation.answer else b"")
 

@@ -43,7 +43,7 @@ class Match(Struct, frozen=True):
 
 @reads("findResources")
 async def find(ctx: Context, call: Call) -> Reply:
-    parts = parts_of(ctx.registry, call.query)
+    parts = parts_of(ctx.registry, call.asked(Naming))
     search = Search(ctx, call)
     matches = await search.matches(parts)
     if not matches:

@@ -18,7 +18,7 @@ from windlass.store.store import DeploymentRow, Row, inside_word, status_word
 @reads("deployment.follow")
 async def follow(ctx: Context, call: Call) -> Reply:
     service, deployment = await seen_deployment(ctx, ctx.store.reads, call)
-    query: Onward = call.query
+    query = call.asked(Onward)
     return Reply(stream=_told(ctx, call, service, deployment, onward=query.follow), org=service.org)
 
 

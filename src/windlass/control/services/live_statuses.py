@@ -60,7 +60,7 @@ def told(before: StatusSnapshot | None, now: StatusSnapshot) -> bytes:
 @reads("environment.status/stream")
 async def follow_status(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
-    query: Onward = call.query
+    query = call.asked(Onward)
     if query.follow:
         return Reply(stream=_followed(ctx, call, row), org=row.org)
     return Reply(stream=_once(state_of(await statuses_of(ctx, ctx.store.reads, call, row))), org=row.org)

@@ -55,8 +55,7 @@ async def list_services(ctx: Context, call: Call) -> Reply:
 
 
 async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
-    source, query = ctx.store.reads, call.query
-    assert isinstance(query, OfServices)
+    source, query = ctx.store.reads, call.asked(OfServices)
     project, environment_id, on_cluster = query.project_id or "", query.environment_id or "", None
     if query.cluster_id:
         on_cluster = {row.id for row in await source.linked(query.cluster_id, "cluster_id")}

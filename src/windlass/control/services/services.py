@@ -32,7 +32,7 @@ from windlass.control.workloads.git_tokens import source_of
 from windlass.control.workloads.names import reserve_declared
 from windlass.core.declare.document import Document
 from windlass.core.declare.spec import Spec
-from windlass.core.declare.traits import DEPLOYABLE
+from windlass.core.declare.traits import DEPLOYABLE, Rollback
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import Progress, State
 from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
@@ -87,7 +87,7 @@ async def _done(ctx: Context, tx: Tx, call: Call, service: Row) -> Reply:
 @writes("*.rollback")
 async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
-    earlier = await _earlier(tx, service, getattr(call.body, "deployment_id", None) or None)
+    earlier = await _earlier(tx, service, call.sent(Rollback).deployment_id or None)
     story = particulars(earlier)
     if story.made is None:
         raise Conflict("deployment_id: that deployment built nothing that could be started again")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from windlass.control.request.context import Call, Context, Dialect
+from windlass.control.request.context import Call, Context, Dialect, Origin
 from windlass.control.request.deployments import accept, in_deletion, name_of
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation
@@ -47,7 +47,11 @@ async def stop_everything(ctx: Context, tx: Tx) -> list[Stopping]:
     stopping = []
     for service in await up(tx):
         call = Call(
-            operation=_stop(ctx, service), actor=_OPERATOR, ids=(service.id,), dialect=_WORDS, origin="CLI"
+            operation=_stop(ctx, service),
+            actor=_OPERATOR,
+            ids=(service.id,),
+            dialect=_WORDS,
+            origin=Origin("CLI"),
         )
         deployment, _ = await accept(tx, service, Do.STOP, call)
         name = name_of(service)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -45,13 +44,14 @@ class AuditFilter(Struct, frozen=True):
 @reads("organization.events")
 async def events(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
-    asked: AuditParameters = call.query
+    asked = call.asked(AuditParameters)
     if asked.continue_token and asked.step_back_token:
         raise Invalid("stepBackToken: cannot be given together with continueToken")
     source = ctx.store.reads
     question = _question(
         ctx.registry.audit,
         call,
+        asked,
         Sight(source, call.actor, org.id),
         sub_target=asked.sub_target_type or "",
         subject=asked.target_id or "",
@@ -60,7 +60,7 @@ async def events(ctx: Context, call: Call) -> Reply:
     )
     page = await _page(source, question, asked)
     names = TargetNames(source, ctx.registry.audit)
-    full = call.dialect.name == "full"
+    full = call.dialect.is_full
     entries = [await shown(row, names, full=full) for row in page.rows]
     older_gone = page.next is None and await source.audit_anchor() is not None
     links = {
@@ -77,11 +77,12 @@ async def events(ctx: Context, call: Call) -> Reply:
 @reads("organization.targets")
 async def targets(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
-    asked: TargetParameters = call.query
+    asked = call.asked(TargetParameters)
     source = ctx.store.reads
     question = _question(
         ctx.registry.audit,
         call,
+        asked,
         Sight(source, call.actor, org.id),
         project=asked.project_id or "",
         environment=asked.environment_id or "",
@@ -107,6 +108,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
 def _question(
     words: AuditNames,
     call: Call,
+    asked: AuditParameters | TargetParameters,
     sight: Sight,
     *,
     sub_target: str = "",
@@ -115,8 +117,7 @@ def _question(
     environment: str = "",
 ) -> AuditFilter | None:
     """None, if there cannot be any."""
-    asked: AuditParameters | TargetParameters = call.query
-    full, word = call.dialect.name == "full", asked.event_type or ""
+    full, word = call.dialect.is_full, asked.event_type or ""
     kinds = kinds_of(word, full=full) if word else ()
     family = words.family_of(sub_target) if sub_target else ""
     since = _moment(asked.from_timestamp, 0)
@@ -333,7 +334,7 @@ def _change(row: EventRow, told: Document) -> tuple[str, str | None]:
     if "after" in told:
         before = told["before"]
         return encode(told["after"]).decode(), None if before is None else encode(before).decode()
-    facts: dict[str, Any] = {name: value for name, value in told.items() if name not in _ENVELOPE}
+    facts = {name: value for name, value in told.items() if name not in _ENVELOPE}
     return encode({"event": row.kind, **facts}).decode(), None
 
 
@@ -342,5 +343,5 @@ def _link(ctx: Context, call: Call, asked: AuditParameters, **token: str) -> str
     told = {**msgspec.to_builtins(asked), **token}
     tokens = {"continueToken", "stepBackToken"} - token.keys()
     query = urlencode({name: value for name, value in told.items() if value != "" and name not in tokens})
-    base = "/compat" if call.dialect.name == "full" else ""
+    base = "/compat" if call.dialect.is_full else ""
     return f"{ctx.settings.url}{base}/organization/{call.id}/events?{query}"

@@ -60,7 +60,7 @@ class StreamPosition(Struct, frozen=True):
 @reads("organization.events/stream")
 async def follow_events(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
-    query: Onward = call.query
+    query = call.asked(Onward)
     place = await _place(ctx.store.reads, call.last_event)
     follow = _followed if query.follow else _caught_up
     return Reply(stream=follow(ctx, call, org.id, place), org=org.id)
@@ -77,7 +77,7 @@ async def _place(source: Reads, last: str | None) -> StreamPosition:
 
 
 async def _followed(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
-    full, at = call.dialect.name == "full", place.number
+    full, at = call.dialect.is_full, place.number
     yield _beginning(place)
     with ctx.readers.joined(("events", org, full), lambda: _EventReader(ctx, org, full=full)) as reader:
         while True:
@@ -97,7 +97,7 @@ async def _followed(ctx: Context, call: Call, org: str, place: StreamPosition) -
 async def _caught_up(
     ctx: Context, call: Call, org: str, place: StreamPosition
 ) -> AsyncGenerator[bytes, None]:
-    full, at = call.dialect.name == "full", place.number
+    full, at = call.dialect.is_full, place.number
     yield _beginning(place)
     whole = False
     while not whole:

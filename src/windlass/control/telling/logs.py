@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing, suppress
-from typing import Any, TypeAlias, cast
+from typing import Literal, TypeAlias, TypeVar
 
 from windlass.base.errors import Missing
 from windlass.base.segments import Gone, LineFilter, id_of, moment, sieve
@@ -18,6 +18,7 @@ from windlass.core.deploy.states import OPEN
 from windlass.families.environment import EnvironmentShown, environment
 from windlass.store.store import Row, status_word
 
+T = TypeVar("T")
 Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
 
 _SECOND, _MOMENT = 1.0, 0.2
@@ -32,7 +33,7 @@ async def read_log(ctx: Context, call: Call) -> Reply:
 
 async def log_reply(ctx: Context, call: Call, row: Row, deployment: str | None = None) -> Reply:
     """What a service says while it runs; or the log of one of its builds. The caller may see it."""
-    service, query = row.id, cast(Tail, call.query)
+    service, query = row.id, call.asked(Tail)
     wanted = _wanted(query)
     if query.follow:
         lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
@@ -105,14 +106,15 @@ async def _of_a_build(ctx: Context, service: str, deployment: str, lines: Lines)
             await asyncio.wait([following])
 
 
-async def _comes(following: asyncio.Future[Any], moment: float, changed: asyncio.Event | None) -> bool:
+async def _comes(following: asyncio.Future[T], moment: float, changed: asyncio.Event | None) -> bool:
     """True if a line comes before the deployment changes or, once it has ended, within a moment."""
     if changed is None:
         await asyncio.wait([following], timeout=moment)
         return following.done()
-    ringing: asyncio.Future[Any] = asyncio.ensure_future(changed.wait())
+    ringing = asyncio.ensure_future(changed.wait())
+    waited: set[asyncio.Future[T] | asyncio.Future[Literal[True]]] = {following, ringing}
     try:
-        await asyncio.wait([following, ringing], timeout=_SECOND, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waited, timeout=_SECOND, return_when=asyncio.FIRST_COMPLETED)
     finally:
         ringing.cancel()
     return following.done()

@@ -125,7 +125,7 @@ async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> WebhookPayload:
 @writes("webhook.replay")
 async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
-    asked: Replay = call.body
+    asked = call.sent(Replay)
     if not row.read(Subscription).enabled:
         raise Conflict("This webhook is disabled: set `enabled` to true first")
     address = mark_of(ctx, row, address_of(ctx, row))
@@ -157,7 +157,7 @@ async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
     """From here on there are two secrets, until the older one has had its time."""
     row = await target(tx, call)
     check_tag(call, row)
-    asked: Rotation = call.body
+    asked = call.sent(Rotation)
     secret = asked.target_secret or signing.new_secret()
     if row.read(Subscription).send_secret:
         check_sendable(secret)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct, inspect
@@ -185,7 +185,7 @@ def _below(info: inspect.Type) -> Shape:
             return None
 
 
-def _running(shape: Shape, value: Any) -> Any:
+def _running(shape: Shape, value: object) -> object:
     """A document without what the server added, and without what is null: that is the same as absent."""
     if shape is None or not isinstance(value, dict | list):
         return value

@@ -11,14 +11,15 @@ from windlass.control.request import changing, deleting, reading
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
 from windlass.control.request.context import Call, Context, Reply, Writing, encode, reads, writes
-from windlass.control.request.creating import create_in
+from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
 from windlass.control.request.paths import parent_of
 from windlass.control.request.permissions import absent, allows, visible_below
 from windlass.control.request.reading import in_dialect, paged
 from windlass.control.variables import injected as built_ins
-from windlass.core.declare.document import Document
+from windlass.core.declare.document import Document, sent_in
 from windlass.core.declare.resource import Family
+from windlass.core.declare.spec import Spec
 from windlass.core.declare.stored import Named, rewritten
 from windlass.families.variable import (
     Import,
@@ -27,8 +28,10 @@ from windlass.families.variable import (
     Levelled,
     Secret,
     Variable,
+    VariableAlias,
     VariableImport,
     VariableShown,
+    VariableValue,
     secret,
     variable,
 )
@@ -94,10 +97,11 @@ async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def _take_key_for_value(tx: Tx, call: Call) -> None:
     """Existing clients get the key of the aliased variable as the value of an alias: accepts it back."""
-    row = await tx.find(variable.name, call.id) if call.dialect.name == "full" else None
+    row = await tx.find(variable.name, call.id) if call.dialect.is_full else None
     aliased = row.read(VariableShown).aliased_variable if row else None
-    if row and aliased and call.body.value == aliased.key:
-        call.body.value = row.read(Variable).value
+    body = call.sent(Spec)
+    if row and aliased and sent_in(body).get("value") == aliased.key:
+        msgspec.structs.force_setattr(body, "value", row.read(Variable).value)
 
 
 async def _unless_built_in(ctx: Context, tx: Tx, call: Call, write: Writing, refusal: str) -> Reply:
@@ -127,7 +131,7 @@ async def override(ctx: Context, tx: Tx, call: Call) -> Reply:
     original = other.read(Variable)
     if other.parent == here.id:
         raise Conflict(f"{original.key} is of this very level: change its value instead of overriding it")
-    body = call.body
+    body = call.sent(VariableValue)
     spec = _spec(call.family)(
         key=original.key,
         value=body.value,
@@ -144,10 +148,11 @@ async def alias(ctx: Context, tx: Tx, call: Call) -> Reply:
     here, other = await _original(ctx, tx, call)
     original = other.read(Variable)
     value = decrypt_hidden(ctx, other).get("value", "") if other.sealed else original.value
+    body = call.sent(VariableAlias)
     spec = _spec(call.family)(
-        key=call.body.key,
+        key=body.key,
         value=value,
-        description=call.body.description,
+        description=body.description,
         mount_path=original.mount_path,
     )
     return await _derived(ctx, tx, call, here, spec, "ALIAS", aliased=other)
@@ -181,7 +186,8 @@ async def _derived(
         extras[f"aliased_{noun}"] = _other(aliased)
     links = {"overrides": overridden} if overridden else {"aliases": aliased}
     known = {field: other.id for field, other in links.items() if other}
-    return await create_in(ctx, tx, family, spec, here.org, here, call.actor, call, extras, known)
+    new = NewResource(family, spec, here, call.actor, call, extras=extras, links=known)
+    return await create_in(ctx, tx, new)
 
 
 @writes("environmentVariable.import")
@@ -189,7 +195,7 @@ async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     """All or nothing; what is there already stays as it is, unless it is to be overwritten."""
     here = await parent_of(tx, call)
     levels = {level.family.upper(): level for level in await tx.above(here.id)}
-    body: Import = call.body
+    body = call.sent(Import)
     done: list[Imported] = []
     for number, one in enumerate(body.vars):
         level = await _level(ctx, tx, call, levels, f"vars[{number}]", one)
@@ -218,9 +224,9 @@ async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, one: Im
     row = await tx.named(level.id, family.name, one.name)
     if row is None and await tx.named(level.id, other.name, one.name) is None:
         spec = _spec(family)(key=one.name, value=one.value)
-        await create_in(ctx, tx, family, spec, level.org, level, call.actor, call)
+        await create_in(ctx, tx, NewResource(family, spec, level, call.actor, call))
         return True
-    if not call.body.overwrite:
+    if not call.sent(Import).overwrite:
         return False
     if row is None:
         raise Conflict(f"{where}.name: {one.name} is {_a(other)} of this level: delete it first")

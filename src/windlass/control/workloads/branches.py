@@ -22,6 +22,7 @@ from windlass.control.workloads.git_tokens import Built, source_at
 from windlass.core.declare.document import Document, narrowed, patched, sent_in
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.shapes import Branch, GitRepositoryRequest
+from windlass.core.declare.spec import Spec
 from windlass.core.declare.stored import read_decoded
 from windlass.core.declare.validation import converted
 from windlass.families import registry
@@ -36,7 +37,7 @@ _log = log("branches")
 
 @prepares(*(f"{family}.{verb}" for family in _BUILT for verb in (Verb.CREATE, Verb.UPDATE, Verb.PATCH)))
 async def choose_branch(ctx: Context, call: Call) -> None:
-    sent = sent_in(call.body).get(_FIELD)
+    sent = sent_in(call.sent(Spec)).get(_FIELD)
     if not isinstance(sent, dict):
         return
     source = ctx.store.reads

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, cast
 
 from msgspec import Struct
 
@@ -39,7 +39,7 @@ class ListingKey(Struct, frozen=True):
 
 
 class RunningListing(Struct, eq=False):
-    task: asyncio.Task[Any]
+    task: asyncio.Task[object]
     waiting: int = 0
     ended: float | None = None
 
@@ -50,17 +50,17 @@ class Listings:
         self._seconds, self._kept = seconds, kept
         self._listings: dict[ListingKey, RunningListing] = {}
         """Those that run, and those that ended a moment ago."""
-        self._running: dict[asyncio.Task[Any], ListingKey] = {}
+        self._running: dict[asyncio.Task[object], ListingKey] = {}
 
     async def commits(self, org: str, service: str, source: GitSource) -> Sequence[GitCommit]:
-        found: Sequence[GitCommit] = await self._read(ListingKey(org, service, source), self._git.commits)
-        return found
+        commits = await self._read(ListingKey(org, service, source), self._git.commits)
+        return cast(Sequence[GitCommit], commits)
 
     async def default_branch(self, org: str, source: GitSource) -> str:
-        name, _ = await self._read(ListingKey(org, "", source), self._git.head)
-        return str(name)
+        name, _ = cast(tuple[str, str], await self._read(ListingKey(org, "", source), self._git.head))
+        return name
 
-    async def _read(self, key: ListingKey, read: Callable[[GitSource], Awaitable[Any]]) -> Any:
+    async def _read(self, key: ListingKey, read: Callable[[GitSource], Awaitable[object]]) -> object:
         self._forget_old()
         listing = self._listings.get(key) or self._start(key, read)
         listing.waiting += 1
@@ -77,7 +77,7 @@ class Listings:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _start(self, key: ListingKey, read: Callable[[GitSource], Awaitable[Any]]) -> RunningListing:
+    def _start(self, key: ListingKey, read: Callable[[GitSource], Awaitable[object]]) -> RunningListing:
         of = Counter(running.org for running in self._running.values())
         if of.total() >= MOST or of[key.org] >= MOST_OF_ONE:
             raise Unavailable(
@@ -90,14 +90,14 @@ class Listings:
         task.add_done_callback(lambda task: self._end(task, listing))
         return listing
 
-    async def _list(self, source: GitSource, read: Callable[[GitSource], Awaitable[Any]]) -> Any:
+    async def _list(self, source: GitSource, read: Callable[[GitSource], Awaitable[object]]) -> object:
         try:
             async with asyncio.timeout(self._seconds):
                 return await read(source)
         except TimeoutError as error:
             raise GitError(f"it did not answer within {self._seconds:g} seconds.") from error
 
-    def _end(self, task: asyncio.Task[Any], listing: RunningListing) -> None:
+    def _end(self, task: asyncio.Task[object], listing: RunningListing) -> None:
         self._running.pop(task)
         listing.ended = time.monotonic()
         with suppress(asyncio.CancelledError):

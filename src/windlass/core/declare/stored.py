@@ -16,7 +16,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET, Struct
 from msgspec.structs import FieldInfo, fields
 
-from windlass.core.declare.structs import extra_of
+from windlass.core.declare.structs import extra_of, struct_of
 
 T = TypeVar("T", bound=Struct)
 
@@ -40,6 +40,22 @@ def read_decoded(document: Mapping[str, object], struct: type[T]) -> T:
 def rewritten(body: bytes, changes: Mapping[str, object]) -> bytes:
     """Returns a stored document with other values, at every depth. All else stays as it is stored."""
     return msgspec.json.encode(_merged(msgspec.json.decode(body), changes))
+
+
+def with_unknown(
+    new: dict[str, object], stored: Mapping[str, object], struct: type[Struct]
+) -> dict[str, object]:
+    """Returns a new document with the fields of the stored one that the struct does not declare, as a later
+    version may have stored them, at every depth. Items of lists have no former self, and stay as they are."""
+    declared = {field.encode_name: field.type for field in fields(struct)}
+    for name, value in stored.items():
+        if name not in declared:
+            new[name] = value
+            continue
+        inner, below = struct_of(declared[name]), new.get(name)
+        if inner and isinstance(below, dict) and isinstance(value, dict):
+            new[name] = with_unknown(below, value, inner)
+    return new
 
 
 def raised(body: bytes, field: str, step: int) -> bytes:
