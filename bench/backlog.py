@@ -32,7 +32,7 @@ from windlass.install.installation import Installation, install, open_store
 from windlass.install.parts import Parts
 from windlass.routers.fake import FakeRouter
 from windlass.serve.server import look_less_for_garbage
-from windlass.store.store import Store, Tx
+from windlass.store import Store, Tx
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
 AT_ONCE = 4
@@ -110,7 +110,9 @@ async def _filled(folder: Path, url: str, count: int) -> AsyncIterator[Store]:
 
     async def change(tx: Tx) -> None:
         for number in range(count):
-            await tx.ask("reconcile", f"service-{number}", tx.now - number, f"org-{number % ORGANIZATIONS}")
+            await tx.work.ask(
+                "reconcile", f"service-{number}", tx.now - number, f"org-{number % ORGANIZATIONS}"
+            )
 
     try:
         await store.write(change)
@@ -125,11 +127,11 @@ async def _claim(store: Store, times: int) -> float:
 
     async def change(tx: Tx) -> None:
         began = time.perf_counter()
-        claims = await tx.claim(LEASE, AT_ONCE)
+        claims = await tx.work.claim(LEASE, AT_ONCE)
         took.append((time.perf_counter() - began) * 1000)
         assert len(claims) == AT_ONCE
         for claim in claims:
-            await tx.again(claim, tx.now)
+            await tx.work.again(claim, tx.now)
 
     for _ in range(times):
         await store.write(change)
@@ -188,7 +190,7 @@ class Deployer:
         worker = Worker(self._installation.ctx)
         first, took, reads = self._engine.starts, 0.0, list[float]()
         while self._engine.starts - first < count:
-            if await self._installation.ctx.store.reads.next_work() is None:
+            if await self._installation.ctx.store.reads.work.next() is None:
                 await self._ask_for_more()
             began = time.perf_counter()
             await self._work(worker, first + count, reads)
@@ -214,7 +216,7 @@ class Deployer:
         """Until so many were started, or nothing waits."""
         working, reading = asyncio.create_task(worker.run()), asyncio.create_task(self._read(reads))
         source = self._installation.ctx.store.reads
-        while self._engine.starts < enough and (worker.running or await source.next_work() is not None):  # noqa: ASYNC110
+        while self._engine.starts < enough and (worker.running or await source.work.next() is not None):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         for task in (working, reading):
             task.cancel()

@@ -21,9 +21,10 @@ from bench.load import Loaded
 from bench.machine import SERVER_CORE, Asked
 from windlass.base import ids
 from windlass.install.installation import DATABASE
-from windlass.store import statements as sql
+from windlass.store import EventRow, Row
 from windlass.store.sqlite import connect
-from windlass.store.store import EventRow, Row
+from windlass.store.tables import counters, lists, resources
+from windlass.store.tables import events as event_table
 
 
 class Turn(Struct, frozen=True):
@@ -70,12 +71,12 @@ def _commit(
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     for row in rows:
-        place, created = next(execute(sql.TALLY_ADD, (row.parent, row.family, now)))
+        place, created = next(execute(lists.PLACE, (row.parent, row.family, now)))
         values = (row.id, row.family, row.org, row.parent, place, row.name, created, row.tag, row.body, None)
-        execute(sql.ADD, values)
-    (last,) = next(execute(sql.COUNT_UP, (len(events), "event")))
+        execute(resources.ADD, values)
+    (last,) = next(execute(counters.ADVANCE, (len(events), "event")))
     numbered = enumerate(events, last - len(events) + 1)
-    connection.executemany(sql.EVENT_ADD, [(number, *event) for number, event in numbered])
+    connection.executemany(event_table.ADD, [(number, *event) for number, event in numbered])
     execute("COMMIT")
 
 
@@ -86,7 +87,7 @@ def _copy(project: Row) -> Row:
 
 def _event(connection: apsw.Connection, project: Row) -> EventRow:
     found = next(
-        row for row in connection.execute(sql.EVENTS_AFTER, (project.org, 0, 1000)) if row[4] == project.id
+        row for row in connection.execute(event_table.AFTER, (project.org, 0, 1000)) if row[4] == project.id
     )
     return EventRow(*found)
 

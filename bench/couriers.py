@@ -33,7 +33,7 @@ from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.routers.fake import FakeRouter
 from windlass.serve.server import look_less_for_garbage
-from windlass.store.store import Tx
+from windlass.store import Tx
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
 LOOPBACK = ("127.0.0.0/8",)
@@ -91,7 +91,7 @@ class Caller:
         lanes = [new_id() for _ in range(SIDE_BY_SIDE)]
         await self._put([(webhook, lanes[number % len(lanes)]) for number in range(count)])
         began = time.perf_counter()
-        while await self._ctx.store.reads.next_delivery(webhook) is not None:  # noqa: ASYNC110 (nothing says so)
+        while await self._ctx.store.reads.deliveries.next(webhook) is not None:  # noqa: ASYNC110 (nothing says so)
             await asyncio.sleep(0.01)
         took = time.perf_counter() - began
         await self.unsubscribe(webhook)
@@ -139,7 +139,7 @@ class Caller:
 
     async def _reached(self, webhook: str, id: str) -> int:
         while True:
-            row = await self._ctx.store.reads.delivery(webhook, id)
+            row = await self._ctx.store.reads.deliveries.get(webhook, id)
             assert row is not None
             if row.state == "DELIVERED":
                 return int(attempts_of(row.story)[-1].body)
@@ -150,11 +150,11 @@ class Caller:
         body = encode(_news())
 
         async def change(tx: Tx) -> list[str]:
-            made = await tx.add_deliveries(
+            made = await tx.deliveries.add(
                 [(webhook, lane, "DEPLOYMENT_SUCCEEDED", body) for webhook, lane in places]
             )
             for webhook in {webhook for webhook, _ in places}:
-                await tx.ask(DELIVER, work_of(webhook), org=self._org)
+                await tx.work.ask(DELIVER, work_of(webhook), org=self._org)
             return made
 
         return await self._ctx.store.write(change)

@@ -19,9 +19,9 @@ from bench.servers import windlass
 from windlass.base import ids
 from windlass.base.clock import SystemClock, stamp
 from windlass.install.installation import DATABASE
-from windlass.store import statements as sql
+from windlass.store import Row, Tx
 from windlass.store.sqlite import SqliteStore, connect
-from windlass.store.store import Row, Tx
+from windlass.store.tables import resources
 
 _BATCH = 50_000
 _MOST_MEMORY = -1_000_000  # in KiB: the pages of one batch should not go to the disk twice
@@ -36,7 +36,7 @@ def seed(folder: Path) -> None:
 
 def template(connection: apsw.Connection) -> Row:
     [(id,)] = connection.execute("SELECT id FROM resource WHERE family = 'project' ORDER BY pos LIMIT 1")
-    return Row(*next(connection.execute(sql.FIND, (id, "project"))))
+    return Row(*next(connection.execute(resources.FIND, (id, "project"))))
 
 
 def fill(folder: Path, count: int) -> None:
@@ -48,7 +48,7 @@ def fill(folder: Path, count: int) -> None:
     rows = _copies(first, count)
     while batch := list(itertools.islice(rows, _BATCH)):
         with connection:
-            connection.executemany(sql.ADD, batch)
+            connection.executemany(resources.ADD, batch)
     connection.execute(
         "UPDATE tally SET next = ?1, live = ?1, last = ?2 WHERE parent = ?3 AND family = ?4",
         (count, first.created + count, first.parent, first.family),
@@ -92,6 +92,6 @@ async def _punch(path: Path, share: float) -> None:
 
 async def _remove(tx: Tx, some: list[str]) -> None:
     for id in some:
-        row = await tx.find("project", id)
+        row = await tx.resources.find("project", id)
         assert row is not None
         await tx.remove(row)

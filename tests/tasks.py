@@ -26,7 +26,7 @@ from windlass.core.deploy.workload import Artifact, Workload
 from windlass.families import declared as declared_families
 from windlass.families import registry_of
 from windlass.families.environment import environment
-from windlass.store.store import Row
+from windlass.store import Row
 
 
 class TaskSpec(Spec):

@@ -12,7 +12,7 @@ from windlass.families import registry
 from windlass.families.application import Application
 from windlass.families.environment import Environment
 from windlass.families.webhook import Webhook
-from windlass.store.store import Tx
+from windlass.store import Tx
 
 OLD = b'{"id":"a","name":"web","git_repository":{"url":"https://example.com/a.git"}}'
 """An application as a version stored it that had few fields."""
@@ -73,9 +73,9 @@ async def test_a_change_keeps_fields_that_a_later_version_stored(world: World) -
     later = {"later": [1], "git_repository": {"later": {"a": 1}}}
 
     async def store(tx: Tx) -> None:
-        row = await tx.get(app)
+        row = await tx.resources.get(app)
         assert row is not None
-        await tx.rewrite(app, rewritten(row.body, later))
+        await tx.resources.rewrite(app, rewritten(row.body, later))
 
     await ctx.store.write(store)
     changed = (await world.call("PATCH", f"/application/{app}", {"cpu": 750})).json

@@ -213,7 +213,7 @@ class World:
         return str((await self.get(f"{path}/status"))["state"])
 
     async def events(self, kind: str | None = None) -> list[Any]:
-        rows = await self.installation.ctx.store.reads.events(self.org)
+        rows = await self.installation.ctx.store.reads.events.after(self.org)
         return [row for row in rows if kind is None or row.kind == kind]
 
 

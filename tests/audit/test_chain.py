@@ -25,9 +25,9 @@ from windlass.config import Settings
 from windlass.main import main
 from windlass.operate.audit import Verdict, verified
 from windlass.operate.backup import backup, restore
+from windlass.store import Row, Tx, Write
 from windlass.store.chain import BEGINNING, Head, chained, hashed
 from windlass.store.migrate import migrations
-from windlass.store.store import Row, Tx, Write
 from windlass.terminal.refused import CommandRefused
 
 COUNT = 9
@@ -206,7 +206,7 @@ async def test_a_group_that_could_not_be_committed_leaves_no_link_behind(tmp_pat
 
         async def breaks(tx: Tx) -> None:
             tx.emit("CREATE", ORG, "x", b"{}")
-            await tx._all(
+            await tx.session.all(
                 "INSERT INTO event (seq, id, org, kind, target, at, body) VALUES (2,'','','','',0,'')"
             )
 
@@ -361,7 +361,7 @@ async def aged(place: Place) -> AsyncIterator[Callable[..., Awaitable[int]]]:
                 clock.turn(DAY / 1000)
 
         async def let_go(days: int, most: int = 500) -> int:
-            return await store.write(lambda tx: tx.forget_events(tx.now - days * DAY, most))
+            return await store.write(lambda tx: tx.events.forget(tx.now - days * DAY, most))
 
         yield let_go
 

@@ -15,7 +15,7 @@ from windlass.base.errors import Unavailable
 from windlass.control.request.context import Origin
 from windlass.control.telling.security_events import MOST_WAITING, SecurityEvents
 from windlass.core.access import Actor, Scope, permits_throughout
-from windlass.store.store import Store, Write
+from windlass.store import Store, Write
 
 
 async def test_a_token_at_a_new_address_is_an_event(world: World):

@@ -79,7 +79,7 @@ async def test_after_a_500_everybody_else_is_served(world) -> None:
 async def broken(world: World) -> Answer:
     """A record is damaged in the database, and somebody changes it."""
     project = await world.project()
-    await world.installation.ctx.store.write(lambda tx: tx.rewrite(project, b"{half a docu"))
+    await world.installation.ctx.store.write(lambda tx: tx.resources.rewrite(project, b"{half a docu"))
     return await world.put(f"/project/{project}", {"description": "New"})
 
 

@@ -30,8 +30,8 @@ from windlass.core.declare.registry import runs_once
 from windlass.core.declare.resource import Family
 from windlass.engines.fake import FakeEngine
 from windlass.families import registry
+from windlass.store import FAR
 from windlass.store.sqlite import SqliteStore
-from windlass.store.store import FAR
 
 OPERATIONS = registry().operations
 BASES = ("", "/api/v1", "/compat")

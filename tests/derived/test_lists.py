@@ -21,8 +21,8 @@ from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import has_variables
 from windlass.families import registry
 from windlass.families.organization import ServiceInBrief
+from windlass.store import Reads, Row, Tx
 from windlass.store.sqlite import SqliteStore
-from windlass.store.store import Reads, Row, Tx
 
 a_few = examples(10, long=60)
 many = examples(80)
@@ -186,7 +186,7 @@ async def broken(stage: Stage) -> list[int]:
 
     places = await store.write(add)
     gone = {*places[:3], *places[-3:], *places[63:195], *places[1000:1070], *chance.sample(places, 400)}
-    rows = {row.pos: row for row in await store.reads.of_parent(PARENT, FAMILY)}
+    rows = {row.pos: row for row in await store.reads.resources.of_parent(PARENT, FAMILY)}
 
     async def remove(tx: Tx) -> None:
         for place in sorted(gone, key=lambda _: chance.random()):
@@ -197,8 +197,8 @@ async def broken(stage: Stage) -> list[int]:
 
 
 async def added(tx: Tx, parent: str) -> int:
-    place, created = await tx.place(parent, FAMILY)
-    await tx.add(row(parent, place, created))
+    place, created = await tx.lists.place(parent, FAMILY)
+    await tx.resources.add(row(parent, place, created))
     return place
 
 
@@ -266,7 +266,7 @@ async def test_a_wrong_count_of_holes_is_not_overlooked(stage: Stage):
 
 async def cut(stage: Stage, parent: str, skip: int, most: int) -> tuple[list[int], int]:
     reads: Reads = stage.world.installation.ctx.store.reads
-    bodies, total = await reads.page(parent, FAMILY, skip, most)
+    bodies, total = await reads.lists.page(parent, FAMILY, skip, most)
     return [int(body) for body in bodies], total
 
 

@@ -21,7 +21,7 @@ from windlass.families.environment import environment
 from windlass.families.organization import organization
 from windlass.families.project import project
 from windlass.families.service import service
-from windlass.store.store import Tx
+from windlass.store import Tx
 
 
 class ProjectRule(Spec):

@@ -17,10 +17,10 @@ from windlass.control.background.housekeeping import TIDY
 from windlass.control.request.deployments import RECONCILE
 from windlass.core.deploy.progress import TOLD
 from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State
-from windlass.store import statements as sql
+from windlass.store import DeploymentRow, EventRow, Reads, StatusRow, Tx
 from windlass.store.postgres import PostgresSession
 from windlass.store.sqlite import SqliteSession, connect
-from windlass.store.store import DeploymentRow, EventRow, Reads, StatusRow, Tx
+from windlass.store.tables import deletions
 
 UNFINISHED = "SELECT id FROM work WHERE lease > 0 OR due <= $1 ORDER BY id"
 FINAL = {kind for told in TOLD.values() for kind in told.ended.values()}
@@ -57,43 +57,43 @@ class Books:
     async def ask_to_tidy(self) -> None:
         """Long overdue: it is the first thing that the next Windlass does."""
         async with self.changed() as tx:
-            await tx.ask(TIDY, TIDY, 1)
+            await tx.work.ask(TIDY, TIDY, 1)
 
     async def forgive(self) -> None:
         """Whoever is killed takes a hundredth of what may be asked for in an hour with him: after a hundred
         deaths nothing would be answered any more."""
         async with self.changed() as tx:
-            await tx._all("DELETE FROM budget")
+            await tx.session.all("DELETE FROM budget")
 
     async def ask_to_reconcile_deleted(self, service: str) -> None:
         async with self.changed() as tx:
-            await tx._all(sql.TOMBSTONE_ADD, service, tx.now)
-            await tx.ask(RECONCILE, service, 1)
+            await tx.session.all(deletions.TOMBSTONE_ADD, service, tx.now)
+            await tx.work.ask(RECONCILE, service, 1)
 
     async def unfinished(self) -> list[str]:
         """Work that somebody does, or that is due: as long as there is any, somebody may come to a point."""
         async with self.opened() as reads:
-            found = await reads._all(UNFINISHED, int(time.time() * 1000))
+            found = await reads.session.all(UNFINISHED, int(time.time() * 1000))
         return [str(row[0]) for row in found]
 
     async def scale(self, service: str, instances: int) -> None:
         """As the scaler does, and keeping has yet to bring about."""
         async with self.changed() as tx:
-            status = await tx.status(service)
+            status = await tx.statuses.get(service)
             assert status
-            await tx.change_status(msgspec.structs.replace(status, instances=instances))
+            await tx.statuses.change(msgspec.structs.replace(status, instances=instances))
 
     async def events(self) -> list[EventRow]:
         found: list[EventRow] = []
         async with self.opened() as reads:
             org = await _org(reads)
-            while more := await reads.events(org, found[-1].seq if found else 0):
+            while more := await reads.events.after(org, found[-1].seq if found else 0):
                 found += more
         return found
 
 
 async def _org(reads: Reads) -> str:
-    row = await reads._one("SELECT id FROM resource WHERE family = 'organization'")
+    row = await reads.session.one("SELECT id FROM resource WHERE family = 'organization'")
     assert row
     return str(row[0])
 

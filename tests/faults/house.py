@@ -291,9 +291,9 @@ class House:
         """What is not yet as its record says it should be."""
         meant: set[Key] = set()
         async with self.books.opened() as reads:
-            for service in await reads.services():
-                status = await reads.status(service)
-                deployments = await reads.deployments(service, 10_000)
+            for service in await reads.statuses.services():
+                status = await reads.statuses.get(service)
+                deployments = await reads.deployments.latest(service, 10_000)
                 if status is None or service == self.environment:
                     continue
                 if why := untrue(status, deployments):
@@ -314,7 +314,11 @@ class House:
         """Whatever was acknowledged has ended once, and once only; and nothing ever lived twice."""
         assert self.code.twins + self.ground.twins == []
         async with self.books.opened() as reads:
-            rows = [row for id in await reads.services() for row in await reads.deployments(id, 10_000)]
+            rows = [
+                row
+                for id in await reads.statuses.services()
+                for row in await reads.deployments.latest(id, 10_000)
+            ]
         assert {row.status for row in rows if row.status in OPEN} == set()
         events = await self.books.events()
         assert mistold(events, rows) == []
@@ -325,7 +329,7 @@ class House:
 
     async def delete_everything(self) -> None:
         async with self.books.opened() as reads:
-            services = [id for id in await reads.services() if id != self.environment]
+            services = [id for id in await reads.statuses.services() if id != self.environment]
         for service in services:
             await self.call("DELETE", f"/application/{service}")
 

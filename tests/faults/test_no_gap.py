@@ -17,7 +17,7 @@ from windlass.core.deploy.scaling import DOWN_AFTER, UP_AFTER
 from windlass.install.parts import Parts
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Endpoint
-from windlass.store.store import Claim
+from windlass.store import Claim
 
 IN_EACH = 200
 """Requests at least, while one thing is done."""

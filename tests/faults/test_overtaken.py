@@ -25,7 +25,7 @@ from windlass.core.deploy.states import OPEN, State
 from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.engines.fake import FakeEngine
-from windlass.store.store import Claim, EventRow, Reads, Tx
+from windlass.store import Claim, EventRow, Reads, Tx
 
 HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 STORAGE = {"size": 1, "type": "FAST_SSD", "mount_point": "/data"}
@@ -62,9 +62,9 @@ class Choosy(FakeEngine):
 
     async def _serves(self, service: str, generation: int | None) -> bool:
         """And nobody is about to put something else in its place."""
-        status = await self.reads.status(service)
-        serving = await self.reads.deployment(status.serving) if status and status.serving else None
-        if serving is None or await self.reads.open_deployments(service):
+        status = await self.reads.statuses.get(service)
+        serving = await self.reads.deployments.get(status.serving) if status and status.serving else None
+        if serving is None or await self.reads.deployments.open(service):
             return False
         return generation in (None, serving.number)
 
@@ -90,7 +90,7 @@ class Tale:
 
     async def _events(self) -> list[EventRow]:
         """Since it began."""
-        return await self.ctx.store.reads.events(self.world.org, self.since)
+        return await self.ctx.store.reads.events.after(self.world.org, self.since)
 
     async def end(self) -> None:
         await self.world.delete(self.path)
@@ -140,8 +140,8 @@ class Tale:
     async def _ask_to_keep(self) -> None:
         async def change(tx: Any) -> None:
             if self.deed == "shrink":
-                await tx.change_status(replace(await tx.status(self.app), instances=3))
-            await tx.ask(RECONCILE, self.app)
+                await tx.statuses.change(replace(await tx.statuses.get(self.app), instances=3))
+            await tx.work.ask(RECONCILE, self.app)
 
         await self.ctx.store.write(change)
         if self.deed == "shrink":
@@ -150,13 +150,13 @@ class Tale:
             await self.ctx.store.write(self._fewer)
 
     async def _fewer(self, tx: Any) -> None:
-        await tx.change_status(replace(await tx.status(self.app), instances=2))
-        await tx.ask(RECONCILE, self.app)
+        await tx.statuses.change(replace(await tx.statuses.get(self.app), instances=2))
+        await tx.work.ask(RECONCILE, self.app)
 
     async def _deployed_as_far_as_starting(self) -> None:
         """Its worker died there."""
         await self.world.post(f"{self.path}/deploy")
-        (claim,) = await self.ctx.store.write(lambda tx: tx.claim(LEASE, 1))
+        (claim,) = await self.ctx.store.write(lambda tx: tx.work.claim(LEASE, 1))
 
         async def point(name: str) -> None:
             if name == "started":
@@ -164,7 +164,7 @@ class Tale:
 
         with pytest.raises(asyncio.CancelledError):
             await reconcile(replace(self.ctx, point=point), claim)
-        await self.ctx.store.write(lambda tx: tx.again(claim, tx.now))
+        await self.ctx.store.write(lambda tx: tx.work.again(claim, tx.now))
 
     async def _overtake(self) -> None:
         self.overtaken = True
@@ -181,11 +181,11 @@ class Tale:
         live = sorted(key[1:] for key in self.world.engine.instances if key[0] == self.app)
         where = f"{self.deed} was overtaken by {self.then} at the end of {self.passed}: {self.engine.deeds}"
         assert self.engine.wrong == [], where
-        status = await reads.status(self.app)
+        status = await reads.statuses.get(self.app)
         if status is None:
             assert live == [], where
             return
-        deployments = await reads.deployments(self.app, 100)
+        deployments = await reads.deployments.latest(self.app, 100)
         events = [one for one in await self._events() if one.target == self.app]
         assert mistold(events, deployments) == [], where
         assert untrue(status, deployments) == "", where
@@ -284,6 +284,6 @@ async def test_what_an_overtaken_worker_started_is_removed_however_the_worker_en
 
 async def _say_already(app: str, message: str, tx: Tx) -> None:
     """With the trouble in the state there is nothing to write about it, so no write that finds the loss."""
-    status = await tx.status(app)
+    status = await tx.statuses.get(app)
     assert status is not None
-    await tx.change_status(replace(status, state=State.DEPLOYMENT_ERROR, message=message))
+    await tx.statuses.change(replace(status, state=State.DEPLOYMENT_ERROR, message=message))

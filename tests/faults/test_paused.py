@@ -18,8 +18,8 @@ from tests.faults.programs import Code
 from tests.faults.scenes import HTTP, STORAGE
 from tests.forks import Brood
 from windlass.base.clock import SystemClock
+from windlass.store import Tx
 from windlass.store.postgres import WRITER_LOCK, PostgresStore
-from windlass.store.store import Tx
 
 SOON = {"ready_seconds": 3}
 

@@ -20,7 +20,7 @@ from windlass.core.deploy.workload import Instance, Workload, WorkloadPort
 from windlass.engines.fake import FakeEngine
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.table import Backend, Paths, RoutingTable
-from windlass.store.store import ROUTE, NameRow, Tx
+from windlass.store import ROUTE, NameRow, Tx
 
 LATER = float("inf")
 REPOSITORY = {"url": "https://git.example/acme/shop.git"}
@@ -123,7 +123,7 @@ class Street:
         """Closed and opened again; routes are found in any order, those of some services first."""
         await self.close()
         await self.open()
-        services = sorted(await self.ctx.store.reads.services())
+        services = sorted(await self.ctx.store.reads.statuses.services())
         random.Random(seed).shuffle(services)
         for service in (*first, *services):
             await catch_up(self.ctx, service, LATER)
@@ -157,8 +157,8 @@ class Street:
         """The service that holds each name."""
         rows = [
             row
-            for id in await self.ctx.store.reads.services()
-            for row in await self.ctx.store.reads.names(id)
+            for id in await self.ctx.store.reads.statuses.services()
+            for row in await self.ctx.store.reads.names.of(id)
         ]
         assert len({row.name for row in rows}) == len(rows)
         return {row.name: row.service for row in rows}

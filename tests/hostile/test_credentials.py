@@ -29,7 +29,7 @@ from windlass.core.declare.document import narrowed, patched
 from windlass.core.declare.fields import hidden
 from windlass.core.declare.resource import Family
 from windlass.families import registry
-from windlass.store.store import Row
+from windlass.store import Row
 
 CANARY = "ghp_CANARY0123456789"
 LOOPBACK = ["127.0.0.0/8"]
@@ -240,10 +240,10 @@ async def stored_elsewhere(world: World, app: str, url: str) -> None:
     """As an earlier version would have stored it."""
 
     async def change(tx: Any) -> None:
-        row: Row = await tx.get(app)
+        row: Row = await tx.resources.get(app)
         document = msgspec.json.decode(row.body)
         document["git_repository"]["url"] = url
-        await tx.rewrite(row.id, msgspec.json.encode(document))
+        await tx.resources.rewrite(row.id, msgspec.json.encode(document))
 
     await world.installation.ctx.store.write(change)
 

@@ -15,7 +15,7 @@ from tests.world import World, make_world
 from windlass.core.declare.fields import Name, visible
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
-from windlass.store.store import Tx
+from windlass.store import Tx
 
 UNSEEN = (
     "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"  # the direction of writing
@@ -102,10 +102,12 @@ async def stored_before_the_rule(world: World) -> tuple[str, str]:
     id, backwards = await world.project(description="shown"), "sh\u202eop"
 
     async def change(tx: Tx) -> None:
-        row = await tx.get(id)
+        row = await tx.resources.get(id)
         assert row is not None
         document = msgspec.json.decode(row.body) | {"name": backwards}
-        await tx.change(msgspec.structs.replace(row, name=backwards, body=msgspec.json.encode(document)))
+        await tx.resources.change(
+            msgspec.structs.replace(row, name=backwards, body=msgspec.json.encode(document))
+        )
 
     await world.installation.ctx.store.write(change)
     return id, backwards

@@ -22,7 +22,7 @@ from windlass.control.workloads.sealed_workload import decrypt_workload, encrypt
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.table import RoutingTable
 from windlass.routers.router import Route
-from windlass.store.store import Tx
+from windlass.store import Tx
 
 VICTIMS = "api-web-prod.localhost"
 PUBLIC = {"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}
@@ -111,7 +111,7 @@ async def test_a_name_is_free_again_when_its_service_is_deleted(street: Street):
     attacker = street.organizations[1]
     again = await attacker.deployed(await attacker.environment("prod"), "api-web", port())
     assert await street.ask(VICTIMS) == again
-    assert "api-web-prod" not in {row.name for row in await street.ctx.store.reads.names(theirs)}
+    assert "api-web-prod" not in {row.name for row in await street.ctx.store.reads.names.of(theirs)}
 
 
 async def test_a_renamed_service_keeps_its_host_until_it_serves_under_the_new_one(street: Street):
@@ -155,19 +155,21 @@ async def aged(street: Street) -> None:
     """As an older Windlass left it: services hold their own name only, and deployments say no host."""
 
     async def change(tx: Tx) -> None:
-        for service, _, deployment in await tx.serving():
-            row = await tx.deployment(deployment)
+        for service, _, deployment in await tx.statuses.serving():
+            row = await tx.deployments.get(deployment)
             wanted = decrypt_workload(street.ctx, row) if row else None
             assert row
             assert wanted
             ports = tuple(replace(port, host="") for port in wanted.ports)
             sealed = encrypt_workload(street.ctx, replace(wanted, ports=ports))
-            await tx.change_deployment(replace(row, sealed=sealed))
-            for name in await tx.names(service):
-                await tx.release_name(name)
+            await tx.deployments.change(replace(row, sealed=sealed))
+            for name in await tx.names.of(service):
+                await tx.names.release(name)
                 if not name.port:
-                    await tx._all("INSERT INTO host (name, service) VALUES ($1, $2)", name.name, service)
-        await tx._all("DELETE FROM fact WHERE name = $1", names.FACT)
+                    await tx.session.all(
+                        "INSERT INTO host (name, service) VALUES ($1, $2)", name.name, service
+                    )
+        await tx.session.all("DELETE FROM fact WHERE name = $1", names.FACT)
 
     await street.ctx.store.write(change)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.webhooks.receivers import Receivers
 from tests.world import HandClock, World, make_world
 from windlass.control.request.hidden import encrypt_hidden
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 CANARY = "CANARYxyz0123456789"
 SLACK = f"https://hooks.slack.example/services/T000/B000/{CANARY}"
@@ -133,15 +133,15 @@ async def test_a_start_seals_addresses_that_an_earlier_version_stored(database_u
 
 async def as_before(world: World, tx: Tx, id: str) -> None:
     """A webhook and its deliveries as they were stored before addresses were sealed."""
-    row: Row | None = await tx.get(id)
+    row: Row | None = await tx.resources.get(id)
     assert row is not None
     document = msgspec.json.decode(row.body) | {"target_url": SLACK}
     sealed = encrypt_hidden(world.installation.ctx, row.org, row.id, row.tag, {"target_secret": "kept"})
-    await tx.change(msgspec.structs.replace(row, body=msgspec.json.encode(document), sealed=sealed))
-    for delivery in (await tx.deliveries(id, 0, 100))[0]:
+    await tx.resources.change(msgspec.structs.replace(row, body=msgspec.json.encode(document), sealed=sealed))
+    for delivery in (await tx.deliveries.page(id, 0, 100))[0]:
         story = delivery.story.replace(SHOWN.encode(), SLACK.encode())
-        await tx.change_deliveries([msgspec.structs.replace(delivery, story=story, address="")])
-    await tx.set_fact("webhook addresses are sealed", b"")
+        await tx.deliveries.change([msgspec.structs.replace(delivery, story=story, address="")])
+    await tx.facts.set("webhook addresses are sealed", b"")
 
 
 def found(folder: Path) -> list[str]:

@@ -265,7 +265,7 @@ async def test_a_session_signed_by_somebody_else_is_refused(world, clock):
 async def test_the_private_key_is_sealed_at_rest(world):
     await session(world)
     ctx = world.installation.ctx
-    kept = await ctx.store.reads.fact("issuer_key")
+    kept = await ctx.store.reads.facts.get("issuer_key")
     assert b"PRIVATE KEY" not in kept
     assert b"PRIVATE KEY" in ctx.encryption.decrypt(kept, "issuer_key")
 

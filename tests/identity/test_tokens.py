@@ -20,7 +20,7 @@ from windlass.base.errors import Unauthorized
 from windlass.config import BadSetting, load
 from windlass.control.people.authenticate import Authenticator
 from windlass.core.access import Scope
-from windlass.store.store import Store
+from windlass.store import Store
 
 DAY = 24 * 3600
 
@@ -389,13 +389,13 @@ class SlowStore:
         self.read, self.go_on = asyncio.Event(), asyncio.Event()
 
     async def token(self, digest: str) -> Any:
-        found = await self._store.reads.token(digest)
+        found = await self._store.reads.tokens.get(digest)
         self.read.set()
         await self.go_on.wait()
         return found
 
     async def revoked(self, digest: str, id: str = "") -> Any:
-        return await self._store.reads.revoked(digest, id)
+        return await self._store.reads.tokens.revoked(digest, id)
 
 
 async def test_a_token_that_is_revoked_while_it_is_being_let_in_is_let_in_for_that_request_only(world):

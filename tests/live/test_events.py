@@ -51,7 +51,7 @@ async def ended(world: World, last: str | None = None, **options: Any) -> bytes:
 
 async def forget(world: World, before: int) -> None:
     """Lets the events from before go, as their age would."""
-    await world.installation.ctx.store.write(lambda tx: tx.forget_events(before, 1000))
+    await world.installation.ctx.store.write(lambda tx: tx.events.forget(before, 1000))
 
 
 async def test_a_stream_begins_with_now_and_tells_each_event_as_the_list_shows_it(world: World, address: str):

@@ -386,7 +386,7 @@ async def test_bytes_that_are_no_text_come_back_as_they_were(world, tmp_path):
 
     async def keep(tx) -> None:
         for number, value in enumerate(awkward):
-            await tx.set_fact(f"awkward {number}", value)
+            await tx.facts.set(f"awkward {number}", value)
 
     await world.installation.ctx.store.write(keep)
     await backup(settings, tmp_path / "all.zip")

@@ -27,7 +27,7 @@ from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import examined
 from windlass.operate.explain import explain
 from windlass.operate.findings import Level
-from windlass.store.store import EventRow
+from windlass.store import EventRow
 from windlass.terminal.refused import CommandRefused
 
 PRECIOUS = "nobody can make this again"
@@ -129,7 +129,7 @@ class Site:
             return set(await windlass.installation.ctx.places.local.engine.services())
 
     async def family(self, windlass: Windlass, service: str) -> str:
-        row = await windlass.installation.ctx.store.reads.get(service)
+        row = await windlass.installation.ctx.store.reads.resources.get(service)
         assert row is not None
         return row.family
 
@@ -143,9 +143,9 @@ class Site:
 
     async def events(self, windlass: Windlass) -> list[EventRow]:
         reads = windlass.installation.ctx.store.reads
-        org = await reads.first("", "organization")
+        org = await reads.resources.first("", "organization")
         assert org is not None
-        return await reads.events(org.id)
+        return await reads.events.after(org.id)
 
     def records(self) -> list[holdings.SetAside]:
         files = sorted((self.there.folder / "set-aside").glob(f"*/{holdings.RECORD}"))

@@ -36,7 +36,8 @@ from windlass.operate.doctor import examined
 from windlass.operate.findings import Level
 from windlass.operate.serving import check_engine
 from windlass.operate.set_aside import listed, purge, put_back
-from windlass.store.store import Reads
+from windlass.store.tables.facts import FactTable
+from windlass.store.tables.statuses import StatusTable
 from windlass.terminal.refused import CommandRefused
 
 UNKNOWN = "99999999-aaaa-4aaa-8aaa-000000000009"
@@ -58,7 +59,7 @@ async def test_the_id_of_an_installation_is_in_its_database_and_its_data_directo
     for _ in range(2):
         async with make_world(database_url, folder=tmp_path) as world:
             ctx = world.installation.ctx
-            assert await ctx.store.reads.fact(INSTALLATION) == ctx.installation.encode()
+            assert await ctx.store.reads.facts.get(INSTALLATION) == ctx.installation.encode()
             assert marked(ctx.settings) == ctx.installation
 
 
@@ -77,7 +78,7 @@ async def test_an_installation_from_before_there_were_ids_is_taken_over_silently
         store = world.installation.ctx.store
 
         async def forget(tx) -> None:
-            await tx._all("DELETE FROM fact WHERE name = $1", INSTALLATION)
+            await tx.session.all("DELETE FROM fact WHERE name = $1", INSTALLATION)
 
         await store.write(forget)
         fingerprint = world.installation.ctx.encryption.fingerprint
@@ -117,8 +118,8 @@ async def test_a_database_that_answers_wrongly_changes_nothing(world, monkeypatc
     async def another(self, name):
         return b"another" if answer == "another id" else None
 
-    monkeypatch.setattr(Reads, "services", nothing)
-    monkeypatch.setattr(Reads, "fact", another)
+    monkeypatch.setattr(StatusTable, "services", nothing)
+    monkeypatch.setattr(FactTable, "get", another)
     with pytest.raises((holdings.OtherDatabase, Unavailable)):
         await holdings.set_unknown_aside(ctx, "a test")
     await holdings.sweep(ctx, ctx.places.local.engine)
@@ -130,7 +131,7 @@ async def test_a_database_that_answers_wrongly_changes_nothing(world, monkeypatc
 
 async def test_work_that_discards_a_service_which_was_not_deleted_erases_nothing(world):
     app = await deployed(world)
-    await world.installation.ctx.store.write(lambda tx: tx.ask("discard", f"discard:{app}"))
+    await world.installation.ctx.store.write(lambda tx: tx.work.ask("discard", f"discard:{app}"))
     await world.settle()
     assert [one.service for one in world.engine.instances.values()] == [app]
 
@@ -143,7 +144,7 @@ async def test_a_service_that_is_deleted_with_what_is_above_it_is_erased(world):
     await world.delete(f"/project/{project}")
     await world.settle()
     assert app in world.engine.discarded
-    assert await world.installation.ctx.store.reads.is_deleted(app)
+    assert await world.installation.ctx.store.reads.deletions.is_deleted(app)
 
 
 # The commands, over real files
@@ -292,7 +293,7 @@ def precious(folder: Path) -> list[str]:
 async def known(settings: Settings) -> None:
     """The database has the service from now on."""
     store = await open_store(settings, SystemClock())
-    await store.write(lambda tx: tx.add_status(UNKNOWN, "org", "READY"))
+    await store.write(lambda tx: tx.statuses.add(UNKNOWN, "org", "READY"))
     await store.close()
 
 
@@ -394,7 +395,7 @@ async def test_a_record_that_is_removed_first_hides_what_a_purge_has_left(tmp_pa
 async def test_doctor_and_the_start_name_services_whose_volumes_are_lost(tmp_path, caplog):
     async with make_world(folder=tmp_path) as world:
         app = await world.application(name="shop")
-        await world.installation.ctx.store.write(lambda tx: tx.add_volumes(app, ["data"]))
+        await world.installation.ctx.store.write(lambda tx: tx.volumes.add(app, ["data"]))
     settings = _of(tmp_path)
     lost = [one for one in await examined(settings) if one.what == "Volumes"]
     assert [(one.level, one.found.rpartition(": ")[2]) for one in lost] == [(Level.FAIL, "shop")]

@@ -156,7 +156,7 @@ async def test_a_forced_deletion_is_done_with_the_answer_and_cleans_up_later(wor
     app = await failed_deletion(world)
     assert (await world.delete(f"/application/{app}?skipReconcile=true")).status == 204
     assert (await world.get(f"/application/{app}")).status == 404
-    assert await world.installation.ctx.store.reads.is_deleted(app)
+    assert await world.installation.ctx.store.reads.deletions.is_deleted(app)
     await world.settle()
     assert app not in world.engine.discarded
     world.engine.keeps = ""

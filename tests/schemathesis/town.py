@@ -181,7 +181,7 @@ class Town:
         await world.made(f"/organization/{world.org}/{invitation.name}", {"email": email})
         ctx, person = world.installation.ctx, IssuerIdentity("https://people.example", email, email, "Guest")
         await ctx.store.write(lambda tx: welcome(ctx, tx, person))
-        (found,) = await ctx.store.reads.identities(person.issuer, person.subject)
+        (found,) = await ctx.store.reads.identities.of(person.issuer, person.subject)
         return found[0]
 
     @property

@@ -16,7 +16,7 @@ from windlass.base import ids
 from windlass.base.clock import Clock
 from windlass.config import DATABASE, Settings
 from windlass.install.installation import open_store
-from windlass.store.store import Row, Store, Tx
+from windlass.store import Row, Store, Tx
 
 ORG = "00000000-0000-4000-8000-00000000000a"
 TABLES = (
@@ -77,11 +77,11 @@ class Place:
 
 async def add(tx: Tx, name: str, parent: str = ORG, family: str = "project", body: bytes = b"") -> Row:
     """A resource with its event, as the product makes them."""
-    place, created = await tx.place(parent, family)
+    place, created = await tx.lists.place(parent, family)
     row = Row(
         ids.new_id(), family, ORG, parent, place, name, created, ids.new_tag(), body or name.encode(), None
     )
-    await tx.add(row)
+    await tx.resources.add(row)
     tx.emit("CREATE", ORG, row.id, name.encode())
     return row
 
@@ -105,6 +105,6 @@ async def until(holds: Callable[[], Any]) -> None:
 
 async def names(store: Store, parent: str = ORG, family: str = "project") -> list[str]:
     """What the list shows, which also says how long it is."""
-    bodies, total = await store.reads.page(parent, family, 0, 2**31 - 1)
+    bodies, total = await store.reads.lists.page(parent, family, 0, 2**31 - 1)
     assert total == len(bodies)
     return [body.decode() for body in bodies]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.forms import examples
 from tests.store.stores import ORG, Place, add
-from windlass.store.store import NameTaken, Row, Store, Tx
+from windlass.store import NameTaken, Row, Store, Tx
 
 FAMILY = "project"
 
@@ -90,18 +90,18 @@ class Model:
 
 
 async def change(tx: Tx, parent: str, step: Step) -> str:
-    rows = await tx.of_parent(parent, FAMILY)
+    rows = await tx.resources.of_parent(parent, FAMILY)
     row = None if isinstance(step, Add) or not rows else rows[step.which % len(rows)]
     match step:
         case Add(name):
             row = await add(tx, name, parent)
             await add(tx, "child", row.id, "environment")
         case Rename(_, name) if row:
-            await tx.change(msgspec.structs.replace(row, name=name, body=name.encode()))
+            await tx.resources.change(msgspec.structs.replace(row, name=name, body=name.encode()))
         case Remove() if row:
-            assert len(await tx.of_parent(row.id, "environment")) == 1
+            assert len(await tx.resources.of_parent(row.id, "environment")) == 1
             await tx.remove(row)
-            assert await tx.of_parent(row.id, "environment") == []
+            assert await tx.resources.of_parent(row.id, "environment") == []
     if step.fails:
         raise Mishap
     return row.id if row else ""
@@ -120,17 +120,20 @@ async def play(store: Store, parent: str, groups: Sequence[Sequence[Step]]) -> N
 
 
 async def agree(store: Store, parent: str, model: Model) -> None:
-    rows = await store.reads.of_parent(parent, FAMILY)
+    rows = await store.reads.resources.of_parent(parent, FAMILY)
     assert {row.id: row.name for row in rows} == model.names
     assert [row.id for row in rows] == list(model.names)
     expected = [name.encode() for name in model.names.values()]
     for skip, most in ((0, 100), (1, 2), (len(rows), 1), (max(0, len(rows) - 1), 5)):
-        assert await store.reads.page(parent, FAMILY, skip, most) == (expected[skip : skip + most], len(rows))
+        assert await store.reads.lists.page(parent, FAMILY, skip, most) == (
+            expected[skip : skip + most],
+            len(rows),
+        )
     for name in "abcdefg":
-        found = await store.reads.named(parent, FAMILY, name)
+        found = await store.reads.resources.named(parent, FAMILY, name)
         assert (found is not None) is (name in model.names.values())
     for id in model.names:
-        assert len(await store.reads.of_parent(id, "environment")) == 1
+        assert len(await store.reads.resources.of_parent(id, "environment")) == 1
 
 
 @pytest.mark.sized
@@ -153,7 +156,7 @@ def test_any_history_of_changes_leaves_what_a_dictionary_would(place: Place):
 
 
 async def _events_are_consecutive(store: Store) -> bool:
-    events = await store.reads.events(ORG, most=100_000)
+    events = await store.reads.events.after(ORG, most=100_000)
     return [event.seq for event in events] == [*range(1, len(events) + 1)] and len(events) > 100
 
 
@@ -187,4 +190,7 @@ async def test_every_page_of_a_list_with_holes_is_the_slice_of_what_is_left(
     skips |= {chance.randrange(max(1, len(left))) for _ in range(40)}
     for skip in sorted(skip for skip in skips if skip >= 0):
         for most in (1, 100, 2**31 - 1):
-            assert await store.reads.page(ORG, FAMILY, skip, most) == (left[skip : skip + most], len(left))
+            assert await store.reads.lists.page(ORG, FAMILY, skip, most) == (
+                left[skip : skip + most],
+                len(left),
+            )

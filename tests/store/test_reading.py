@@ -15,7 +15,7 @@ from tests.store.stores import ORG, Place, add, names
 from tests.world import HandClock
 from windlass.config import Settings
 from windlass.install.installation import open_store
-from windlass.store.store import Store
+from windlass.store import Store
 
 BULKY = b"x" * 100_000
 CHANGES = 150
@@ -36,20 +36,20 @@ async def turn() -> None:
 
 async def test_whoever_is_told_of_a_change_reads_it(store: Store):
     async def change_and_read(number: int) -> None:
-        await store.reads.page(ORG, "project", 0, 1)
+        await store.reads.lists.page(ORG, "project", 0, 1)
         row = await store.write(lambda tx: add(tx, f"n{number}"))
-        assert await store.reads.get(row.id) == row
+        assert await store.reads.resources.get(row.id) == row
 
     await asyncio.gather(*(change_and_read(number) for number in range(50)))
 
 
 async def test_what_is_read_in_one_turn_is_of_one_moment(embedded: Store, tmp_path: Path):
     with contextlib.closing(apsw.Connection(str(tmp_path / "windlass.db"))) as other:
-        assert await embedded.reads.fact("colour") is None
+        assert await embedded.reads.facts.get("colour") is None
         other.execute("INSERT INTO fact (name, value) VALUES ('colour', 'red')")
-        assert await embedded.reads.fact("colour") is None
+        assert await embedded.reads.facts.get("colour") is None
         await turn()
-        assert await embedded.reads.fact("colour") is not None
+        assert await embedded.reads.facts.get("colour") is not None
 
 
 async def test_the_log_does_not_grow_because_somebody_always_reads(embedded: Store, tmp_path: Path):
@@ -77,7 +77,7 @@ async def change(store: Store) -> None:
 
 async def read_for_ever(store: Store) -> None:
     while True:
-        await store.reads.page(ORG, "project", 0, 3)
+        await store.reads.lists.page(ORG, "project", 0, 3)
         await turn()
 
 
@@ -87,5 +87,5 @@ def log_of(folder: Path) -> int:
 
 async def test_a_store_is_closed_in_the_turn_of_a_read(place: Place):
     async with place.opened() as store:
-        await store.reads.fact("colour")
+        await store.reads.facts.get("colour")
     await turn()

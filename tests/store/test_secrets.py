@@ -293,12 +293,12 @@ async def sealed_secrets(world: World) -> list[str]:
 async def test_a_sealed_value_that_was_moved_to_another_resource_does_not_open(world: World, place: Place):
     one, other = await sealed_secrets(world)
     ctx = world.installation.ctx
-    row = await ctx.store.reads.get(one)
+    row = await ctx.store.reads.resources.get(one)
     assert row
     assert decrypt_hidden(ctx, row) == {"value": "value 0"}
     stolen = await place.sql("SELECT sealed FROM resource WHERE id = $1", one)
     await place.sql("UPDATE resource SET sealed = $1 WHERE id = $2", stolen[0][0], other)
-    moved = await ctx.store.reads.get(other)
+    moved = await ctx.store.reads.resources.get(other)
     assert moved
     assert moved.sealed == row.sealed
     with pytest.raises(CannotDecrypt):
@@ -309,7 +309,7 @@ async def test_a_sealed_value_that_was_moved_to_another_resource_does_not_open(w
 async def test_it_is_bound_to_its_organization_its_resource_and_its_version(world: World, field: str):
     id, _ = await sealed_secrets(world)
     ctx = world.installation.ctx
-    row = await ctx.store.reads.get(id)
+    row = await ctx.store.reads.resources.get(id)
     assert row
     with pytest.raises(CannotDecrypt):
         decrypt_hidden(ctx, msgspec.structs.replace(row, **{field: "another"}))

@@ -12,17 +12,18 @@ import asyncpg
 import msgspec
 import pytest
 
-from windlass.store import statements, store
+from windlass.store import Claim, DeploymentRow, EventRow, Row, StatusRow, statements, tables
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
+from windlass.store.tables import lists
 
 ALL = [pytest.param(text, id=name) for name, text in statements.ALL.items()]
 SHAPES = {
-    store.Row: ("FIND", "GET", "BY_NAME", "FIRST", "OF_ORG", "OF_PARENT", "LINKED", "ABOVE"),
-    store.StatusRow: ("STATUS",),
-    store.DeploymentRow: ("DEPLOYMENT", "DEPLOYMENTS_OPEN"),
-    store.EventRow: ("EVENTS_AFTER",),
-    store.Claim: ("WORK_CLAIM",),
+    Row: ("resources.FIND", "resources.FIRST", "links.SOURCES", "tree.ABOVE", "deletions.AT_OR_ABOVE"),
+    StatusRow: ("statuses.GET", "statuses.BELOW"),
+    DeploymentRow: ("deployments.GET", "deployments.OPEN"),
+    EventRow: ("events.AFTER", "audit.OLDER.org"),
+    Claim: ("work.CLAIM",),
 }
 
 
@@ -83,9 +84,13 @@ def test_what_it_answers_has_the_shape_that_is_read(
 
 
 @pytest.mark.parametrize("name", statements.ALL)
-def test_it_is_used(name: str) -> None:
-    others = [file for file in Path(store.__file__).parent.glob("*.py") if file.name != "statements.py"]
-    assert any(re.search(rf"\bsql\.{name}\b", file.read_text()) for file in others)
+def test_every_statement_is_used(name: str) -> None:
+    """In its own module by its name, or in another one by the names of both."""
+    module, constant = name.split(".")[:2]
+    folder = Path(str(tables.__file__)).parent
+    own = len(re.findall(rf"\b{constant}\b", (folder / f"{module}.py").read_text())) > 1
+    others = [file for file in folder.parent.rglob("*.py") if file.name != f"{module}.py"]
+    assert own or any(re.search(rf"\b{module}\.{constant}\b", file.read_text()) for file in others)
 
 
 def placeholders(text: str) -> list[str]:
@@ -112,7 +117,7 @@ def planned_anew(connection: apsw.Connection) -> int:
 
     connection.authorizer = allow
     for most in range(1, 10):
-        connection.execute(statements.PAGE, ("parent", "project", 1, most)).fetchall()
+        connection.execute(lists.PAGE, ("parent", "project", 1, most)).fetchall()
         if most == 1:
             assert asked
             asked.clear()

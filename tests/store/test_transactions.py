@@ -18,8 +18,8 @@ import pytest
 from tests.store.stores import ORG, Place, add, names, until
 from tests.world import HandClock, make_world
 from windlass.base.errors import Unavailable
+from windlass.store import DeploymentRow, IdempotentAnswer, NameTaken, Row, Store, Tx, Write
 from windlass.store.sqlite import SqliteStore
-from windlass.store.store import DeploymentRow, IdempotentAnswer, NameTaken, Row, Store, Tx, Write
 
 MEGABYTE = b"x" * 1_000_000
 
@@ -57,7 +57,7 @@ async def test_members_of_a_group_fail_alone(store: Store, place: Place):
     assert [isinstance(outcome, Mishap) for outcome in outcomes] == [number % 3 == 0 for number in range(12)]
     kept = [f"n{number}" for number in range(12) if number % 3]
     assert await names(store) == kept
-    assert [event.body.decode() for event in await store.reads.events(ORG)] == kept
+    assert [event.body.decode() for event in await store.reads.events.after(ORG)] == kept
     assert [row[4] for row in await place.sql("SELECT * FROM resource ORDER BY pos")] == [*range(1, 9)]
 
 
@@ -74,7 +74,7 @@ async def test_a_group_runs_again_only_if_a_member_fails_after_it_has_written(
         ran.append(name)
         if fate == "fails at once":
             raise Mishap
-        if fate == "fails after a look" and await tx.named(ORG, "project", name) is None:
+        if fate == "fails after a look" and await tx.resources.named(ORG, "project", name) is None:
             raise Mishap
         await add(tx, name)
         if fate == "fails late":
@@ -112,14 +112,14 @@ async def test_a_change_that_makes_light_of_a_taken_name_fails_whole_and_alone(s
 
 async def test_a_change_sees_what_came_before_it_in_its_own_group(store: Store):
     async def doubled(tx: Tx) -> bytes:
-        value = await tx.fact("value") or b"1"
-        await tx.set_fact("value", value + value)
+        value = await tx.facts.get("value") or b"1"
+        await tx.facts.set("value", value + value)
         return value + value
 
     answers = await together(*(store.write(doubled) for _ in range(4)))
     assert store.groups == 1
     assert answers == [b"1" * 2**power for power in range(1, 5)]
-    assert await store.reads.fact("value") == b"1" * 16
+    assert await store.reads.facts.get("value") == b"1" * 16
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["alone", "beside one that fails late"])
@@ -128,20 +128,20 @@ async def test_a_change_finds_a_resource_as_the_one_before_it_left_it(store: Sto
     seen: list[Row | None] = []
 
     async def look(tx: Tx) -> None:
-        seen.append(await tx.find("project", row.id))
-        assert await tx.find("environment", row.id) is None
+        seen.append(await tx.resources.find("project", row.id))
+        assert await tx.resources.find("environment", row.id) is None
 
     async def renamed(tx: Tx) -> None:
-        await tx.change(msgspec.structs.replace(row, name="b", body=b"renamed"))
+        await tx.resources.change(msgspec.structs.replace(row, name="b", body=b"renamed"))
 
     async def rewritten(tx: Tx) -> None:
-        await tx.rewrite(row.id, b"rewritten")
+        await tx.resources.rewrite(row.id, b"rewritten")
 
     async def removed(tx: Tx) -> None:
         await tx.remove(row)
 
     async def fails_after_a_change(tx: Tx) -> None:
-        await tx.rewrite(row.id, b"never seen")
+        await tx.resources.rewrite(row.id, b"never seen")
         await look(tx)
         raise Mishap
 
@@ -162,7 +162,7 @@ async def test_what_comes_during_a_commit_is_in_the_next_group(store: Store):
         later.extend(asyncio.create_task(store.write(second)) for _ in range(3))
 
     async def second(tx: Tx) -> bool:
-        return await tx.named(ORG, "project", "first") is not None
+        return await tx.resources.named(ORG, "project", "first") is not None
 
     await store.write(first)
     assert store.groups == 1
@@ -192,18 +192,18 @@ async def everything_there_is(tx: Tx) -> Row:
     await add(tx, "below", parent=row.id, family="environment")
     gone = await add(tx, "gone")
     await tx.remove(gone)
-    await tx.change(msgspec.structs.replace(row, name="everything", body=b"everything"))
-    await tx.rewrite(row.id, b"rewritten")
-    await tx.link(row.id, "field", ORG)
-    await tx.add_status(row.id, ORG, "READY")
-    await tx.add_deployment(DeploymentRow(row.id, ORG, row.id, 1, "QUEUED", tx.now, tx.now, b"{}"))
-    assert await tx.take_name("all", row.id)
-    await tx.ask("reconcile", row.id)
-    await tx.add_token("digest", row.id)
-    await tx.add_identity("issuer", "subject", ORG, row.id)
-    await tx.keep_answer("caller", "key", IdempotentAnswer("request", tx.now, b"answer", None))
-    await tx.set_budget("caller", tx.now, 10)
-    await tx.set_fact("fact", b"value")
+    await tx.resources.change(msgspec.structs.replace(row, name="everything", body=b"everything"))
+    await tx.resources.rewrite(row.id, b"rewritten")
+    await tx.links.set(row.id, "field", ORG)
+    await tx.statuses.add(row.id, ORG, "READY")
+    await tx.deployments.add(DeploymentRow(row.id, ORG, row.id, 1, "QUEUED", tx.now, tx.now, b"{}"))
+    assert await tx.names.take("all", row.id)
+    await tx.work.ask("reconcile", row.id)
+    await tx.tokens.add("digest", row.id)
+    await tx.identities.add("issuer", "subject", ORG, row.id)
+    await tx.idempotency.set("caller", "key", IdempotentAnswer("request", tx.now, b"answer", None))
+    await tx.budgets.set("caller", tx.now, 10)
+    await tx.facts.set("fact", b"value")
     tx.nudge("heard")
     return row
 
@@ -280,7 +280,7 @@ async def test_events_are_numbered_without_a_gap_in_the_order_of_commit(replicas
     assert all(isinstance(outcome, int | Mishap) for outcome in outcomes)
     assert 100 < len(good) < 180
     assert sorted(good) == [*range(1, len(good) + 1)]
-    events = await replicas[0].reads.events(ORG)
+    events = await replicas[0].reads.events.after(ORG)
     assert [event.seq for event in events] == [*range(1, 2 * len(good) + 1)]
     assert [event.kind for event in events] == ["CREATE", "UPDATE"] * len(good)
     assert [int(event.target) for event in events if event.kind == "UPDATE"] == sorted(good)
@@ -289,13 +289,13 @@ async def test_events_are_numbered_without_a_gap_in_the_order_of_commit(replicas
 
 async def test_what_a_change_has_read_stays_true_until_it_is_stored(replicas: list[Store]):
     async def one_more(tx: Tx) -> int:
-        seen = int(await tx.fact("count") or b"0")
-        await tx.set_fact("count", b"%d" % (seen + 1))
+        seen = int(await tx.facts.get("count") or b"0")
+        await tx.facts.set("count", b"%d" % (seen + 1))
         return seen
 
     writes = [replicas[number % len(replicas)].write(one_more) for number in range(60)]
     assert sorted(await asyncio.gather(*writes)) == [*range(60)]
-    assert await replicas[0].reads.fact("count") == b"60"
+    assert await replicas[0].reads.facts.get("count") == b"60"
 
 
 async def test_creation_times_rise_from_one_to_the_next_although_the_clock_stands_still(
@@ -381,20 +381,20 @@ async def test_on_a_full_disk_writes_are_refused_and_whatever_was_acknowledged_s
                 continue
             assert "nothing was changed. Is the disk full?" in outcomes[0].message
             assert await names(store) == before
-        rows = await store.reads.of_parent(ORG, "project")
+        rows = await store.reads.resources.of_parent(ORG, "project")
         assert [row.name for row in rows] == kept
         assert 5 <= len(rows) < 35
-        assert len(await store.reads.events(ORG)) == len(rows)
+        assert len(await store.reads.events.after(ORG)) == len(rows)
         unbounded(store)
         await store.write(adds("after", body=MEGABYTE))
     async with embedded.opened() as store:
-        rows = await store.reads.of_parent(ORG, "project")
+        rows = await store.reads.resources.of_parent(ORG, "project")
         assert [row.name for row in rows] == [*kept, "after"]
 
 
 @pytest.mark.parametrize("others", [(), (fails_late,)], ids=["alone", "with a failure"])
 @pytest.mark.parametrize(
-    "big", [adds("big", body=MEGABYTE), lambda tx: tx.set_fact("big", MEGABYTE)], ids=["late", "at once"]
+    "big", [adds("big", body=MEGABYTE), lambda tx: tx.facts.set("big", MEGABYTE)], ids=["late", "at once"]
 )
 async def test_a_disk_that_is_full_in_the_middle_of_a_group_stores_none_of_it(
     embedded: Place, big: Write[Any], others: tuple[Write[Any], ...]
@@ -462,7 +462,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'L
 async def cut_off(tx: Tx) -> None:
     """A change whose connection the server closes in the middle."""
     await add(tx, "cut off")
-    await tx._all("SELECT pg_terminate_backend(pg_backend_pid())")
+    await tx.session.all("SELECT pg_terminate_backend(pg_backend_pid())")
     await add(tx, "after")
 
 
@@ -532,7 +532,7 @@ async def test_connections_that_are_cut_at_any_moment_lose_nothing_that_was_ackn
         assert set(acknowledged) <= found
         assert found.isdisjoint(denied)
         assert denied
-        events = await store.reads.events(ORG, most=10_000)
+        events = await store.reads.events.after(ORG, most=10_000)
         assert [event.seq for event in events] == [*range(1, len(found) + 1)]
 
 
@@ -540,7 +540,7 @@ async def test_reading_while_connections_are_cut_is_answered_or_unavailable(serv
     async with served.opened() as store:
         await store.write(adds("here"))
         for _ in range(5):
-            readings = [store.reads.named(ORG, "project", "here") for _ in range(8)]
+            readings = [store.reads.resources.named(ORG, "project", "here") for _ in range(8)]
             answers = await together(*readings, served.sql(CUT_WRITERS))
             assert {type(answer) for answer in answers[:8]} <= {Row, Unavailable}
         await until(lambda: answers_again(store))
@@ -557,7 +557,7 @@ async def can_be_read(store: Store) -> bool:
 
 async def answers_again(store: Store) -> bool:
     try:
-        return await store.reads.named(ORG, "project", "here") is not None
+        return await store.reads.resources.named(ORG, "project", "here") is not None
     except Unavailable:
         return False
 
@@ -584,7 +584,7 @@ async def test_a_store_that_is_closed_again_at_once_leaves_no_connection_behind(
         async with served.opened() as store:
             for _ in range(turn):
                 await asyncio.sleep(0.001)  # at each step on its way to listening
-            assert await store.reads.fact("nothing") is None
+            assert await store.reads.facts.get("nothing") is None
     await until(lambda: alone(served))
 
 

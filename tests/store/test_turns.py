@@ -15,12 +15,11 @@ from tests.forms import examples
 from tests.store.stores import Place
 from tests.store.test_statements import placeholders
 from tests.world import NOON, HandClock
-from windlass.store import statements as sql
-from windlass.store import store as stores
-from windlass.store.store import FAR, Claim, Store
+from windlass.store import FAR, Claim, Lane, Store, Tx, statements
+from windlass.store.tables import deployments, work
 from windlass.store.turns import Turns
 
-LEASE, LANE = 15_000, 1
+LEASE, LANE = 15_000, Lane.RECONCILE
 # What is promised, in one statement that looks at everything: its cost grows with the square of what is due.
 COUNTED = """
 SELECT id FROM (
@@ -57,25 +56,25 @@ PIECES = st.lists(
 
 
 async def fill(store: Store, pieces: Sequence[Piece]) -> None:
-    async def change(tx: stores.Tx) -> None:
-        await tx._all(CLEAR)
+    async def change(tx: Tx) -> None:
+        await tx.session.all(CLEAR)
         for number, piece in enumerate(pieces):
             moment = NOON + piece.since
             times = (FAR, moment) if piece.held else (moment, 0)
-            await tx._all(ADD, f"piece-{number:05d}", *times, f"org-{piece.org}", piece.lane)
+            await tx.session.all(ADD, f"piece-{number:05d}", *times, f"org-{piece.org}", piece.lane)
 
     await store.write(change)
 
 
 async def counted(store: Store, most: int) -> list[str]:
-    async def change(tx: stores.Tx) -> list[str]:
-        return [row[0] for row in await tx._all(COUNTED, tx.now, LANE, most)]
+    async def change(tx: Tx) -> list[str]:
+        return [row[0] for row in await tx.session.all(COUNTED, tx.now, LANE, most)]
 
     return await store.write(change)
 
 
 async def claim(store: Store, most: int) -> list[Claim]:
-    return await store.write(lambda tx: tx.claim(LEASE, most, LANE))
+    return await store.write(lambda tx: tx.work.claim(LEASE, most, LANE))
 
 
 async def agree(store: Store, pieces: Sequence[Piece], most: int) -> None:
@@ -92,7 +91,7 @@ async def agree(store: Store, pieces: Sequence[Piece], most: int) -> None:
 @pytest.fixture
 def small_front(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few pieces are more than are looked at first."""
-    monkeypatch.setattr(stores, "_FRONT", 4)
+    monkeypatch.setattr(work, "_FRONT", 4)
 
 
 @pytest.mark.sized
@@ -100,7 +99,7 @@ def small_front(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_any_work_is_taken_in_the_order_that_counting_gives(
     embedded: Place, monkeypatch: pytest.MonkeyPatch, front: int
 ):
-    monkeypatch.setattr(stores, "_FRONT", front)
+    monkeypatch.setattr(work, "_FRONT", front)
 
     async def run(pieces: list[Piece], most: int) -> None:
         async with embedded.opened(HandClock()) as store:
@@ -135,7 +134,7 @@ async def test_a_crowd_of_one_organization_hides_no_other(store: Store, small_fr
 
 async def test_a_wrong_order_would_be_seen(store: Store, monkeypatch: pytest.MonkeyPatch):
     """Without organizations behind the front, the crowd has every turn."""
-    monkeypatch.setattr(stores, "_FRONT", 4)
+    monkeypatch.setattr(work, "_FRONT", 4)
     monkeypatch.setattr(Turns, "idle", lambda self: 99)
     crowd = [Piece(0, -100 + number, held=False, lane=1) for number in range(50)]
     with pytest.raises(AssertionError):
@@ -149,9 +148,9 @@ async def looked_at(store: Store) -> int:
     """The rows that a claim of four reads."""
     seen = 0
 
-    async def change(tx: stores.Tx) -> None:
+    async def change(tx: Tx) -> None:
         nonlocal seen
-        ask = tx._all
+        ask = tx.session.all
 
         async def noted(statement: str, *values: Any) -> Any:
             nonlocal seen
@@ -159,8 +158,8 @@ async def looked_at(store: Store) -> int:
             seen += len(found)
             return found
 
-        tx._all = noted
-        await tx.claim(LEASE, 4, 1)
+        tx.session.all = noted
+        await tx.work.claim(LEASE, 4)
 
     await store.write(change)
     return seen
@@ -175,12 +174,12 @@ async def test_a_claim_reads_as_few_rows_of_ten_thousand_as_of_a_hundred(store: 
     assert found[0] == found[1]
 
 
-EXPLAINED = ("WORK_FRONT", "WORK_FIRST", "WORK_OF_ORG", "WORK_NEXT", "WORK_CLAIM", "WORK_RELEASE")
+EXPLAINED = ("FRONT", "FIRSTS", "OF_ORG", "NEXT", "CLAIM", "RELEASE_ALL")
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
 async def test_no_statement_for_work_reads_the_whole_table(embedded: Place, name: str):
-    text = sql.ALL[name]
+    text = statements.ALL[f"work.{name}"]
     async with embedded.opened(HandClock()):
         plan = await embedded.sql(f"EXPLAIN QUERY PLAN {text}", *[None] * len(placeholders(text)))
     assert not [row for row in plan if str(row[3]) == "SCAN work"], plan
@@ -193,12 +192,12 @@ async def test_a_scan_would_be_seen(embedded: Place):
 
 
 async def test_open_deployments_are_found_by_their_index(embedded: Place):
-    assert await uses_index(embedded, sql.DEPLOYMENTS_OPEN)
+    assert await uses_index(embedded, deployments.OPEN)
 
 
 async def test_an_index_is_not_used_where_the_condition_is_said_in_other_words(embedded: Place):
-    other = sql.DEPLOYMENTS_OPEN.replace("'QUEUED', 'BUILDING'", "'BUILDING', 'QUEUED'")
-    assert other != sql.DEPLOYMENTS_OPEN
+    other = deployments.OPEN.replace("'QUEUED', 'BUILDING'", "'BUILDING', 'QUEUED'")
+    assert other != deployments.OPEN
     assert not await uses_index(embedded, other)
 
 

@@ -20,17 +20,17 @@ from windlass.control.background.worker import LEASE, Worker
 from windlass.control.deploying.reconcile import reconcile
 from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.fake import FakeEngine
-from windlass.store.store import Claim, Store, Tx
+from windlass.store import Claim, Store, Tx
 
 KIND = "reconcile"
 
 
 async def ask(store: Store, id: str = "a", due: int | None = None) -> None:
-    await store.write(lambda tx: tx.ask(KIND, id, due))
+    await store.write(lambda tx: tx.work.ask(KIND, id, due))
 
 
 async def claim(store: Store, most: int = 1) -> list[Claim]:
-    return await store.write(lambda tx: tx.claim(LEASE, most))
+    return await store.write(lambda tx: tx.work.claim(LEASE, most))
 
 
 async def one(store: Store) -> Claim:
@@ -39,11 +39,11 @@ async def one(store: Store) -> Claim:
 
 
 async def held(store: Store, claimed: Claim) -> bool:
-    return await store.write(lambda tx: tx.held(claimed))
+    return await store.write(lambda tx: tx.work.held(claimed))
 
 
 async def finish(store: Store, claimed: Claim) -> None:
-    await store.write(lambda tx: tx.done(claimed))
+    await store.write(lambda tx: tx.work.done(claimed))
 
 
 # Lease
@@ -63,7 +63,7 @@ async def test_a_lease_can_be_prolonged_by_who_holds_it(store: Store, clock: Han
     await ask(store)
     first = await one(store)
     clock.ms += LEASE - 1
-    assert await store.write(lambda tx: tx.hold(first, LEASE))
+    assert await store.write(lambda tx: tx.work.hold(first, LEASE))
     clock.ms += LEASE - 1
     assert await claim(store) == []
 
@@ -71,7 +71,7 @@ async def test_a_lease_can_be_prolonged_by_who_holds_it(store: Store, clock: Han
 async def test_what_is_not_due_is_not_claimed(store: Store, clock: HandClock):
     await ask(store, due=clock.ms + 1)
     assert await claim(store) == []
-    assert await store.reads.next_work() == clock.ms + 1
+    assert await store.reads.work.next() == clock.ms + 1
     clock.ms += 1
     assert len(await claim(store)) == 1
 
@@ -87,13 +87,13 @@ async def test_what_waits_longest_comes_first_ended_leases_included(store: Store
 
 
 async def test_the_next_work_is_the_next_due_or_the_next_end_of_a_lease(store: Store, clock: HandClock):
-    assert await store.reads.next_work() is None
+    assert await store.reads.work.next() is None
     await ask(store, "a")
-    assert await store.reads.next_work() == clock.ms
+    assert await store.reads.work.next() == clock.ms
     await one(store)
-    assert await store.reads.next_work() == clock.ms + LEASE
+    assert await store.reads.work.next() == clock.ms + LEASE
     await ask(store, "b", clock.ms + 5)
-    assert await store.reads.next_work() == clock.ms + 5
+    assert await store.reads.work.next() == clock.ms + 5
 
 
 # Asking
@@ -110,7 +110,7 @@ async def test_asking_again_brings_it_forward_and_never_puts_it_off(store: Store
     await ask(store, due=clock.ms + 100)
     await ask(store, due=clock.ms + 5)
     await ask(store, due=clock.ms + 100)
-    assert await store.reads.next_work() == clock.ms + 5
+    assert await store.reads.work.next() == clock.ms + 5
 
 
 async def test_what_is_asked_for_while_it_runs_runs_once_more(store: Store, place: Place):
@@ -142,9 +142,9 @@ async def everything_that_a_holder_may_do(store: Store, claimed: Claim) -> bool:
     """Whether any of it had an effect."""
     effects = [
         await held(store, claimed),
-        await store.write(lambda tx: tx.hold(claimed, 100 * LEASE)),
+        await store.write(lambda tx: tx.work.hold(claimed, 100 * LEASE)),
     ]
-    await store.write(lambda tx: tx.again(claimed, tx.now))
+    await store.write(lambda tx: tx.work.again(claimed, tx.now))
     await finish(store, claimed)
     return any(effects)
 
@@ -184,9 +184,9 @@ async def test_an_old_claim_stays_void_when_the_work_was_finished_and_asked_for_
 async def test_who_let_go_holds_it_no_more(store: Store, clock: HandClock):
     await ask(store)
     claimed = await one(store)
-    await store.write(lambda tx: tx.again(claimed, tx.now + MINUTE))
+    await store.write(lambda tx: tx.work.again(claimed, tx.now + MINUTE))
     assert not await everything_that_a_holder_may_do(store, claimed)
-    assert await store.reads.next_work() == clock.ms + MINUTE
+    assert await store.reads.work.next() == clock.ms + MINUTE
 
 
 # After a restart
@@ -361,8 +361,8 @@ async def test_a_lost_nudge_costs_time_and_nothing_else(world: World, place: Pla
     await until(lambda: _waits(world))
 
     async def unheard(tx: Tx) -> None:
-        await tx.ask(KIND, app, tx.now)
-        tx.nudges.clear()
+        await tx.work.ask(KIND, app, tx.now)
+        tx.session.nudges.clear()
 
     await world.installation.ctx.store.write(unheard)
     await asyncio.sleep(0.05)

@@ -11,13 +11,13 @@ import pytest
 from tests.world import World
 from windlass.control.workloads.credentials import credentials_of
 from windlass.core.deploy.databases import TYPES, DatabaseLogin, kind_of
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 every_type = pytest.mark.parametrize("type", TYPES)
 
 
 async def row_of(world: World, id: str) -> Row:
-    row = await world.installation.ctx.store.reads.get(id)
+    row = await world.installation.ctx.store.reads.resources.get(id)
     assert row is not None
     return row
 
@@ -85,7 +85,7 @@ async def test_a_database_from_before_there_were_credentials_gets_them_once(worl
     old = msgspec.structs.replace(await row_of(world, database), sealed=None)
 
     async def forget(tx: Tx) -> None:
-        await tx.change(old)
+        await tx.resources.change(old)
 
     await ctx.store.write(forget)
     asked = [credentials_of(ctx, ctx.store.reads, old) for _ in range(8)]

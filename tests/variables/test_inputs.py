@@ -12,7 +12,7 @@ from tests.world import World, make_world
 from windlass.control.variables.inputs import _sha, inputs_of, is_current
 from windlass.core.deploy.workload import ServiceAddress
 from windlass.core.words.variables import Inputs, Unusable
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 PORT = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 
@@ -22,7 +22,7 @@ async def whereabouts(environment: str, service: str, name: str, internal: int) 
 
 
 async def row_of(world: World, service: str) -> Row:
-    row = await world.installation.ctx.store.reads.get(service)
+    row = await world.installation.ctx.store.reads.resources.get(service)
     assert row is not None
     return row
 
@@ -371,7 +371,7 @@ async def test_a_digest_from_before_counts_every_database(town: Town):
     world, service = town.world, await row_of(town.world, town.app)
     await world.database(town.env, name="first")
     ctx = world.installation.ctx
-    marks = await ctx.store.reads.marks(town.app, ["environmentVariable", "secret", "database"])
+    marks = await ctx.store.reads.tree.marks(town.app, ["environmentVariable", "secret", "database"])
     old = msgspec.structs.replace(await inputs(world, town.app), digest=_sha(ctx, service, marks))
     assert await current(world, town.app, old)
     await world.database(town.env, name="second")
@@ -400,7 +400,7 @@ async def test_a_deployed_commit_is_no_change_of_what_was_asked_for(town: Town):
     async def write(tx: Tx) -> None:
         body = row.body.replace(b'"deployed_commit_id":"', b'"deployed_commit_id":"abc')
         assert body != row.body
-        await tx.rewrite(row.id, body)
+        await tx.resources.rewrite(row.id, body)
 
     await ctx.store.write(write)
     assert await current(world, town.app, before)

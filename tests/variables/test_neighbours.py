@@ -8,7 +8,8 @@ import pytest
 
 from tests.world import World
 from windlass.control.request.neighbours import Neighbours
-from windlass.store.store import Reads
+from windlass.store.tables.lists import ListTable
+from windlass.store.tables.resources import ResourceTable
 
 PORT = {"internal_port": 8000}
 
@@ -39,13 +40,13 @@ async def test_services_are_read_again_only_after_a_change(world: World, monkeyp
     environment = await world.environment()
     await world.application(environment, ports=[PORT])
     reads: list[str] = []
-    read = Reads.of_parent
+    read = ResourceTable.of_parent
 
-    async def counted(self: Reads, parent: str, family: str) -> Any:
+    async def counted(self: ResourceTable, parent: str, family: str) -> Any:
         reads.append(family)
         return await read(self, parent, family)
 
-    monkeypatch.setattr(Reads, "of_parent", counted)
+    monkeypatch.setattr(ResourceTable, "of_parent", counted)
     for _ in range(3):
         await found(world, environment)
     assert reads == ["application"]
@@ -63,7 +64,7 @@ async def test_a_list_that_was_kept_for_ever_would_be_seen(world: World, monkeyp
     async def same(*_: Any) -> Any:
         return kept.version
 
-    monkeypatch.setattr(Reads, "list_version", same)
+    monkeypatch.setattr(ListTable, "version", same)
     await world.delete(f"/application/{app}")
     assert await found(world, environment) == [("one", 8000)]
     assert isinstance(world.installation.ctx.neighbours, Neighbours)

@@ -18,7 +18,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.http_out import HttpResult
 from windlass.control.request.outbox import DELIVER, work_of
 from windlass.control.telling.delivery import WebhookSender
-from windlass.store.store import Claim, Store, Write
+from windlass.store import Claim, Store, Write
 
 URL = "https://receiver.example/hook"
 ALL = ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED", "DEPLOYMENT_FAILED", "DEPLOYMENT_CANCELLED"]

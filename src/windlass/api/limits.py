@@ -11,7 +11,7 @@ import asyncio
 from ipaddress import IPv6Address, ip_address
 
 from windlass.base.clock import HOUR, SECOND, Clock
-from windlass.store.store import Store, Tx
+from windlass.store import Store, Tx
 
 # A grant is this part of the limit.
 _PARTS = 100
@@ -90,12 +90,12 @@ class Budgets:
 
     async def _book(self, window: Window, subject: str, limit: int) -> None:
         async def change(tx: Tx) -> tuple[int, int, int]:
-            opened, used = await tx.budget(subject) or (tx.now, 0)
+            opened, used = await tx.budgets.get(subject) or (tx.now, 0)
             if tx.now >= opened + HOUR:
                 opened, used = tx.now, 0
             grant = max(0, min(max(1, limit // _PARTS), limit - used))
             if grant:
-                await tx.set_budget(subject, opened, used + grant)
+                await tx.budgets.set(subject, opened, used + grant)
             return opened, used + grant, grant
 
         opened, used, grant = await self._store.write(change)
@@ -123,7 +123,7 @@ class Budgets:
 
         async def change(tx: Tx) -> None:
             for subject, window in unused:
-                await tx.give_back(subject, window.opened, window.left)
+                await tx.budgets.give_back(subject, window.opened, window.left)
 
         if unused:
             await self._store.write(change)

@@ -65,7 +65,7 @@ from windlass.install.ownership import (
     refusal,
 )
 from windlass.install.parts import Parts, kept_engine, real_parts
-from windlass.store.store import ROUTE, Store, Tx
+from windlass.store import ROUTE, Store, Tx
 
 _log = log("main")
 _STORM = 0.05
@@ -159,9 +159,9 @@ class Installation:
 
     async def _ask_to_keep(self, tx: Tx) -> set[str]:
         """Whatever is meant to run is looked after from now on."""
-        serving = await tx.serving()
+        serving = await tx.statuses.serving()
         for service, org, _ in serving:
-            await tx.ask(RECONCILE, service, org=org)
+            await tx.work.ask(RECONCILE, service, org=org)
         return {service for service, *_ in serving}
 
     async def _find_routes(self) -> None:
@@ -169,7 +169,7 @@ class Installation:
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 self._routed |= await self._route_changed()
-        self._routed |= _now(await self.ctx.store.reads.services())
+        self._routed |= _now(await self.ctx.store.reads.statuses.services())
         self._must_route.set()
 
     def noticed(self, service: str) -> None:
@@ -255,7 +255,7 @@ class Installation:
     async def _trouble(self) -> str:
         if self.stopping:
             return "This server is stopping"
-        await self.ctx.store.reads.fact(FACT)
+        await self.ctx.store.reads.facts.get(FACT)
         return ""
 
     def _document(self) -> bytes:
@@ -397,18 +397,18 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
 
 async def _check_installation(settings: Settings, store: Store) -> tuple[Encryption, str]:
     """Returns the key of this installation (given, found, or made if nothing is encrypted yet) and its id."""
-    known = await store.reads.fact(FACT)
+    known = await store.reads.facts.get(FACT)
     encryption = load_encryption(settings, may_make=known is None)
 
     async def settle(tx: Tx) -> tuple[bytes, bytes]:
         """Stores key and id unless they are there: of several replicas, the first decides."""
-        key, id = await tx.fact(FACT), await tx.fact(INSTALLATION)
+        key, id = await tx.facts.get(FACT), await tx.facts.get(INSTALLATION)
         if id is None:
             id = (new_id() if key is None else legacy_id(key.decode())).encode()
-            await tx.set_fact(INSTALLATION, id)
+            await tx.facts.set(INSTALLATION, id)
         if key is None:
             key = encryption.fingerprint.encode()
-            await tx.set_fact(FACT, key)
+            await tx.facts.set(FACT, key)
         return key, id
 
     if known:
@@ -429,10 +429,10 @@ async def _take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor)
 async def _seed(ctx: Context, tx: Tx) -> str | None:
     """The first organization with its cluster; its Admin token, unless one was given in the settings."""
     await veil_stored(ctx, tx)
-    await tx.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
-    await tx.ask(TIDY, TIDY, tx.now + 10 * SECOND)
-    await tx.ask(SCALE, SCALE, tx.now + SCALE_EVERY)
-    if await tx.first(NOBODY, "organization"):
+    await tx.work.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
+    await tx.work.ask(TIDY, TIDY, tx.now + 10 * SECOND)
+    await tx.work.ask(SCALE, SCALE, tx.now + SCALE_EVERY)
+    if await tx.resources.first(NOBODY, "organization"):
         return None
     with_token = not ctx.settings.admin_token
     _, token = await found_organization(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)
@@ -445,8 +445,8 @@ def _now(services: Iterable[str]) -> dict[str, float]:
 
 async def _ask_again(tx: Tx, services: Iterable[str]) -> None:
     for service in services:
-        if status := await tx.status(service):
-            await tx.ask(RECONCILE, service, org=status.org)
+        if status := await tx.statuses.get(service):
+            await tx.work.ask(RECONCILE, service, org=status.org)
 
 
 def _local(own: Parts, settings: Settings) -> Place:

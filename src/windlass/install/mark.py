@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from windlass.base.atomic_files import write_whole
 from windlass.config import BadSetting, Settings
-from windlass.store.store import Reads
+from windlass.store import Reads
 
 FILE: Final = "installation"
 
@@ -55,7 +55,7 @@ def write(settings: Settings, mark: Mark) -> None:
 
 async def present(settings: Settings, installation: str, reads: Reads, engine: str) -> Mark:
     """Returns the mark of this database as it is now."""
-    event, hash = await reads.newest_event()
+    event, hash = await reads.events.newest()
     return Mark(
         installation=installation,
         event=event,

@@ -143,12 +143,12 @@ async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
         if fingerprint is None:
             return DatabaseState()
         id, reads = await moment.fact(INSTALLATION), moment.reads
-        present, deleted = frozenset(await reads.services()), frozenset(await moment.deleted())
+        present, deleted = frozenset(await reads.statuses.services()), frozenset(await moment.deleted())
         if id is None:
             legacy = legacy_id(fingerprint.decode())
             return DatabaseState(legacy, is_older_form=True, present=present, deleted=deleted)
-        event, _ = await reads.newest_event()
-        hash = await reads.event_hash(seen.event) if seen else None
+        event, _ = await reads.events.newest()
+        hash = await reads.events.hash(seen.event) if seen else None
         return DatabaseState(
             id.decode(),
             event=event,

@@ -16,9 +16,9 @@ from windlass.base.clock import stamp
 from windlass.config import Settings
 from windlass.install.database import looking
 from windlass.install.ownership import check
+from windlass.store import EventRow, Reads
 from windlass.store.archive import Snapshot, level
 from windlass.store.chain import BEGINNING, Head, hashed
-from windlass.store.store import EventRow, Reads
 from windlass.terminal.refused import CommandRefused
 
 _SINCE = 4
@@ -88,9 +88,9 @@ class _Walk:
 
     async def whole(self) -> None:
         told = self._told
-        unchained = await self._reads.counted("unchained")
-        counted = await self._reads.counted("event")
-        if anchor := await self._reads.audit_anchor():
+        unchained = await self._reads.counters.get("unchained")
+        counted = await self._reads.counters.get("event")
+        if anchor := await self._reads.events.anchor():
             told.let_go = anchor.number
             self._due = anchor.number + 1
             if anchor.number > unchained:

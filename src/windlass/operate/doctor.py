@@ -213,7 +213,7 @@ def _logs(settings: Settings) -> Iterator[Finding]:
 
 async def _names(settings: Settings, services: Iterable[str]) -> list[str]:
     async with looking(settings) as line:
-        rows = [await Snapshot(line).reads.get(service) for service in services]
+        rows = [await Snapshot(line).reads.resources.get(service) for service in services]
     return [str(msgspec.json.decode(row.body)["name"]) for row in rows if row]
 
 

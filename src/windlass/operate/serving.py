@@ -23,8 +23,8 @@ from windlass.install.parts import concerns, isolation_in_use, kept_engine
 from windlass.operate.commands import USUAL
 from windlass.operate.explain import cannot_listen
 from windlass.serve.server import listen, serve
+from windlass.store import Reads
 from windlass.store.archive import Snapshot
-from windlass.store.store import Reads
 from windlass.terminal.refused import CommandRefused
 
 _log = log("main")
@@ -112,7 +112,7 @@ async def check_engine(settings: Settings) -> None:
     count = 0
     with suppress(CommandRefused):  # no database: said by what comes next
         async with looking(settings) as line:
-            count = len(await Reads(line).serving()) if await Snapshot(line).applied() else 0
+            count = len(await Reads(line).statuses.serving()) if await Snapshot(line).applied() else 0
     if count:
         raise CommandRefused(
             f"start with the engine {ran_on} (WINDLASS_ENGINE={ran_on}), on which services {count} of this "

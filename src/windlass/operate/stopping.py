@@ -28,8 +28,8 @@ from windlass.families import registry
 from windlass.install.database import looking
 from windlass.install.installation import Installation, install
 from windlass.install.parts import DOCKER, ENGINES, Parts, docker_answers, docker_at, real_parts
+from windlass.store import Reads
 from windlass.store.sqlite import InUse
-from windlass.store.store import Reads
 from windlass.terminal.refused import CommandRefused
 from windlass.terminal.stopped import Stopped
 
@@ -137,7 +137,7 @@ async def _installed(settings: Settings, parts: Parts | None) -> Installation:
 async def _end_elsewhere(ctx: Context) -> set[str]:
     """Ends services on engines that the settings do not name: the server may have been started with another
     --engine. Returns their ids."""
-    known, ended = set(await ctx.store.reads.services()), set()
+    known, ended = set(await ctx.store.reads.statuses.services()), set()
     for name in ENGINES:
         if name == ctx.places.local.engine.name or (
             name == DOCKER and not await docker_answers(docker_at(ctx.settings))
@@ -165,7 +165,7 @@ async def _carried_out(installation: Installation, stopping: Sequence[Stopping])
     source, failed, left = installation.ctx.store.reads, [], list(stopping)
     while left:
         for one in list(left):
-            deployment = await source.deployment(one.deployment)
+            deployment = await source.deployments.get(one.deployment)
             if deployment is not None and deployment.status in OPEN:
                 continue
             left.remove(one)

@@ -1,1 +1,47 @@
-""""""
+"""The database: the only package with SQL, one set of statements for SQLite and PostgreSQL.
+
+Questions are methods of the tables of `Reads`. A change is a function that is given to `Store.write` and gets
+a `Tx`.
+"""
+
+from windlass.store.nudges import DEAF, ROUTE, events_word, inside_word, route_word, status_word
+from windlass.store.store import Store
+from windlass.store.tables.audit import EventFilter
+from windlass.store.tables.deliveries import DeliveryRow
+from windlass.store.tables.deployments import DeploymentRow
+from windlass.store.tables.events import EventRow
+from windlass.store.tables.idempotency import IdempotentAnswer
+from windlass.store.tables.names import NameRow
+from windlass.store.tables.receivers import Receiver
+from windlass.store.tables.resources import Row
+from windlass.store.tables.statuses import StatusRow
+from windlass.store.tables.table import FAR, DatabaseSession, NameTaken
+from windlass.store.tables.work import Claim, Lane
+from windlass.store.transaction import Reads, Tx, Write
+
+__all__ = (
+    "DEAF",
+    "FAR",
+    "ROUTE",
+    "Claim",
+    "DatabaseSession",
+    "DeliveryRow",
+    "DeploymentRow",
+    "EventFilter",
+    "EventRow",
+    "IdempotentAnswer",
+    "Lane",
+    "NameRow",
+    "NameTaken",
+    "Reads",
+    "Receiver",
+    "Row",
+    "StatusRow",
+    "Store",
+    "Tx",
+    "Write",
+    "events_word",
+    "inside_word",
+    "route_word",
+    "status_word",
+)

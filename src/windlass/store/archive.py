@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import apsw
 from msgspec import Struct
 
-from windlass.store import statements as sql
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, migrations, missing
-from windlass.store.store import DatabaseSession, Reads
+from windlass.store.tables import deletions, events, volumes
+from windlass.store.tables.table import DatabaseSession
+from windlass.store.transaction import Reads
 
 Rows = Sequence[Sequence[Any]]
 
@@ -85,12 +86,11 @@ class Snapshot:
         return tables(level(await self.applied()))
 
     async def fact(self, name: str) -> bytes | None:
-        return await Reads(self._line).fact(name)
+        return await Reads(self._line).facts.get(name)
 
     async def last_change(self) -> int | None:
         """When the last thing happened that is recorded here."""
-        row = await self._line.one("SELECT max(at) FROM event")
-        return row[0] if row else None
+        return await Reads(self._line).events.last_time()
 
     @property
     def reads(self) -> Reads:
@@ -100,19 +100,19 @@ class Snapshot:
         """Services that this database deleted."""
         if not await self._line.has("tombstone"):
             return set()
-        return {row[0] for row in await self._line.all(sql.TOMBSTONES)}
+        return {row[0] for row in await self._line.all(deletions.TOMBSTONES)}
 
     async def volumes(self) -> dict[str, set[str]]:
         """Returns the names of all volumes that hold data, by service."""
         found: dict[str, set[str]] = {}
-        rows = await self._line.all(sql.VOLUMES_ALL) if await self._line.has("volume") else ()
+        rows = await self._line.all(volumes.ALL) if await self._line.has("volume") else ()
         for service, name in rows:
             found.setdefault(service, set()).add(name)
         return found
 
     def events(self) -> AsyncIterator[Sequence[Any]]:
         """All of them, in order; each an `EventRow`."""
-        return self._line.stream(sql.EVENTS_ALL)
+        return self._line.stream(events.ALL)
 
     def rows(self, table: ArchiveTable) -> AsyncIterator[Sequence[Any]]:
         return self._line.stream(f"SELECT {', '.join(table.columns)} FROM {table.name}")

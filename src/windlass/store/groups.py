@@ -17,7 +17,8 @@ from windlass.base.commit_thread import settle
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.store.chain import ChainEnd
-from windlass.store.store import DatabaseSession, Row, Tx, Write
+from windlass.store.tables.table import DatabaseSession, NewEvent
+from windlass.store.transaction import Tx, Write
 
 T = TypeVar("T")
 
@@ -85,26 +86,26 @@ class GroupCommit:
         raise NotImplementedError
 
     async def _run_all(
-        self, session: ChangingSession, changes: Sequence[Write[Any]]
+        self, session: ChangingSession, tx: Tx, changes: Sequence[Write[Any]]
     ) -> tuple[Sequence[Outcome], Iterable[str]]:
         """A savepoint around each change would cost as much as some changes, or two more trips to a server.
         So they first run without; only if one fails after it had written, all run again, each in one."""
         try:
-            return await self._run_each(session, changes, apart=False)
+            return await self._run_each(session, tx, changes, apart=False)
         except _Spoiled:
             await session.execute("ROLLBACK")
-            return await self._run_each(session, changes, apart=True)
+            return await self._run_each(session, tx, changes, apart=True)
 
     async def _run_each(
-        self, session: ChangingSession, changes: Sequence[Write[Any]], *, apart: bool
+        self, session: ChangingSession, tx: Tx, changes: Sequence[Write[Any]], *, apart: bool
     ) -> tuple[Sequence[Outcome], Iterable[str]]:
         await session.begin()
         outcomes: list[Outcome] = []
-        events: list[tuple[Any, ...]] = []
+        events: list[NewEvent] = []
         nudges: dict[str, None] = {}
-        known: dict[str, Row] = {}
+        tx.resources.read_again()
         for change in changes:
-            tx = Tx(session, self._clock.now(), known)
+            tx.begin(self._clock.now())
             if apart:
                 outcome = await _apart(session, change, tx)
             else:
@@ -116,8 +117,8 @@ class GroupCommit:
                 events += tx.emitted
                 nudges |= dict.fromkeys(tx.nudges)
             else:
-                known.clear()  # it may have seen what it had changed itself, which is taken back
-        await Tx(session, self._clock.now()).number_events(events, self._end)
+                tx.resources.read_again()
+        await tx.events.add(events, self._end)
         return outcomes, nudges
 
     async def _wind_up(self) -> None:

@@ -19,10 +19,12 @@ from windlass.base.clock import Clock
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.config import BadSetting
-from windlass.store import statements as sql
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
-from windlass.store.store import DEAF, NameTaken, Reads, Tx, Write
+from windlass.store.nudges import DEAF
+from windlass.store.statements import LOOKING
+from windlass.store.tables.table import NameTaken
+from windlass.store.transaction import Reads, Tx, Write
 
 T = TypeVar("T")
 
@@ -100,7 +102,7 @@ class PostgresWriter(PostgresSession):
         await self._noted(statement, super().many(statement, rows))
 
     async def _noted(self, statement: str, asked: Awaitable[T]) -> T:
-        self.touched |= statement not in sql.LOOKING
+        self.touched |= statement not in LOOKING
         try:
             return await asked
         except Exception as refusal:
@@ -172,7 +174,8 @@ class PostgresStore(GroupCommit):
         said = "The database cannot be reached; nothing was changed. Try again shortly."
         try:
             connection = await self._writing()
-            outcomes, nudges = await self._run_all(PostgresWriter(connection), changes)
+            session = PostgresWriter(connection)
+            outcomes, nudges = await self._run_all(session, Tx(session), changes)
             said = (
                 "The database went away while the change was being stored, and perhaps it was: look, or "
                 "repeat the request under its Idempotency-Key."

@@ -20,10 +20,11 @@ from windlass.base.clock import Clock
 from windlass.base.commit_thread import CommitThread
 from windlass.base.errors import Unavailable
 from windlass.base.private import private_file
-from windlass.store import statements as sql
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, migrations, missing
-from windlass.store.store import NameTaken, Reads, Tx, Write
+from windlass.store.tables import work
+from windlass.store.tables.table import NameTaken
+from windlass.store.transaction import Reads, Tx, Write
 
 T = TypeVar("T")
 
@@ -185,6 +186,7 @@ class SqliteStore(GroupCommit):
         self._writer = connect(path)
         self._reader = connect(path)
         self._session = SqliteWriter(self._writer)
+        self._tx = Tx(self._session)
         self._reading = ReadingSession(self._reader)
         self.reads = Reads(self._reading)
         self._thread = CommitThread("windlass-commit")
@@ -202,7 +204,7 @@ class SqliteStore(GroupCommit):
         try:
             migrate(store._writer, migrations())
             # Nobody else has this file: whoever held work is no more.
-            store._writer.execute(sql.WORK_RELEASE, (clock.now(),))
+            store._writer.execute(work.RELEASE_ALL, (clock.now(),))
         except BaseException:
             await store.close()
             raise
@@ -218,7 +220,7 @@ class SqliteStore(GroupCommit):
 
     async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
         try:
-            done = await self._run_all(self._session, changes)
+            done = await self._run_all(self._session, self._tx, changes)
             self._reading.pause()
             await self._thread.run(self._writer.execute, "COMMIT")
         except apsw.Error as error:

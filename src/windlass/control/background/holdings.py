@@ -28,7 +28,7 @@ from windlass.core.access import SYSTEM
 from windlass.core.deploy.workload import StoredData
 from windlass.core.words.events import Event
 from windlass.engines.engine import Engine
-from windlass.store.store import Tx
+from windlass.store import Tx
 
 RECORD: Final = "record.json"
 SET_ASIDE: Final = "set-aside"
@@ -210,7 +210,9 @@ class OtherDatabase(Exception):
 async def sweep(ctx: Context, holder: Holder) -> None:
     """Erases what is left of services that were deleted."""
     there = set(await holder.services()) - holdings_of(ctx).records().keys()
-    await holder.sweep([service for service in sorted(there) if await ctx.store.reads.is_deleted(service)])
+    await holder.sweep(
+        [service for service in sorted(there) if await ctx.store.reads.deletions.is_deleted(service)]
+    )
 
 
 async def set_unknown_aside(ctx: Context, why: str) -> None:
@@ -223,10 +225,10 @@ async def unknown(ctx: Context, holdings: Holdings) -> dict[str, StoredData]:
     """Services that this database neither has nor has deleted. They are looked for before it is asked: of one
     that is just being made, the database knows first."""
     there, reads = await holdings.services(), ctx.store.reads
-    known = set(await reads.services())
+    known = set(await reads.statuses.services())
     rest = {service: kept for service, kept in there.items() if service not in known and not kept.is_lost}
-    found = {service: kept for service, kept in rest.items() if not await reads.is_deleted(service)}
-    if found and await reads.fact(INSTALLATION) != ctx.installation.encode():
+    found = {service: kept for service, kept in rest.items() if not await reads.deletions.is_deleted(service)}
+    if found and await reads.facts.get(INSTALLATION) != ctx.installation.encode():
         raise OtherDatabase(
             "the database is not the one that this server was started with: nothing is erased or set aside"
         )
@@ -254,7 +256,7 @@ async def bring_back(ctx: Context) -> None:
     """Services that were set aside while another database was used, and that this one has."""
     holdings = holdings_of(ctx)
     for service, record in holdings.records().items():
-        if await ctx.store.reads.status(service) is None:
+        if await ctx.store.reads.statuses.get(service) is None:
             continue
         try:
             await holdings.put_back(service)
@@ -268,7 +270,7 @@ async def _tell(ctx: Context, kind: Event, record: SetAside) -> None:
     """In the audit of the first organization: nobody knows whose it was."""
 
     async def change(tx: Tx) -> None:
-        first = await tx.first(NOBODY, "organization")
+        first = await tx.resources.first(NOBODY, "organization")
         assert first is not None
         about = About(first.id, first.family, first.id, first.family)
         facts = {"name": record.name, "service_id": record.service, "message": record.why}

@@ -21,7 +21,7 @@ from windlass.control.workloads.sealed_workload import decrypt_workload
 from windlass.core.deploy.scaling import scaled
 from windlass.core.deploy.workload import Instance, Phase, Usage, Workload
 from windlass.engines.engine import EngineAway
-from windlass.store.store import Claim, Tx
+from windlass.store import Claim, Tx
 
 SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
 EVENTS_AT_ONCE = 500
@@ -34,9 +34,11 @@ async def sweep(ctx: Context, claim: Claim) -> None:
     await forget_events(ctx)
 
     async def change(tx: Tx) -> None:
-        await tx.sweep(answers_before=tx.now - DAY, budgets_before=tx.now - 2 * HOUR)
-        await tx.sweep_deliveries(tx.now - KEPT)
-        await tx.again(claim, tx.now + HOUR)
+        await tx.idempotency.sweep(tx.now - DAY)
+        await tx.budgets.sweep(tx.now - 2 * HOUR)
+        await tx.deliveries.sweep(tx.now - KEPT)
+        await tx.receivers.sweep()
+        await tx.work.again(claim, tx.now + HOUR)
 
     await ctx.store.write(change)
 
@@ -48,8 +50,8 @@ async def forget_events(ctx: Context) -> None:
         return
 
     async def change(tx: Tx) -> int:
-        await tx.forget_revoked(tx.now - days * DAY)
-        return await tx.forget_events(tx.now - days * DAY, EVENTS_AT_ONCE)
+        await tx.tokens.sweep_revoked(tx.now - days * DAY)
+        return await tx.events.forget(tx.now - days * DAY, EVENTS_AT_ONCE)
 
     while await ctx.store.write(change) == EVENTS_AT_ONCE:
         pass
@@ -71,15 +73,15 @@ async def tidy(ctx: Context, claim: Claim) -> None:
     with suppress(EngineAway):
         await holdings.set_unknown_aside(ctx, "the database does not know it")
     await ctx.point("swept")
-    await ctx.store.write(lambda tx: tx.again(claim, tx.now + TIDY_EVERY))
+    await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + TIDY_EVERY))
 
 
 async def discard(ctx: Context, claim: Claim) -> None:
     """A service was deleted: so is everything that was made for it."""
     service = claim.id.removeprefix(f"{DISCARD}:")
-    if not await ctx.store.reads.is_deleted(service):
+    if not await ctx.store.reads.deletions.is_deleted(service):
         _log.error("nothing is erased of a service that was not deleted", extra={"service": service})
-        await ctx.store.write(lambda tx: tx.done(claim))
+        await ctx.store.write(lambda tx: tx.work.done(claim))
         return
     place = await ctx.places.of(service)
     async with ctx.routing[service]:
@@ -93,7 +95,7 @@ async def discard(ctx: Context, claim: Claim) -> None:
     await ctx.point("builds discarded")
     ctx.logs.forget(service)
     await ctx.point("logs forgotten")
-    await ctx.store.write(lambda tx: tx.done(claim))
+    await ctx.store.write(lambda tx: tx.work.done(claim))
 
 
 # Scaling
@@ -117,7 +119,7 @@ class Autoscaler(Struct):
         try:
             await self._look(ctx)
         finally:
-            await ctx.store.write(lambda tx: tx.again(claim, tx.now + SCALE_EVERY))
+            await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + SCALE_EVERY))
 
     async def _look(self, ctx: Context) -> None:
         able = await self._scalable(ctx)
@@ -138,7 +140,7 @@ class Autoscaler(Struct):
 
     async def _scalable(self, ctx: Context) -> dict[str, Workload]:
         """Services that may have more instances than the least."""
-        serving, before = await ctx.store.reads.serving(), self.known
+        serving, before = await ctx.store.reads.statuses.serving(), self.known
         self.known = {
             deployment: before[deployment] if deployment in before else await _scalable(ctx, deployment)
             for _, _, deployment in serving
@@ -149,7 +151,7 @@ class Autoscaler(Struct):
         self, ctx: Context, wanted: Workload, instances: list[Instance], usage: Mapping[str, Usage], now: int
     ) -> None:
         service = wanted.service
-        before, status = self.samples.get(service), await ctx.store.reads.status(service)
+        before, status = self.samples.get(service), await ctx.store.reads.statuses.get(service)
         mine = {one.id: usage[one.id] for one in instances if one.id in usage}
         sample = self.samples[service] = Sample(now, mine, before.changed if before else now)
         if before is None or status is None or status.serving != wanted.deployment:
@@ -162,10 +164,10 @@ class Autoscaler(Struct):
         sample.changed = now
 
         async def change(tx: Tx) -> None:
-            current = await tx.status(service)
+            current = await tx.statuses.get(service)
             if current and current.serving == wanted.deployment:
-                await tx.change_status(replace(current, instances=target))
-                await tx.ask(RECONCILE, service, org=current.org)
+                await tx.statuses.change(replace(current, instances=target))
+                await tx.work.ask(RECONCILE, service, org=current.org)
 
         await ctx.store.write(change)
         ctx.logs.write(
@@ -174,7 +176,7 @@ class Autoscaler(Struct):
 
 
 async def _scalable(ctx: Context, deployment: str) -> Workload | None:
-    row = await ctx.store.reads.deployment(deployment)
+    row = await ctx.store.reads.deployments.get(deployment)
     wanted = decrypt_workload(ctx, row) if row else None
     return wanted if wanted and wanted.most > wanted.instances and not wanted.alone else None
 

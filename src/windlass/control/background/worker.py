@@ -22,7 +22,7 @@ from windlass.control.request.deployments import RECONCILE
 from windlass.control.request.outbox import DELIVER
 from windlass.control.telling.delivery import deliver
 from windlass.engines.engine import EngineAway
-from windlass.store.store import LANES, QUICK, Claim, Tx
+from windlass.store import Claim, Lane, Tx
 
 LEASE = 15 * SECOND
 """How long work rests after its worker was killed. A living worker prolongs it at a third of it."""
@@ -51,8 +51,7 @@ def jobs() -> dict[str, Job]:
 class WorkQueue(Struct):
     """What takes long has slots of its own, so that what is quick never waits behind it."""
 
-    number: int
-    """As the store keeps it with each piece of work."""
+    number: Lane
     slots: int
     running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
 
@@ -64,9 +63,9 @@ class Worker:
         self._wake = asyncio.Event()
         self._jobs = jobs()
         self._lanes = (
-            WorkQueue(LANES[RECONCILE], ctx.settings.parallel_deployments),
-            WorkQueue(QUICK, QUICK_SLOTS),
-            WorkQueue(LANES[DELIVER], CALLING_SLOTS),
+            WorkQueue(Lane.RECONCILE, ctx.settings.parallel_deployments),
+            WorkQueue(Lane.QUICK, QUICK_SLOTS),
+            WorkQueue(Lane.DELIVER, CALLING_SLOTS),
         )
         self._claiming: asyncio.Task[int] | None = None
         ctx.store.listen(self._heard)
@@ -104,10 +103,10 @@ class Worker:
 
     async def _start_lane(self, lane: WorkQueue) -> int:
         room = lane.slots - len(lane.running)
-        due = await self._ctx.store.reads.next_work(lane.number)
+        due = await self._ctx.store.reads.work.next(lane.number)
         if room <= 0 or due is None or due > self._ctx.clock.now():
             return 0
-        claims = await self._ctx.store.write(lambda tx: tx.claim(self._lease, room, lane.number))
+        claims = await self._ctx.store.write(lambda tx: tx.work.claim(self._lease, room, lane.number))
         for claim in claims:
             self._start(lane, claim)
         return len(claims)
@@ -193,7 +192,7 @@ class Worker:
         while True:
             await asyncio.sleep(self._lease / SECOND / 3)
             try:
-                held = await self._ctx.store.write(lambda tx: tx.hold(claim, self._lease))
+                held = await self._ctx.store.write(lambda tx: tx.work.hold(claim, self._lease))
             except Unavailable:
                 continue  # The lease may outlive that; if not, the epoch keeps two from doing one thing.
             if not held:
@@ -217,7 +216,7 @@ class Worker:
     async def _sleep(self) -> None:
         wait = _LONGEST_SLEEP
         for lane in self._lanes:
-            due = await self._ctx.store.reads.next_work(lane.number)
+            due = await self._ctx.store.reads.work.next(lane.number)
             if due is not None and len(lane.running) < lane.slots:
                 wait = min(wait, max(0.0, (due - self._ctx.clock.now()) / SECOND))
         with suppress(TimeoutError):
@@ -227,11 +226,11 @@ class Worker:
 
 async def _let_go(tx: Tx, claim: Claim, due: int, attempts: int) -> None:
     """Makes the work due again then. A lost claim belongs to another worker."""
-    if not await tx.again(claim, due, attempts):
+    if not await tx.work.again(claim, due, attempts):
         await _ask_to_look(tx, claim)
 
 
 async def _ask_to_look(tx: Tx, claim: Claim) -> None:
     """The worker that holds a lost claim now may not know what was started here just before it was lost."""
     if claim.kind == RECONCILE:
-        await tx.ask(RECONCILE, claim.id)
+        await tx.work.ask(RECONCILE, claim.id)

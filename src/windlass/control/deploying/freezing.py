@@ -16,7 +16,7 @@ from windlass.core.deploy.states import Do
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Inputs
 from windlass.engines.engine import EngineError
-from windlass.store.store import Row
+from windlass.store import Row
 
 
 class RunSettings(Struct, frozen=True):
@@ -49,7 +49,7 @@ async def workload_with(ledger: Ledger, built: BuiltArtifact, settings: RunSetti
 
 async def frozen(ledger: Ledger) -> Workload:
     """Returns what the deployment runs. One that built nothing is frozen here."""
-    deployment = await ledger.ctx.store.reads.deployment(ledger.deployment.id)
+    deployment = await ledger.ctx.store.reads.deployments.get(ledger.deployment.id)
     if deployment is None:
         raise LostClaim(ledger.claim.id)
     if workload := decrypt_workload(ledger.ctx, deployment):
@@ -68,7 +68,7 @@ async def _restarted(ledger: Ledger) -> Workload:
     running = await ledger.serving()
     if running is None:
         raise EngineError("It does not run any more: deploy it instead")
-    serving = await ledger.ctx.store.reads.deployment(running.deployment)
+    serving = await ledger.ctx.store.reads.deployments.get(running.deployment)
     earlier = particulars(serving if serving else ledger.deployment)
     deployment = ledger.deployment
     workload = replace(running, generation=deployment.number, deployment=deployment.id)

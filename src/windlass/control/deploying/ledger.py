@@ -32,7 +32,7 @@ from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import WORDS, Do, Progress, State
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.events import Event
-from windlass.store.store import Claim, DeploymentRow, Row, StatusRow, Tx, route_word
+from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, route_word
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class Ledger:
         await move(tx, current, Progress.DEPLOYING, story, encrypt_workload(self.ctx, named))
         if current.status == Progress.BUILDING:
             status = await status_of(tx, self.service)
-            await tx.change_status(replace(status, state=WORDS[Do(current.action)].under_way))
+            await tx.statuses.change(replace(status, state=WORDS[Do(current.action)].under_way))
         return named
 
     async def given_up(self, message: str) -> None:
@@ -129,8 +129,8 @@ class Ledger:
         if story.cancelled and not has_switched(current, status):
             return False
         if count:  # else no instance has made them yet
-            await tx.add_volumes(self.service.id, [volume.name for volume in workload.volumes])
-        await tx.change_status(
+            await tx.volumes.add(self.service.id, [volume.name for volume in workload.volumes])
+        await tx.statuses.change(
             replace(status, serving=current.id, digest=story.digest, instances=count, deployed_at=tx.now)
         )
         tx.nudge(route_word(self.service.id))
@@ -139,7 +139,7 @@ class Ledger:
     @recorded
     async def unserved(self, tx: Tx, current: DeploymentRow) -> None:
         """From now on nothing of the service serves."""
-        await tx.change_status(replace(await status_of(tx, self.service), serving=None))
+        await tx.statuses.change(replace(await status_of(tx, self.service), serving=None))
         tx.nudge(route_word(self.service.id))
 
     @recorded
@@ -165,7 +165,7 @@ class Ledger:
         service = await self._with_deployed(tx, reported)
         await finish(tx, service, reported, Progress.SUCCEEDED)
         status = await status_of(tx, service)
-        await tx.change_status(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
+        await tx.statuses.change(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
         await self._settled(tx, service, WORDS[Do(current.action)].done)
 
     @recorded
@@ -174,9 +174,9 @@ class Ledger:
         await finish(tx, self.service, current, Progress.SUCCEEDED)
         state = WORDS[Do(current.action)].done
         if state is State.READY:
-            await tx.forget_volumes(self.service.id)
+            await tx.volumes.forget(self.service.id)
             status = await status_of(tx, self.service)
-            await tx.change_status(replace(status, deployed_at=None, digest="", instances=0))
+            await tx.statuses.change(replace(status, deployed_at=None, digest="", instances=0))
         await self._settled(tx, self.service, state)
 
     @recorded
@@ -200,7 +200,7 @@ class Ledger:
             current = await _with_report(tx, current, report)
         await finish(tx, self.service, current, Progress.FAILED, message)
         status = await status_of(tx, self.service)
-        await tx.change_status(replace(status, deployed_at=tx.now))
+        await tx.statuses.change(replace(status, deployed_at=tx.now))
         await self._settled(tx, self.service, state, message)
         if current.action == Do.DELETE:
             await give_up_above(tx, self.service)
@@ -222,10 +222,10 @@ class Ledger:
         async def write(tx: Tx) -> None:
             await self._fence(tx)
             status = await status_of(tx, self.service)
-            if status.state != was or await tx.open_deployments(self.service.id):
+            if status.state != was or await tx.deployments.open(self.service.id):
                 return
-            await tx.change_status(replace(status, state=state, message=message))
-            if state != was and (serving := await tx.deployment(workload.deployment)):
+            await tx.statuses.change(replace(status, state=state, message=message))
+            if state != was and (serving := await tx.deployments.get(workload.deployment)):
                 kind = Event.BROKE if state is State.DEPLOYMENT_ERROR else Event.RECOVERED
                 await announce(tx, kind, self.service, serving, particulars(serving), message)
 
@@ -234,12 +234,12 @@ class Ledger:
     async def volumes_noted(self, workload: Workload) -> None:
         """Notes the volumes of a service that was deployed by a version that did not."""
         names = {volume.name for volume in workload.volumes}
-        if names <= (await self.ctx.store.reads.volumes(self.service.id) if names else names):
+        if names <= (await self.ctx.store.reads.volumes.of(self.service.id) if names else names):
             return
 
         async def write(tx: Tx) -> None:
             await self._fence(tx)
-            await tx.add_volumes(self.service.id, sorted(names))
+            await tx.volumes.add(self.service.id, sorted(names))
 
         await self.ctx.store.write(write)
 
@@ -255,19 +255,19 @@ class Ledger:
 
         async def write(tx: Tx) -> None:
             await self._fence(tx)
-            await tx.done(self.claim)
+            await tx.work.done(self.claim)
 
         await self.ctx.store.write(write)
 
     async def put_off(self, wait: int, tries: int = 0) -> None:
         """Lets go of the work for so many milliseconds, or until it is asked for."""
-        if not await self.ctx.store.write(lambda tx: tx.again(self.claim, tx.now + wait, tries)):
+        if not await self.ctx.store.write(lambda tx: tx.work.again(self.claim, tx.now + wait, tries)):
             raise LostClaim(self.claim.id)
 
     async def current(self, tx: Tx) -> DeploymentRow:
         """Returns the deployment as it is now, if it is still for this worker to move on."""
         await self._fence(tx)
-        current = await tx.deployment(self.deployment.id)
+        current = await tx.deployments.get(self.deployment.id)
         if current is None or current.status != self.deployment.status:
             raise LostClaim(self.claim.id)
         return current
@@ -278,26 +278,26 @@ class Ledger:
     async def _settled(self, tx: Tx, service: Row, state: State, message: str = "") -> None:
         """Writes the state after a deployment, or that of the next deployment, if one waits already."""
         await reserve_declared(self.ctx, tx, service.family, service.id)
-        waiting = await tx.open_deployments(service.id)
+        waiting = await tx.deployments.open(service.id)
         status = await status_of(tx, service)
         if waiting:
             state, message = WORDS[Do(waiting[0].action)].queued, ""
-        await tx.change_status(replace(status, state=state, message=message))
+        await tx.statuses.change(replace(status, state=state, message=message))
         for family, kind in self.ctx.kinds.items():
             if service.family in kind.waits_for:
-                for neighbour in await tx.of_parent(service.parent, family):
-                    if await tx.open_deployments(neighbour.id):
-                        await tx.ask(RECONCILE, neighbour.id, org=neighbour.org)
+                for neighbour in await tx.resources.of_parent(service.parent, family):
+                    if await tx.deployments.open(neighbour.id):
+                        await tx.work.ask(RECONCILE, neighbour.id, org=neighbour.org)
 
     async def _with_deployed(self, tx: Tx, current: DeploymentRow) -> Row:
         """Writes into the document of the service what a successful deployment changes in it."""
-        service = await tx.get(current.service)
+        service = await tx.resources.get(current.service)
         assert service is not None
         changes = self.ctx.kinds[service.family].deployed(particulars(current))
         if not changes:
             return service
         body = rewritten(service.body, changes)
-        await tx.rewrite(service.id, body)
+        await tx.resources.rewrite(service.id, body)
         return replace(service, body=body)
 
     def _masked(self, message: str) -> str:
@@ -319,10 +319,10 @@ async def _with_report(tx: Tx, deployment: DeploymentRow, report: RunReport) -> 
 
 async def workload_of(ctx: Context, deployment: str | None) -> Workload | None:
     """Returns what a deployment runs, if that was frozen."""
-    row = await ctx.store.reads.deployment(deployment) if deployment else None
+    row = await ctx.store.reads.deployments.get(deployment) if deployment else None
     return decrypt_workload(ctx, row) if row else None
 
 
 async def fence(tx: Tx, claim: Claim) -> None:
-    if not await tx.held(claim):
+    if not await tx.work.held(claim):
         raise LostClaim(claim.id)

@@ -16,7 +16,7 @@ from windlass.control.request.deleting import DISCARD
 from windlass.control.request.deployments import begin, cancel_word, particulars, status_of
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.states import BUILDS
-from windlass.store.store import Claim, DeploymentRow, Row, StatusRow, Tx
+from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx
 
 LOOK = 5.0
 """Seconds after which a waiting task looks for itself, in case a nudge was lost."""
@@ -39,21 +39,21 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
     """Plans the next step, and begins the deployment that it is about."""
 
     async def write(tx: Tx) -> Task | None:
-        service, status = await tx.get(claim.id), await tx.status(claim.id)
+        service, status = await tx.resources.get(claim.id), await tx.statuses.get(claim.id)
         if service is None or status is None:
             # Deleted meanwhile. A late worker may have begun something after everything was removed.
-            if await tx.is_deleted(claim.id):
-                await tx.ask(DISCARD, f"{DISCARD}:{claim.id}")
-            await tx.done(claim)
+            if await tx.deletions.is_deleted(claim.id):
+                await tx.work.ask(DISCARD, f"{DISCARD}:{claim.id}")
+            await tx.work.done(claim)
             return None
         await fence(tx, claim)
-        waiting = await tx.open_deployments(claim.id)
+        waiting = await tx.deployments.open(claim.id)
         head = waiting[0] if waiting else None
         step = _plan(head, status)
         if step is Step.BEGIN:
             assert head is not None
             if await _must_wait(ctx, tx, service, head):
-                await tx.again(claim, tx.now + int(LOOK * 1000))
+                await tx.work.again(claim, tx.now + int(LOOK * 1000))
                 return None
             head = await begin(tx, service, status, head)
             status = await status_of(tx, service)
@@ -80,8 +80,8 @@ async def _must_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) ->
     if head.action not in BUILDS:
         return False
     for family in sorted(ctx.kinds[service.family].waits_for):
-        for neighbour in await tx.of_parent(service.parent, family):
-            ahead = await tx.open_deployments(neighbour.id)
+        for neighbour in await tx.resources.of_parent(service.parent, family):
+            ahead = await tx.deployments.open(neighbour.id)
             if any(row.action in BUILDS and row.created <= head.created for row in ahead):
                 return True
     return False
@@ -123,10 +123,10 @@ async def _asked_to_cancel(ctx: Context, deployment: str) -> None:
     nudged = ctx.calls.expect(cancel_word(deployment))
     try:
         while True:
-            row = await ctx.store.reads.deployment(deployment)
+            row = await ctx.store.reads.deployments.get(deployment)
             if row is None:
                 return
-            status = await ctx.store.reads.status(row.service)
+            status = await ctx.store.reads.statuses.get(row.service)
             if status is None or (particulars(row).cancelled and not has_switched(row, status)):
                 return
             with suppress(TimeoutError):

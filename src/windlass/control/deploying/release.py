@@ -84,7 +84,7 @@ async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
     """Marks volumes of earlier deployments as known: the engine fails where one of these is lost."""
     if not workload.volumes:
         return workload
-    known = await ctx.store.reads.volumes(workload.service)
+    known = await ctx.store.reads.volumes.of(workload.service)
     marked = [replace(volume, is_known=volume.name in known) for volume in workload.volumes]
     return replace(workload, volumes=tuple(marked))
 

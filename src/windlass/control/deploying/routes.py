@@ -18,7 +18,7 @@ from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.workload import Instance, Observation, Workload, WorkloadPort
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
-from windlass.store.store import NameRow, Reads, Row, StatusRow
+from windlass.store import NameRow, Reads, Row, StatusRow
 
 _log = log("routes")
 
@@ -68,8 +68,8 @@ async def catch_up(ctx: Context, service: str, since: float) -> None:
 
 async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
     source, began = ctx.store.reads, time.monotonic()
-    status, place = await source.status(service), await ctx.places.of(service)
-    if status is None or await source.get(service) is None:
+    status, place = await source.statuses.get(service), await ctx.places.of(service)
+    if status is None or await source.resources.get(service) is None:
         ctx.routing.looked.pop(service, None)
         await place.router.forget(service)
         return []
@@ -80,7 +80,7 @@ async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
 
 async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
     source = ctx.store.reads
-    serving = await source.deployment(status.serving) if status.serving else None
+    serving = await source.deployments.get(status.serving) if status.serving else None
     wanted = decrypt_workload(ctx, serving) if serving else await _last(ctx, service)
     if wanted is None:
         return []
@@ -107,7 +107,7 @@ async def _as_far_as_can_be(ctx: Context, wanted: Workload, routes: Sequence[Rou
 
 async def _last(ctx: Context, service: str) -> Workload | None:
     """What it was when it last ran: whoever still comes is told that it does not run."""
-    for row in await ctx.store.reads.deployments(service, 20):
+    for row in await ctx.store.reads.deployments.latest(service, 20):
         if wanted := decrypt_workload(ctx, row):
             return wanted
     return None
@@ -115,11 +115,11 @@ async def _last(ctx: Context, service: str) -> Workload | None:
 
 async def _names_of(ctx: Context, wanted: Workload) -> list[NameRow]:
     """The names that its service holds, those that it serves among them."""
-    rows = await ctx.store.reads.names(wanted.service)
+    rows = await ctx.store.reads.names.of(wanted.service)
     if all(port.host or row_of(port, rows) for port in wanted.ports if by_name(port)):
         return rows
     await reserve_served(ctx, wanted.service)
-    return await ctx.store.reads.names(wanted.service)
+    return await ctx.store.reads.names.of(wanted.service)
 
 
 async def _routes(
@@ -182,11 +182,11 @@ def all_endpoints(wanted: Workload, instances: Sequence[Instance]) -> list[Endpo
 async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
     """Where the public ports are reached, once the service was deployed."""
     status = await status_of(source, service)
-    deployment = await source.deployment(status.serving) if status.serving else None
+    deployment = await source.deployments.get(status.serving) if status.serving else None
     wanted = decrypt_workload(ctx, deployment) if deployment else await _last(ctx, service.id)
     if wanted is None:
         return []
-    names, place = await source.names(service.id), await ctx.places.of(service.id)
+    names, place = await source.names.of(service.id), await ctx.places.of(service.id)
     links: list[Document] = []
     for port in wanted.ports:
         if (external := listens(port)) is not None:

@@ -17,7 +17,7 @@ from windlass.core.deploy.progress import ChosenVersion, Particulars
 from windlass.core.deploy.workload import Artifact
 from windlass.families.application import Application, ApplicationShown, ChosenApplication, application
 from windlass.families.database import database
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 _DEPLOYED = "deployed_commit"
 """The fields of a repository that say which commit runs begin so."""

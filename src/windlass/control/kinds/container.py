@@ -17,7 +17,7 @@ from windlass.core.deploy.workload import Artifact
 from windlass.core.words.images import DOCKER_HUB, registry_host
 from windlass.families.container import ChosenContainer, Container, ContainerDeployRequest, container
 from windlass.families.database import database
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 _REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")
 
@@ -43,7 +43,7 @@ class ContainerKind(ProgramKind[Container]):
         if not tag:
             return service, ChosenVersion()
         await apply_changes(ctx, tx, call, service, {"tag": tag})
-        return await tx.get(service.id) or service, ChosenVersion(image_tag=tag)
+        return await tx.resources.get(service.id) or service, ChosenVersion(image_tag=tag)
 
     def settings(self, story: Particulars) -> Mapping[str, object]:
         return {"tag": story.image_tag} if story.image_tag else {}

@@ -22,7 +22,7 @@ from windlass.core.deploy.progress import BuildResult
 from windlass.core.deploy.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.engines.engine import EngineError
 from windlass.families.database import Database, database
-from windlass.store.store import Reads, Row, Tx
+from windlass.store import Reads, Row, Tx
 
 VOLUME = "data"
 
@@ -93,7 +93,7 @@ class DatabaseKind(ServiceKind[Database]):
 
     async def offer(self, ctx: Context, source: Reads, environment: str, address: Whereabouts) -> Offer:
         """Connections. Of two databases whose names make the same keys, the elder has them."""
-        rows = await source.of_parent(environment, self.family.name)
+        rows = await source.resources.of_parent(environment, self.family.name)
         variables: list[BuiltIn] = []
         warnings: list[str] = []
         prefixes: dict[str, str] = {}

@@ -12,7 +12,7 @@ from windlass.core.access import Actor, Scope, Where, may_below
 from windlass.core.declare.document import Document
 from windlass.families.api_token import api_token
 from windlass.families.member import member
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 
 async def keep_an_admin(ctx: Context, tx: Tx, leaving: Row, role_id: str = "") -> None:
@@ -24,7 +24,9 @@ async def keep_an_admin(ctx: Context, tx: Tx, leaving: Row, role_id: str = "") -
         return
     if not _administers(ctx, leaving, tx.now) or await _operated(ctx, tx, leaving.org):
         return
-    ways_in = await tx.of_org(leaving.org, api_token.name) + await tx.of_org(leaving.org, member.name)
+    ways_in = await tx.resources.of_org(leaving.org, api_token.name) + await tx.resources.of_org(
+        leaving.org, member.name
+    )
     if not any(row.id != leaving.id and _administers(ctx, row, tx.now) for row in ways_in):
         raise Conflict(
             "This is the last way into the organization as an Admin, and your own: "
@@ -34,7 +36,7 @@ async def keep_an_admin(ctx: Context, tx: Tx, leaving: Row, role_id: str = "") -
 
 async def _operated(ctx: Context, tx: Tx, org: str) -> bool:
     """True if the token of the settings is an Admin there."""
-    first = await tx.first("", "organization") if ctx.settings.admin_token else None
+    first = await tx.resources.first("", "organization") if ctx.settings.admin_token else None
     return first is not None and first.id == org
 
 

@@ -27,7 +27,7 @@ from windlass.control.telling.security_events import SecurityEvents, UnusualCall
 from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.core.words.events import Event
 from windlass.families.member import Email
-from windlass.store.store import Tx
+from windlass.store import Tx
 
 if TYPE_CHECKING:
     from windlass.base.issuer import Signer
@@ -125,14 +125,14 @@ class Authenticator:
             return await self._by_jwt(credential, now)
         if not tokens.well_formed(credential):
             raise refused("This token is not valid here")
-        found = await self._ctx.store.reads.token(digest)
+        found = await self._ctx.store.reads.tokens.get(digest)
         if found is None:
             raise await self._no_more("This token is not valid here", digest=digest)
         return self._actor(*found, now)
 
     async def _no_more(self, message: str, *, digest: str = "", id: str = "") -> Unauthorized:
         """A token that is not there. If it was, it is known whose."""
-        gone = await self._ctx.store.reads.revoked(digest, id)
+        gone = await self._ctx.store.reads.tokens.revoked(digest, id)
         if gone is None:
             return refused(message)
         id, org, name = gone
@@ -148,7 +148,7 @@ class Authenticator:
         return actor_of_token(id, org, document, ends)
 
     async def _operators(self) -> Actor:
-        first = await self._ctx.store.reads.first(NOBODY, "organization")
+        first = await self._ctx.store.reads.resources.first(NOBODY, "organization")
         if first is None:
             raise Unavailable("The first organization is still being made; try again in a moment")
         permits = permits_throughout(first.id, Scope.ADMIN)
@@ -191,7 +191,7 @@ class Authenticator:
         if self._operator and id == _operators_mark(self._ctx):
             actor = await self._operators()
         else:
-            row = await self._ctx.store.reads.find("apiToken", id)
+            row = await self._ctx.store.reads.resources.find("apiToken", id)
             if row is None:
                 raise await self._no_more("The token behind this session was revoked", id=id)
             actor = self._actor(row.id, row.org, row.body, now)
@@ -203,7 +203,7 @@ class Authenticator:
             await self._ctx.store.write(lambda tx: welcome(self._ctx, tx, person))
         memberships = [
             (id, org, msgspec.json.decode(body))
-            for id, org, body in await reads.identities(person.issuer, person.subject)
+            for id, org, body in await reads.identities.of(person.issuer, person.subject)
         ]
         if not memberships:
             raise NoMember(
@@ -281,18 +281,18 @@ def _trusted(ctx: Context) -> Trusted | None:
 
 async def signer_of(ctx: Context) -> Signer:
     """The built-in issuer with its own key, made at first need and kept sealed."""
-    kept = await ctx.store.reads.fact(_KEY_FACT)
+    kept = await ctx.store.reads.facts.get(_KEY_FACT)
     return _signer(ctx, kept if kept is not None else await ctx.store.write(lambda tx: _key(ctx, tx)))
 
 
 async def _key(ctx: Context, tx: Tx) -> bytes:
     from windlass.base.issuer import Signer  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
 
-    kept = await tx.fact(_KEY_FACT)
+    kept = await tx.facts.get(_KEY_FACT)
     if kept is not None:
         return kept
     sealed = ctx.encryption.encrypt(Signer.new_key(), _KEY_FACT)
-    await tx.set_fact(_KEY_FACT, sealed)
+    await tx.facts.set(_KEY_FACT, sealed)
     return sealed
 
 
@@ -320,7 +320,7 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
     signer = _signer(ctx, await _key(ctx, tx), lambda: tx.now)
     token = signer.sign({"sub": subject, "aud": AUDIENCE}, left)
     ends = (tx.now // SECOND + left) * SECOND
-    row = await tx.get(actor.id)
+    row = await tx.resources.get(actor.id)
     if row is not None:
         facts = {"session_until": stamp(ends)}
         emit(

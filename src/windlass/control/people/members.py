@@ -28,7 +28,7 @@ from windlass.families.member import (
     member,
     old_role,
 )
-from windlass.store.store import Reads, Row, Tx
+from windlass.store import Reads, Row, Tx
 
 _INVITES = "invites"
 """The link from an invitation to the address that it is for."""
@@ -77,7 +77,7 @@ class Members(Behaviour[Member]):
 class Invitations(Behaviour[Invitation]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Invitation]) -> None:
         spec = draft.spec
-        if await tx.named(draft.org, member.name, spec.email.casefold()):
+        if await tx.resources.named(draft.org, member.name, spec.email.casefold()):
             raise Conflict(f"email: {spec.email} is a member already; change the role, or remove it first")
         scope = SCOPES[str(spec.role_id)]
         spec.role = msgspec.UNSET
@@ -109,7 +109,7 @@ async def remove_member(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def _member(tx: Tx, call: Call, id: str) -> Row:
     org = await parent_of(tx, call)
-    row = await tx.find(member.name, id)
+    row = await tx.resources.find(member.name, id)
     if row is None or row.parent != org.id:
         raise Missing("No member with this user_id was found")
     return row
@@ -121,10 +121,12 @@ async def welcomes(ctx: Context, source: Reads, person: IssuerIdentity) -> list[
     Another member of the same address is somebody else: an address can be given away, at its own issuer
     or at another one, and what its first owner may do does not go with it.
     """
-    inside = {org for _, org, _ in await source.identities(person.issuer, person.subject)}
+    inside = {org for _, org, _ in await source.identities.of(person.issuer, person.subject)}
     found = []
     for one in [*await _invited(source, person), *await _joining(ctx, source)]:
-        if one.org.id in inside or await source.named(one.org.id, member.name, person.shown.casefold()):
+        if one.org.id in inside or await source.resources.named(
+            one.org.id, member.name, person.shown.casefold()
+        ):
             continue
         inside.add(one.org.id)
         found.append(one)
@@ -137,7 +139,7 @@ async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
         itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
         spec = Member(email=person.shown, role_id=one.role_id, name=visible(person.name))
         reply = await create_in(ctx, tx, NewResource(member, spec, one.org, itself))
-        await tx.add_identity(
+        await tx.identities.add(
             person.issuer, person.subject, one.org.id, msgspec.json.decode(reply.body)["id"]
         )
         if one.guest is not None:
@@ -147,8 +149,8 @@ async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
 
 async def _invited(source: Reads, person: IssuerIdentity) -> list[Invitee]:
     found = []
-    for guest in await source.linked(_address(person.email), _INVITES) if person.email else ():
-        org = await source.find("organization", guest.org)
+    for guest in await source.links.sources(_address(person.email), _INVITES) if person.email else ():
+        org = await source.resources.find("organization", guest.org)
         if org is not None:
             found.append(Invitee(org, guest.read(InvitationShown).role_id, guest))
     return found
@@ -157,7 +159,7 @@ async def _invited(source: Reads, person: IssuerIdentity) -> list[Invitee]:
 async def _joining(ctx: Context, source: Reads) -> list[Invitee]:
     if not ctx.settings.oidc_join:
         return []
-    first = await source.first("", "organization")
+    first = await source.resources.first("", "organization")
     return [Invitee(first, ROLE_IDS[Scope[ctx.settings.oidc_join.upper()]], None)] if first else []
 
 

@@ -22,7 +22,7 @@ from windlass.core.words.events import Event
 from windlass.families.cluster import Cluster, ClusterShown, cluster
 from windlass.families.environment import Environment, environment
 from windlass.families.organization import Organization, organization
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 NOBODY = ""
 """Parent of the organizations."""
@@ -32,7 +32,7 @@ NOBODY = ""
 async def list_organizations(ctx: Context, call: Call) -> Reply:
     """The caller's organization as an object, with all that the caller may see as its `results`."""
     orgs = [org for org in call.actor.organizations if may(call.actor, Scope.READ, Where(org))]
-    rows = [row for org in orgs if (row := await ctx.store.reads.find("organization", org))]
+    rows = [row for org in orgs if (row := await ctx.store.reads.resources.find("organization", org))]
     listed = paged(call, [row.body for row in sorted(rows, key=lambda row: row.pos)])
     home = next((row for row in rows if row.id == call.actor.home), None)
     return Reply(home.body[:-1] + b"," + listed.body[1:] if home else listed.body)
@@ -58,7 +58,7 @@ async def found_organization(
     """A new organization with a cluster and an Admin token: without the token nobody could enter."""
     new = NewResource(organization, spec, None, actor, call)
     reply = await create_in(ctx, tx, new)
-    above = await tx.find("organization", new.id)
+    above = await tx.resources.find("organization", new.id)
     assert above is not None
     await create_in(ctx, tx, NewResource(cluster, Cluster(name="local"), above, actor, call))
     token = await issue(ctx, tx, above, "admin", Scope.ADMIN, actor) if with_token else None
@@ -69,7 +69,7 @@ async def found_organization(
 async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     check_tag(call, row)
-    if len(await tx.of_parent(NOBODY, "organization")) == 1:
+    if len(await tx.resources.of_parent(NOBODY, "organization")) == 1:
         raise Conflict("This is the only organization of this installation: it cannot be deleted")
     await purge(tx, row)
     await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)
@@ -93,26 +93,28 @@ class Organizations(Behaviour[Organization]):
 @behaves(cluster)
 class Clusters(Behaviour[Cluster]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Cluster]) -> None:
-        first = await tx.first(draft.org, cluster.name) is None
+        first = await tx.resources.first(draft.org, cluster.name) is None
         draft.give(is_default=first)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Environments show the name of their cluster."""
-        for env in await tx.linked(row.id, "cluster_id"):
-            await tx.rewrite(env.id, rewritten(env.body, _shown_of(row)))
+        for env in await tx.links.sources(row.id, "cluster_id"):
+            await tx.resources.rewrite(env.id, rewritten(env.body, _shown_of(row)))
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        using = await tx.linked(row.id, "cluster_id")
+        using = await tx.links.sources(row.id, "cluster_id")
         if using:
             raise Conflict(f"{len(using)} environments run on this cluster: delete them first")
-        if len(await tx.of_parent(row.parent, cluster.name)) == 1:
+        if len(await tx.resources.of_parent(row.parent, cluster.name)) == 1:
             raise Conflict("This is the only cluster of the organization: add another before deleting it")
         if row.read(ClusterShown).is_default:
             await self._default_to_next(tx, row)
 
     async def _default_to_next(self, tx: Tx, row: Row) -> None:
-        heir = next(other for other in await tx.of_parent(row.parent, cluster.name) if other.id != row.id)
-        await tx.rewrite(heir.id, rewritten(heir.body, {"is_default": True}))
+        heir = next(
+            other for other in await tx.resources.of_parent(row.parent, cluster.name) if other.id != row.id
+        )
+        await tx.resources.rewrite(heir.id, rewritten(heir.body, {"is_default": True}))
 
 
 def _shown_of(row: Row) -> Mapping[str, object]:
@@ -130,14 +132,16 @@ class Environments(Behaviour[Environment]):
         assert draft.parent is not None
         await refuse_in_deletion(tx, draft.parent.id)
         chosen = draft.spec.cluster_id
-        row = await (tx.find(cluster.name, chosen) if chosen else tx.first(draft.org, cluster.name))
+        row = await (
+            tx.resources.find(cluster.name, chosen) if chosen else tx.resources.first(draft.org, cluster.name)
+        )
         if row is None:
             raise Conflict("cluster_id: the organization has no cluster yet; create one first")
         draft.links = {"cluster_id": row.id}
         draft.give(cluster_id=row.id, cluster=row.id, **_shown_of(row))
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
-        await tx.add_status(draft.id, draft.org, State.READY)
+        await tx.statuses.add(draft.id, draft.org, State.READY)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Environment]) -> None:
         change.extras |= {"cluster": change.before.cluster_id}

@@ -20,7 +20,7 @@ from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family
 from windlass.core.declare.stored import Named, rewritten
 from windlass.families.api_token import ApiToken, ApiTokenShown, api_token
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 # RFC 3339, a blank for the T, a date alone, and a time without zone, which is UTC. Python would also
 # take weeks (2026-W05) and dates without dashes, and so read a Unix time as a day of long ago.
@@ -62,7 +62,7 @@ class ApiTokens(Behaviour[ApiToken]):
         }
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[ApiToken]) -> None:
-        await tx.add_token(tokens.digest(str(draft.answer["token"])), draft.id)
+        await tx.tokens.add(tokens.digest(str(draft.answer["token"])), draft.id)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[ApiToken]) -> None:
         change.extras |= self._roles(scopes_of(change.before.scopes or ()))
@@ -72,7 +72,7 @@ class ApiTokens(Behaviour[ApiToken]):
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await keep_an_admin(ctx, tx, row)
-        await tx.revoke_token(row.id, row.org, row.read(Named).name)
+        await tx.tokens.revoke(row.id, row.org, row.read(Named).name)
 
     def _roles(self, scopes: Scope) -> Document:
         role = role_of(scopes)
@@ -81,7 +81,7 @@ class ApiTokens(Behaviour[ApiToken]):
     async def _check_limits(self, ctx: Context, tx: Tx, draft: Draft[ApiToken]) -> None:
         limits = limitable(ctx.registry)
         for place, id in enumerate(draft.spec.limited_to or ()):
-            row = await tx.get(id)
+            row = await tx.resources.get(id)
             if row is None or row.org != draft.org or row.family not in limits:
                 raise Invalid(f"limited_to[{place}]: no project, environment or service has this id")
 
@@ -89,11 +89,11 @@ class ApiTokens(Behaviour[ApiToken]):
 async def note_uses(tx: Tx, uses: dict[str, int]) -> None:
     """Records when tokens were last used; another replica may have noted something later."""
     for id, at in uses.items():
-        row = await tx.find(api_token.name, id)
+        row = await tx.resources.find(api_token.name, id)
         if row is None:
             continue
         if (row.read(ApiTokenShown).last_used_at or "") < stamp(at):
-            await tx.rewrite(id, rewritten(row.body, {"last_used_at": stamp(at)}))
+            await tx.resources.rewrite(id, rewritten(row.body, {"last_used_at": stamp(at)}))
 
 
 def check_expiry(text: str | None, now: int) -> None:

@@ -12,7 +12,7 @@ from windlass.control.request.context import Context
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family, Spec
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 S = TypeVar("S", bound=Spec)
 T = TypeVar("T", bound="type[AnyBehaviour]")

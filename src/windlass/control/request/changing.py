@@ -37,7 +37,7 @@ from windlass.core.declare.document import (
 from windlass.core.declare.resource import Family, Spec
 from windlass.core.declare.stored import read_decoded, with_unknown
 from windlass.core.words.events import Event
-from windlass.store.store import NameTaken, Row, Tx
+from windlass.store import NameTaken, Row, Tx
 
 Laying = Callable[[Family, Document, Mapping[str, str], Mapping[str, object]], Spec]
 """From a document, what is sealed with it, and what a client sent, to the spec that is wanted now."""
@@ -101,11 +101,11 @@ async def _apply_changes(
     sealed = encrypt_hidden(ctx, row.org, row.id, tag, new_hidden)
     new = msgspec.structs.replace(row, name=family.key_of(after), tag=tag, body=encode(after), sealed=sealed)
     try:
-        await tx.change(new)
+        await tx.resources.change(new)
     except NameTaken as error:
         raise name_conflict(family, spec) from error
     for field, other in links.items():
-        await tx.link(row.id, field, other)
+        await tx.links.set(row.id, field, other)
     await behaviour.updated(ctx, tx, new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(in_dialect(call, await unveiled(ctx, tx, call, new)), tag)

@@ -24,7 +24,7 @@ from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.resource import Family, Spec
 from windlass.core.words.audit import OURS
-from windlass.store.store import Store, Tx
+from windlass.store import Store, Tx
 
 if TYPE_CHECKING:
     from windlass.control.workloads.kind import AnyKind

@@ -25,7 +25,7 @@ from windlass.core.declare.document import (
 from windlass.core.declare.resource import Family, Spec
 from windlass.core.declare.stored import raised
 from windlass.core.words.events import Event
-from windlass.store.store import NameTaken, Row, Tx
+from windlass.store import NameTaken, Row, Tx
 
 
 class NewResource(Struct, frozen=True):
@@ -68,7 +68,7 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     await behaviour.creating(ctx, tx, draft)
     row = await _stored(ctx, tx, draft)
     for field, other in draft.links.items():
-        await tx.link(row.id, field, other)
+        await tx.links.set(row.id, field, other)
     await behaviour.created(ctx, tx, draft)
     await count(ctx, tx, family, new.parent, +1)
     await record(ctx, tx, Event.CREATED, row, new.actor, call, after=row.body, above=new.parent)
@@ -79,7 +79,7 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
 
 async def _stored(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
     family, parent_id = draft.family, draft.parent.id if draft.parent else ""
-    position, created = await tx.place(parent_id, family.name)
+    position, created = await tx.lists.place(parent_id, family.name)
     moment = stamp(created)
     ids_above = {"organization": draft.org}
     owners = {name: {"id": ids_above.get(name, parent_id)} for name in family.owners}
@@ -90,7 +90,7 @@ async def _stored(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
     sealed = encrypt_hidden(ctx, draft.org, draft.id, tag, {**draft.sealed, **hidden_of(family, draft.spec)})
     row = Row(draft.id, family.name, draft.org, parent_id, position, name, created, tag, encode(view), sealed)
     try:
-        await tx.add(row)
+        await tx.resources.add(row)
     except NameTaken as error:
         raise name_conflict(family, draft.spec) from error
     return row
@@ -100,7 +100,7 @@ async def count(ctx: Context, tx: Tx, family: Family, parent: Row | None, step: 
     """Keeps the field of the parent that says how many of a family are below it, if there is one."""
     if parent is None or (field := ctx.registry[parent.family].counts.get(family.name)) is None:
         return
-    await tx.rewrite(parent.id, raised(parent.body, field, step))
+    await tx.resources.rewrite(parent.id, raised(parent.body, field, step))
 
 
 def name_conflict(family: Family, spec: Spec) -> Conflict:

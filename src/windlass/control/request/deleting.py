@@ -20,7 +20,7 @@ from windlass.core.declare.removal import Removal
 from windlass.core.deploy.progress import Initiator
 from windlass.core.deploy.states import Do
 from windlass.core.words.events import Event
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 DISCARD = "discard"
 """The kind of work that erases data of a deleted service."""
@@ -41,7 +41,7 @@ async def delete_resource(ctx: Context, tx: Tx, row: Row, asker: Asker) -> None:
     family = ctx.registry[row.family]
     await behaviour_of(family).deleting(ctx, tx, row)
     await purge(tx, row)
-    await count(ctx, tx, family, await tx.get(row.parent), -1)
+    await count(ctx, tx, family, await tx.resources.get(row.parent), -1)
     facts = {"parent": row.parent, "before": msgspec.Raw(row.body), "after": None}
     subject = await about(ctx, tx, row)
     emit(tx, Event.DELETED, row.org, subject, asker.by.id, asker.by.name, asker.origin, facts)
@@ -50,7 +50,7 @@ async def delete_resource(ctx: Context, tx: Tx, row: Row, asker: Asker) -> None:
 async def purge(tx: Tx, row: Row) -> None:
     """It and all that is below it are gone; what was made for services is taken away as soon as can be."""
     for service in await tx.remove(row):
-        await tx.ask(DISCARD, f"{DISCARD}:{service}", org=row.org)
+        await tx.work.ask(DISCARD, f"{DISCARD}:{service}", org=row.org)
 
 
 @writes("*.delete")
@@ -63,42 +63,42 @@ async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: bool) -> None:
     """Deletes a resource now, or asks for it. `at_once`: what was made for it is taken away afterwards."""
-    services = [] if at_once else await tx.deployed_at_or_below(row.id)
+    services = [] if at_once else await tx.tree.deployed_at_or_below(row.id)
     if not services:
-        above = await tx.above(row.parent)
+        above = await tx.tree.above(row.parent)
         await delete_resource(ctx, tx, row, asker_of(call))
         await _remove_emptied(ctx, tx, above)
         return
     for id in services:
-        service = await tx.get(id)
+        service = await tx.resources.get(id)
         assert service is not None
-        waiting = await tx.open_deployments(id)
+        waiting = await tx.deployments.open(id)
         if in_deletion(waiting):
             continue
         if waiting:
             await cancel(tx, service, waiting, call)
         await accept(tx, service, Do.DELETE, call)
     if row.id not in services:
-        await tx.note_deletion(row.id, encode(asker_of(call)))
+        await tx.deletions.add(row.id, encode(asker_of(call)))
 
 
 async def deleted(ctx: Context, tx: Tx, service: Row, asker: Asker) -> None:
     """The end of a deletion: nothing is left that was made for the service."""
-    above = await tx.above(service.parent)
+    above = await tx.tree.above(service.parent)
     await delete_resource(ctx, tx, service, asker)
     await _remove_emptied(ctx, tx, above)
 
 
 async def give_up_above(tx: Tx, service: Row) -> None:
     """A service could not be deleted: what was to go with it stays, until it is asked for again."""
-    for row in await tx.above(service.parent):
-        await tx.drop_deletion(row.id)
+    for row in await tx.tree.above(service.parent):
+        await tx.deletions.forget(row.id)
 
 
 async def _remove_emptied(ctx: Context, tx: Tx, above: list[Row]) -> None:
     """Removes what waits for its services, from the inside out, where the last one is gone."""
     for row in above:
-        asked = await tx.deletion(row.id)
-        if asked is not None and not await tx.deployed_at_or_below(row.id):
-            await tx.drop_deletion(row.id)
+        asked = await tx.deletions.get(row.id)
+        if asked is not None and not await tx.tree.deployed_at_or_below(row.id):
+            await tx.deletions.forget(row.id)
             await delete_resource(ctx, tx, row, msgspec.json.decode(asked, type=Asker))

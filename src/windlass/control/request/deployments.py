@@ -21,7 +21,7 @@ from windlass.core.deploy.plan import superseded
 from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
 from windlass.core.deploy.states import BUILDS, OPEN, WORDS, Do, Progress, State, action, action_status
 from windlass.core.words.events import Event
-from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
+from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 RECONCILE = "reconcile"
 NEWEST: Final = ChosenVersion()
@@ -39,7 +39,7 @@ async def accept(
 ) -> tuple[DeploymentRow, StatusRow]:
     """Accepted and durable: the deployment, the state, the event and the work are one transaction."""
     status = await status_of(tx, service)
-    waiting = await tx.open_deployments(service.id)
+    waiting = await tx.deployments.open(service.id)
     if in_deletion(waiting):
         raise Conflict(f"{name_of(service)} is being deleted")
     if not status.deployments:
@@ -61,7 +61,7 @@ async def accept(
         ids.new_id(), service.org, service.id, status.deployments + 1, Progress.QUEUED, tx.now, tx.now,
         encode(story), do,
     )  # fmt: skip
-    await tx.add_deployment(deployment)
+    await tx.deployments.add(deployment)
     status = replace(
         status,
         state=status.state if under_way else WORDS[do].queued,
@@ -69,16 +69,16 @@ async def accept(
         deployment=deployment.id,
         deployments=deployment.number,
     )
-    await tx.change_status(status)
+    await tx.statuses.change(status)
     await announce(tx, TOLD[do].queued, service, deployment, story, call=call)
-    await tx.ask(RECONCILE, service.id, org=service.org)
+    await tx.work.ask(RECONCILE, service.id, org=service.org)
     return deployment, status
 
 
 async def refuse_in_deletion(source: Reads, parent: str) -> None:
     """Refuses what would be added to an environment or project that is being deleted: a service, or the first
     deployment of one that would have been gone with the answer."""
-    if row := await source.deletion_at_or_above(parent):
+    if row := await source.deletions.at_or_above(parent):
         raise Conflict(f"The {row.family} {row.name} is being deleted: nothing can be added to it")
 
 
@@ -91,7 +91,7 @@ def name_of(service: Row) -> str:
 
 
 async def status_of(source: Reads, service: Row) -> StatusRow:
-    status = await source.status(service.id)
+    status = await source.statuses.get(service.id)
     if status is None:
         raise Conflict("This service cannot be deployed")
     return status
@@ -105,7 +105,7 @@ async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentR
     built = do not in BUILDS or story.made is not None
     state = WORDS[do].under_way if built else State.BUILDING
     deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, story)
-    await tx.change_status(replace(status, state=state, message=""))
+    await tx.statuses.change(replace(status, state=state, message=""))
     if kind := TOLD[do].began:
         await announce(tx, kind, service, deployment, story)
     return deployment
@@ -117,7 +117,7 @@ async def move(
     new = replace(
         deployment, status=progress, body=encode(story), sealed=sealed or deployment.sealed, changed=tx.now
     )
-    await tx.change_deployment(new)
+    await tx.deployments.change(new)
     return new
 
 
@@ -156,12 +156,12 @@ async def cancel(tx: Tx, service: Row, which: list[DeploymentRow], call: Call) -
         await move(tx, one, Progress(one.status), story)
         await announce(tx, Event.CANCEL_ASKED, service, one, story, call=call)
         tx.nudge(cancel_word(one.id))
-        await tx.ask(RECONCILE, service.id, org=service.org)
+        await tx.work.ask(RECONCILE, service.id, org=service.org)
     if under_way:
         status = replace(status, state=State.CANCELING)
-    elif len(await tx.open_deployments(service.id)) == 0:
+    elif len(await tx.deployments.open(service.id)) == 0:
         status = replace(status, state=State.CANCELED, message=f"Cancelled by {call.actor.name}")
-    await tx.change_status(status)
+    await tx.statuses.change(status)
     return status
 
 

@@ -14,7 +14,7 @@ from windlass import control
 from windlass.control.request.behaviour import check_behaviours
 from windlass.control.request.context import PREPARING, Call, Context, Reading, Reply, Writing, handler_of
 from windlass.control.request.repeats import Repeatable, once
-from windlass.store.store import Tx
+from windlass.store import Tx
 
 for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
     importlib.import_module(_module.name)

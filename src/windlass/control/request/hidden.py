@@ -19,7 +19,7 @@ from windlass.core.declare.document import (
     is_veil,
 )
 from windlass.core.declare.resource import Family, Spec
-from windlass.store.store import Reads, Row
+from windlass.store import Reads, Row
 
 
 def without_veils(

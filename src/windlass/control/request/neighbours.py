@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.core.declare.stored import Named
-from windlass.store.store import Reads, Row
+from windlass.store import Reads, Row
 
 _MOST: Final = 1000
 """Environments that are kept."""
@@ -54,11 +54,11 @@ class Neighbours:
         self, source: Reads, environment: str, family: str, main_port: MainPortOf
     ) -> list[Neighbour]:
         """The services of an environment that have ports, in the order of their creation."""
-        version = await source.list_version(environment, family)
+        version = await source.lists.version(environment, family)
         known = self._known.get((environment, family))
         if known is None or known.version != version:
             # What is changed between these two reads is read, and read again by whoever asks next.
-            rows = await source.of_parent(environment, family)
+            rows = await source.resources.of_parent(environment, family)
             known = _CachedNeighbours(version, [one for row in rows if (one := _neighbour(row, main_port))])
             if len(self._known) >= _MOST:
                 self._known.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
-from windlass.store.store import DEAF, Store
+from windlass.store import DEAF, Store
 
 
 class Nudges:

@@ -14,7 +14,7 @@ from windlass.core.words.events import SUBSCRIBABLE, Event
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, concerns
 from windlass.families.environment import Environment
 from windlass.families.webhook import webhook
-from windlass.store.store import DeliveryRow, DeploymentRow, Row, Tx
+from windlass.store import DeliveryRow, DeploymentRow, Row, Tx
 
 DELIVER = "deliver"
 """The kind of work that sends the deliveries of one webhook."""
@@ -36,7 +36,7 @@ async def write_deliveries(
     """Writes a delivery for each webhook that subscribes to this event."""
     if kind not in SUBSCRIBABLE:
         return
-    receivers = await tx.of_org(service.org, webhook.name)
+    receivers = await tx.resources.of_org(service.org, webhook.name)
     if not receivers:
         return
     news = await _news_about(tx, kind, service, deployment, story, message)
@@ -48,16 +48,16 @@ async def add_deliveries(tx: Tx, receivers: Sequence[Row], lane: str, news: Webh
     if not receivers:
         return []
     body = encode(news)
-    made = await tx.add_deliveries([(row.id, lane, news.kind, body) for row in receivers])
+    made = await tx.deliveries.add([(row.id, lane, news.kind, body) for row in receivers])
     for row in receivers:
-        await tx.ask(DELIVER, work_of(row.id), org=row.org)
+        await tx.work.ask(DELIVER, work_of(row.id), org=row.org)
     return made
 
 
 async def _news_about(
     tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str
 ) -> WebhookPayload:
-    environment, project, organization = (await tx.above(service.id))[1:4]
+    environment, project, organization = (await tx.tree.above(service.id))[1:4]
     return WebhookPayload(
         kind=kind,
         at=stamp(tx.now),

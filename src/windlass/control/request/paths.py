@@ -11,12 +11,12 @@ from windlass.control.request.permissions import (
 )
 from windlass.core.declare.operations import PathId
 from windlass.core.declare.resource import Family
-from windlass.store.store import Reads, Row
+from windlass.store import Reads, Row
 
 
 async def visible(source: Reads, call: Call, family: Family, id: str) -> Row:
     """Returns a resource, if the caller may do with it what the operation needs."""
-    row = await source.find(family.name, id)
+    row = await source.resources.find(family.name, id)
     if row is None:
         raise absent(family.noun)
     if not is_allowed_throughout(call, row.org):
@@ -29,7 +29,7 @@ async def target(source: Reads, call: Call) -> Row:
     operation = call.operation
     row = await _resource_at(source, call, operation.itself)
     if (above := operation.above) is not None and (
-        row.parent != call.ids[above.place] or await source.find(above.name, row.parent) is None
+        row.parent != call.ids[above.place] or await source.resources.find(above.name, row.parent) is None
     ):
         raise absent(call.family.noun)
     return row
@@ -56,7 +56,7 @@ async def _resource_at(source: Reads, call: Call, at: PathId | None, *, to_creat
     if at is None or not at.families:
         raise LookupError(f"{call.operation.id}: its path does not name this resource")
     id, (family, *more) = call.ids[at.place], at.families
-    row = await (source.get(id) if more else source.find(family.name, id))
+    row = await (source.resources.get(id) if more else source.resources.find(family.name, id))
     noun = at.noun if more else family.noun
     if row is None or (more and all(row.family != other.name for other in at.families)):
         raise absent(noun)

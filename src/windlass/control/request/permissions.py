@@ -26,7 +26,7 @@ from windlass.core.access import (
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family, Spec
 from windlass.families.environment import environment
-from windlass.store.store import EventRow, Reads, Row
+from windlass.store import EventRow, Reads, Row
 
 
 class _Mode(Struct):
@@ -40,7 +40,9 @@ def mode_of(row: Row) -> str:
 
 async def where_of(source: Reads, row: Row) -> Where:
     """Reads the place of a resource."""
-    return Where(row.org) if row.id == row.org else where_in(row.org, await source.above(row.id) or [row])
+    return (
+        Where(row.org) if row.id == row.org else where_in(row.org, await source.tree.above(row.id) or [row])
+    )
 
 
 def where_in(org: str, chain: Sequence[Row]) -> Where:
@@ -114,9 +116,9 @@ async def visible_below(source: Reads, actor: Actor, parent: Row, family: Family
         return None
     ids = narrowed_to(actor, where)
     if ids is None:
-        rows = await source.of_parent(parent.id, family.name)
+        rows = await source.resources.of_parent(parent.id, family.name)
     else:
-        found = [await source.find(family.name, id) for id in ids]
+        found = [await source.resources.find(family.name, id) for id in ids]
         rows = [row for row in found if row and row.parent == parent.id]
     visible = [row for row in rows if may(actor, Scope.READ, where.below(row.family, row.id, mode_of(row)))]
     return sorted(visible, key=lambda row: row.pos)
@@ -156,7 +158,7 @@ class Sight:
     async def _at(self, id: str) -> Where | None:
         """The place of a project, an environment or a cluster; None if there is none with this id."""
         if id not in self._known:
-            chain = await self._source.above(id)
+            chain = await self._source.tree.above(id)
             self._known[id] = where_in(self.org, chain) if chain else None
         return self._known[id]
 

@@ -16,7 +16,7 @@ from windlass.builders.builder import Builder
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.engine import Engine
 from windlass.routers.router import Router
-from windlass.store.store import Reads
+from windlass.store import Reads
 
 LOCAL: Final = "local"
 """The id of the place that every server has: the engine of its own machine."""

@@ -33,11 +33,11 @@ async def listing(ctx: Context, call: Call) -> Reply:
     whole = is_allowed_throughout(call, parent.org)
     rows = None if whole else await visible_below(source, call.actor, parent, family)
     if rows is None and family.veiled:
-        rows = await source.of_parent(parent.id, family.name)
+        rows = await source.resources.of_parent(parent.id, family.name)
     if rows is not None:
         return paged(call, [await unveiled(ctx, source, call, row) for row in rows])
     page, size = paging(call)
-    bodies, total = await source.page(parent.id, family.name, (page - 1) * size, size)
+    bodies, total = await source.lists.page(parent.id, family.name, (page - 1) * size, size)
     return Reply(results(all_in_dialect(call, bodies), page, size, total))
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from windlass.control.request.context import ITSELF, Call, Context, Origin, encode
 from windlass.core.access import Actor
 from windlass.core.words.events import Event
-from windlass.store.store import Reads, Row, Tx
+from windlass.store import Reads, Row, Tx
 
 
 class About(Struct, frozen=True):
@@ -38,7 +38,7 @@ async def about(ctx: Context, source: Reads, row: Row, above: Row | None = None)
     project, environment = await place(source, row, above)
     if row.parent == row.org:
         return About(row.id, row.family, row.org, "organization", project, environment)
-    above = above or await source.get(row.parent)
+    above = above or await source.resources.get(row.parent)
     return About(row.id, row.family, row.parent, above.family if above else "", project, environment)
 
 
@@ -56,7 +56,7 @@ async def place(source: Reads, row: Row, above: Row | None = None) -> tuple[str,
         return row.parent, row.id
     if row.parent in ("", row.org):
         return "", ""
-    above = above or await source.get(row.parent)
+    above = above or await source.resources.get(row.parent)
     return await place(source, above) if above else ("", "")
 
 

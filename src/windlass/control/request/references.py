@@ -18,7 +18,7 @@ from windlass.core.declare.document import (
     Document,
 )
 from windlass.core.declare.resource import Family, Spec
-from windlass.store.store import Tx
+from windlass.store import Tx
 
 
 async def check_references(
@@ -31,7 +31,7 @@ async def check_references(
         value = value_at(spec, path)
         if not isinstance(value, str) or (old is not None and value_at(old, path) == value):
             continue
-        row = await tx.find(other, value)
+        row = await tx.resources.find(other, value)
         if row is None or row.org != org or not await is_visible(tx, actor, row):
             raise Invalid(f"{path}: no {other} of this organization has this id")
         if "." not in path:
@@ -49,7 +49,7 @@ async def check_openings(
             continue
         if old is not None and (value_at(old, path), value_at(old, opens)) == (id, address):
             continue
-        row = await tx.find(other, id)
+        row = await tx.resources.find(other, id)
         if row is None:
             continue  # a reference of before, to what was deleted since: there is nothing to send
         if not await is_visible(tx, actor, row):

@@ -17,7 +17,7 @@ from windlass.control.request.context import Call, Context, Reply, Writing, enco
 from windlass.control.request.permissions import absent, is_visible
 from windlass.core.declare.document import Document
 from windlass.core.declare.registry import Operation
-from windlass.store.store import Claim, IdempotentAnswer, Tx
+from windlass.store import Claim, IdempotentAnswer, Tx
 
 FORGET: Final = "forget"
 """The work of erasing secrets that were shown once."""
@@ -46,7 +46,7 @@ async def once(
     """The reply, and whether it is that of an earlier twin."""
     caller, key = call.actor.subject, repeatable.key
     request = ctx.encryption.mark(call.operation.id.encode(), "/".join(call.ids).encode(), repeatable.request)
-    kept = await tx.idempotent(caller, key)
+    kept = await tx.idempotency.get(caller, key)
     if kept and kept.at > tx.now - DAY:
         if kept.request != request:
             raise Conflict("This Idempotency-Key was used for another request: take a new key")
@@ -59,7 +59,7 @@ async def once(
 
 async def _require_sight(ctx: Context, tx: Tx, call: Call) -> None:
     """Refuses a repetition by a caller who has lost access to the resource that the path begins with."""
-    row = await tx.get(call.ids[0]) if call.ids else None
+    row = await tx.resources.get(call.ids[0]) if call.ids else None
     if row is not None and not await is_visible(tx, call.actor, row):
         raise absent(ctx.registry[row.family].noun)
 
@@ -68,11 +68,11 @@ async def forget(ctx: Context, claim: Claim) -> None:
     """Erases secrets that were shown more than a minute ago."""
 
     async def change(tx: Tx) -> None:
-        oldest = await tx.forget_shown(tx.now - SHOWN_FOR)
+        oldest = await tx.idempotency.erase_secrets(tx.now - SHOWN_FOR)
         if oldest is None:
-            await tx.done(claim)
+            await tx.work.done(claim)
         else:
-            await tx.again(claim, oldest + SHOWN_FOR)
+            await tx.work.again(claim, oldest + SHOWN_FOR)
 
     await ctx.store.write(change)
 
@@ -84,9 +84,9 @@ async def _keep(
     answer = StoredAnswer(reply.status or call.operation.status, reply.tag, body)
     sealed = ctx.encryption.encrypt(msgspec.msgpack.encode(answer), caller, key)
     secret = ctx.encryption.encrypt(encode(shown), caller, key, "once") if shown else None
-    await tx.keep_answer(caller, key, msgspec.structs.replace(answered, answer=sealed, once=secret))
+    await tx.idempotency.set(caller, key, msgspec.structs.replace(answered, answer=sealed, once=secret))
     if shown:
-        await tx.ask(FORGET, FORGET, tx.now + SHOWN_FOR)
+        await tx.work.ask(FORGET, FORGET, tx.now + SHOWN_FOR)
 
 
 async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:
@@ -123,4 +123,4 @@ def _is_parted(operation: Operation, body: bytes) -> bool:
 async def _is_there(tx: Tx, call: Call, body: bytes) -> bool:
     """True if the resource in the answer, or else in the path of the request, still exists."""
     id = msgspec.json.decode(body).get("id") or call.id
-    return not id or await tx.get(id) is not None
+    return not id or await tx.resources.get(id) is not None

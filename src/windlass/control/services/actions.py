@@ -11,7 +11,7 @@ from windlass.control.request.deployments import accept, name_of, particulars, s
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import BUILDS, Do, Progress, State
-from windlass.store.store import DeploymentRow, Row, StatusRow, Tx
+from windlass.store import DeploymentRow, Row, StatusRow, Tx
 
 Accepted: TypeAlias = tuple[DeploymentRow, StatusRow]
 """A deployment that waits, and the status of its service."""
@@ -56,7 +56,7 @@ SERVICE_ACTIONS: Final[Mapping[str, ServiceAction]] = {
 async def was_begun(tx: Tx, service: Row) -> bool:
     """False if there is nothing that could be stopped or removed: it was never deployed."""
     status = await status_of(tx, service)
-    return status.state != State.READY or bool(await tx.open_deployments(service.id))
+    return status.state != State.READY or bool(await tx.deployments.open(service.id))
 
 
 def action_name(call: Call) -> str:
@@ -67,7 +67,7 @@ def action_name(call: Call) -> str:
 async def _same_version(tx: Tx, service: Row) -> ChosenVersion:
     """The version that serves, or that was deployed last; if there was none, whatever is newest."""
     status = await status_of(tx, service)
-    past = await tx.deployments(service.id, 100)
+    past = await tx.deployments.latest(service.id, 100)
     good = [one for one in past if one.action in BUILDS and one.status == Progress.SUCCEEDED]
     last = next((one for one in past if one.id == status.serving), good[0] if good else None)
     if last is None:

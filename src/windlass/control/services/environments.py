@@ -23,12 +23,12 @@ from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Spec
 from windlass.core.deploy.states import State, together
 from windlass.families.environment import LISTS
-from windlass.store.store import Reads, Row, StatusRow, Tx
+from windlass.store import Reads, Row, StatusRow, Tx
 
 
 async def services_of(ctx: Context, source: Reads, environment: Row) -> list[Row]:
     """All services; those that others wait for come first, and so are deployed first."""
-    return [row for family in ctx.kinds for row in await source.of_parent(environment.id, family)]
+    return [row for family in ctx.kinds for row in await source.resources.of_parent(environment.id, family)]
 
 
 # Actions
@@ -85,7 +85,7 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     environment = await target(tx, call)
     found = False
     for service in await services_of(ctx, tx, environment):
-        if waiting := await tx.open_deployments(service.id):
+        if waiting := await tx.deployments.open(service.id):
             found = True
             await cancel(tx, service, waiting, call)
     if not found:
@@ -95,15 +95,15 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def _asked(ctx: Context, tx: Tx, call: Call, environment: Row, alone: State) -> Reply:
     """Notes what was asked of the environment; one without services is there at once."""
-    status = await tx.status(environment.id)
+    status = await tx.statuses.get(environment.id)
     if status is None:
-        await tx.add_status(environment.id, environment.org, State.READY)
+        await tx.statuses.add(environment.id, environment.org, State.READY)
         status = await status_of(tx, environment)
     at = None if alone is State.READY else tx.now
     new = replace(
         status, state=alone, deployment=ids.new_id(), deployments=status.deployments + 1, deployed_at=at
     )
-    await tx.change_status(new)
+    await tx.statuses.change(new)
     return Reply(encode(await _status(ctx, tx, call, environment)))
 
 
@@ -114,7 +114,7 @@ async def _chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[tu
         where = form.format(family)
         for item in getattr(body, where, ()):
             id, asked = (item, None) if isinstance(item, str) else (item.service, item)
-            row = await tx.find(family, id)
+            row = await tx.resources.find(family, id)
             if row is None or row.parent != environment.id:
                 raise Missing(f"{where}: no {family} of this environment has the id {id}")
             found[id] = (row, asked)
@@ -140,7 +140,7 @@ async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row)
     """In the words of this caller."""
     found: Document = {"environment": await _status(ctx, source, call, environment)}
     for family in ctx.kinds:
-        rows = await source.of_parent(environment.id, family)
+        rows = await source.resources.of_parent(environment.id, family)
         found[f"{family}s"] = [await _service_status(ctx, source, call, row) for row in rows]
     return {**dict.fromkeys(LISTS, ()), **found}
 
@@ -162,8 +162,8 @@ async def read_links(ctx: Context, call: Call) -> Reply:
 
 
 async def _status(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:
-    own = await source.status(environment.id)
-    statuses = await source.statuses_below(environment.id)
+    own = await source.statuses.get(environment.id)
+    statuses = await source.statuses.below(environment.id)
     state = together(one.state for one in statuses) if statuses else State(own.state if own else State.READY)
     dates = [one.deployed_at for one in statuses if one.deployed_at is not None]
     date = max(dates) if dates else own.deployed_at if own else None

@@ -109,7 +109,7 @@ class Search:
         found = []
         for org in orgs:
             path = [part.key for part in reversed(parts[1:])]
-            rows = await self._source.on_path(org, parts[-1].family.name, path)
+            rows = await self._source.tree.on_path(org, parts[-1].family.name, path)
             found += [Match(tuple(ids[: len(parts)])) for ids in rows]
         return [match for match in found if await self._may_see(match, parts)]
 
@@ -137,7 +137,9 @@ class Search:
         if not part.text:
             return [actor.home] if part.family.parent is None else []
         named = [
-            row for org in actor.organizations if (row := await self._source.find(organization.name, org))
+            row
+            for org in actor.organizations
+            if (row := await self._source.resources.find(organization.name, org))
         ]
         return [row.id for row in named if part.key in {row.id, row.name}]
 
@@ -181,7 +183,7 @@ class Search:
     async def _name(self, id: str) -> str:
         """Returns the name as people wrote it, not in the form in which names are compared."""
         if id not in self._names:
-            row = await self._source.get(id)
+            row = await self._source.resources.get(id)
             assert row is not None
             family = self._ctx.registry[row.family]
             self._names[id] = str(msgspec.json.decode(row.body)[family.names])

@@ -12,7 +12,7 @@ from windlass.control.request.shared_readers import SharedReader
 from windlass.control.services.services import freshness, seen_deployment
 from windlass.core.declare.traits import Onward
 from windlass.core.deploy.states import OPEN
-from windlass.store.store import DeploymentRow, Row, inside_word, status_word
+from windlass.store import DeploymentRow, Row, inside_word, status_word
 
 
 @reads("deployment.follow")
@@ -56,7 +56,7 @@ class _DeploymentReader(SharedReader):
 
     async def look(self) -> bool:
         source, before = self._ctx.store.reads, self.event
-        row, status = await source.deployment(self._id), await source.status(self._service.id)
+        row, status = await source.deployments.get(self._id), await source.statuses.get(self._service.id)
         if row is None or status is None:
             self.event, self.over = b"", True
         else:

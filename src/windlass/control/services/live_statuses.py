@@ -18,7 +18,7 @@ from windlass.control.services.environments import statuses_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.traits import Onward
 from windlass.families.environment import environment
-from windlass.store.store import Row, inside_word, status_word
+from windlass.store import Row, inside_word, status_word
 
 
 class StatusSnapshot(Struct, frozen=True, eq=False):
@@ -103,7 +103,7 @@ class _StatusReader(SharedReader):
 
     async def look(self) -> bool:
         source = self._ctx.store.reads
-        row = await source.find(environment.name, self._row.id)
+        row = await source.resources.find(environment.name, self._row.id)
         if row is None:
             self.state = None
             return True

@@ -17,7 +17,7 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.stored import Named
 from windlass.families.environment import EnvironmentShown
 from windlass.families.organization import OfServices
-from windlass.store.store import Row
+from windlass.store import Row
 
 _AT_ONCE: Final = 20
 """Services that are read before others get their turn on the loop."""
@@ -58,11 +58,11 @@ async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
     source, query = ctx.store.reads, call.asked(OfServices)
     project, environment_id, on_cluster = query.project_id or "", query.environment_id or "", None
     if query.cluster_id:
-        on_cluster = {row.id for row in await source.linked(query.cluster_id, "cluster_id")}
+        on_cluster = {row.id for row in await source.links.sources(query.cluster_id, "cluster_id")}
     places = [
         ServicePlace(*found)
         for family in ctx.registry.services
-        for found in await source.services_of(org, family.name, project, environment_id)
+        for found in await source.tree.services(org, family.name, project, environment_id)
     ]
     sight = Sight(source, call.actor, org)
     return [
@@ -75,11 +75,11 @@ async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
 
 async def _shown(ctx: Context, call: Call, place: ServicePlace, above: dict[str, Row]) -> Document:
     source = ctx.store.reads
-    service, status = await source.get(place.id), await source.status(place.id)
+    service, status = await source.resources.get(place.id), await source.statuses.get(place.id)
     assert service is not None
     assert status is not None
     for id in (place.environment, place.project):
-        if id not in above and (row := await source.get(id)):
+        if id not in above and (row := await source.resources.get(id)):
             above[id] = row
     own, environment = service.read(ServiceSummary), above[place.environment]
     links = await links_of(ctx, source, service)

@@ -35,7 +35,7 @@ from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DEPLOYABLE, Rollback
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import Progress, State
-from windlass.store.store import DeploymentRow, Reads, Row, StatusRow, Tx
+from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 
 @behaves(trait=DEPLOYABLE)
@@ -51,7 +51,7 @@ class Services(Behaviour[Spec]):
         await kind.creating(ctx, tx, draft)
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
-        await tx.add_status(draft.id, draft.org, State.READY)
+        await tx.statuses.add(draft.id, draft.org, State.READY)
         await reserve_declared(ctx, tx, draft.family.name, draft.id)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Spec]) -> None:
@@ -104,14 +104,14 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
     if wanted:
-        row = await tx.deployment(wanted)
+        row = await tx.deployments.get(wanted)
         if row is None or row.service != service.id:
             raise Missing(f"deployment_id: {name_of(service)} has no deployment with this id")
         if row.status != Progress.SUCCEEDED:
             raise Conflict("deployment_id: that deployment never ran; choose one that SUCCEEDED")
         return row
     status = await status_of(tx, service)
-    past = await tx.deployments(service.id, 1000)
+    past = await tx.deployments.latest(service.id, 1000)
     serving = next((one for one in past if one.id == status.serving), None)
     made = particulars(serving).made if serving else None
     for row in past:
@@ -127,11 +127,11 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
 @writes("*.cancelDeployment")
 async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
-    waiting = await tx.open_deployments(service.id)
+    waiting = await tx.deployments.open(service.id)
     if not waiting:
         raise Conflict(f"No deployment of {name_of(service)} waits or is under way")
     status = await cancel(tx, service, waiting, call)
-    last = await tx.deployment(waiting[-1].id)
+    last = await tx.deployments.get(waiting[-1].id)
     assert last is not None
     return await _shown(ctx, tx, call, service, last, status)
 
@@ -188,7 +188,7 @@ async def list_deployments(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service, status, fresh = await _seen_service(ctx, source, call)
     page, size = paging(call)
-    rows = await source.deployments(service.id, size, status.deployments - (page - 1) * size)
+    rows = await source.deployments.latest(service.id, size, status.deployments - (page - 1) * size)
     shown = [encode(shown_deployment(call, service, row, status, fresh)) for row in rows]
     return Reply(results(shown, page, size, status.deployments))
 
@@ -213,10 +213,10 @@ async def read_build_log(ctx: Context, call: Call) -> Reply:
 async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
     service, _, fresh = await _seen_service(ctx, tx, call)
     row = await _deployment(tx, call, service)
-    if row.id not in {one.id for one in await tx.open_deployments(service.id)}:
+    if row.id not in {one.id for one in await tx.deployments.open(service.id)}:
         raise Conflict(f"This deployment has ended: it is {row.status}")
     status = await cancel(tx, service, [row], call)
-    after = await tx.deployment(row.id)
+    after = await tx.deployments.get(row.id)
     assert after is not None
     return Reply(encode(shown_deployment(call, service, after, status, fresh)))
 
@@ -227,9 +227,9 @@ async def history(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
     page, size = paging(call)
-    status, going = await status_of(source, service), await source.open_deployments(service.id)
+    status, going = await status_of(source, service), await source.deployments.open(service.id)
     first = nth_without(status.deployments, (page - 1) * size, {one.number for one in going})
-    rows = await source.ended_deployments(service.id, size, first)
+    rows = await source.deployments.ended(service.id, size, first)
     total = status.deployments - len(going)
     name = name_of(service)
     shown = [encode(_history_entry(row, name)) for row in rows]
@@ -269,7 +269,7 @@ async def seen_deployment(ctx: Context, source: Reads, call: Call) -> tuple[Row,
 
 
 async def _deployment(source: Reads, call: Call, service: Row) -> DeploymentRow:
-    row = await source.deployment(call.id)
+    row = await source.deployments.get(call.id)
     if row is None or row.service != service.id:
         raise Missing("No deployment with this id was found")
     return row

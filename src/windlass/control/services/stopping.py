@@ -9,7 +9,7 @@ from windlass.control.request.deployments import accept, in_deletion, name_of
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation
 from windlass.core.deploy.states import Do
-from windlass.store.store import Reads, Row, StatusRow, Tx
+from windlass.store import Reads, Row, StatusRow, Tx
 
 _OPERATOR = Actor(
     id="00000000-0000-4000-8000-000000000001", name="windlass stop --all", subject="operator", permits={}
@@ -28,17 +28,17 @@ class Stopping(Struct, frozen=True):
 async def up(source: Reads) -> list[Row]:
     """Services that run, or are about to: of all organizations, those made last first, so that applications
     end before the databases they use."""
-    found = [(row, await source.status(row.id)) for row in await _services(source)]
+    found = [(row, await source.statuses.get(row.id)) for row in await _services(source)]
     return [row for row, status in reversed(found) if status and await _is_up(source, status)]
 
 
 async def _services(source: Reads) -> list[Row]:
-    rows = [row for id in await source.services() if (row := await source.get(id))]
+    rows = [row for id in await source.statuses.services() if (row := await source.resources.get(id))]
     return sorted(rows, key=lambda row: row.created)
 
 
 async def _is_up(source: Reads, status: StatusRow) -> bool:
-    waiting = await source.open_deployments(status.id)
+    waiting = await source.deployments.open(status.id)
     return not in_deletion(waiting) and (status.serving is not None or bool(waiting))
 
 

@@ -19,7 +19,7 @@ from windlass.control.request.permissions import Sight
 from windlass.core.declare.audit_query import AuditParameters, TargetParameters
 from windlass.core.declare.document import Document
 from windlass.core.words.audit import AuditNames, kinds_of, origin_kept, origin_of, type_of
-from windlass.store.store import FAR, EventFilter, EventRow, Reads
+from windlass.store import FAR, EventFilter, EventRow, Reads
 
 _STEP = 5_000
 """So many numbers are looked through at once, where few events fit. Then others have their turn."""
@@ -62,7 +62,7 @@ async def events(ctx: Context, call: Call) -> Reply:
     names = TargetNames(source, ctx.registry.audit)
     full = call.dialect.is_full
     entries = [await shown(row, names, full=full) for row in page.rows]
-    older_gone = page.next is None and await source.audit_anchor() is not None
+    older_gone = page.next is None and await source.events.anchor() is not None
     links = {
         name: _link(ctx, call, asked, **{token: str(number)})
         for name, token, number in (
@@ -218,7 +218,7 @@ async def _older(
     place = min(below, newest + 1)
     while place > oldest:
         end = max(oldest, place - _STEP) if sieve.is_choosy else oldest
-        rows = await source.events_older(sieve, place, end, most)
+        rows = await source.audit.older(sieve, place, end, most)
         place = rows[-1].seq if len(rows) == most else end
         yield rows
         await asyncio.sleep(0)
@@ -231,7 +231,7 @@ async def _newer(
     place = max(above, oldest - 1)
     while place < newest:
         end = min(newest, place + _STEP) if sieve.is_choosy else newest
-        rows = await source.events_newer(sieve, place, end, most)
+        rows = await source.audit.newer(sieve, place, end, most)
         place = rows[-1].seq if len(rows) == most else end
         yield rows
         await asyncio.sleep(0)
@@ -239,7 +239,7 @@ async def _newer(
 
 async def _span(source: Reads, sieve: EventFilter) -> tuple[int, int]:
     """The numbers between which events of the wanted time are. Numbers follow time, but for a little."""
-    oldest, newest = await source.events_span()
+    oldest, newest = await source.events.span()
     first = await _since(source, sieve.since - _SKEW, oldest, newest + 1) if sieve.since else oldest
     last = await _since(source, sieve.until + _SKEW, first, newest + 1) if sieve.until < FAR else newest
     return first, min(last, newest)
@@ -249,7 +249,7 @@ async def _since(source: Reads, at: int, low: int, high: int) -> int:
     """The first number at that time or later."""
     while low < high:
         middle = (low + high) // 2
-        found = await source.event_time(middle)
+        found = await source.events.time(middle)
         if found is None or found >= at:
             high = middle
         else:
@@ -274,10 +274,10 @@ class TargetNames:
         return self._known[id]
 
     async def _look(self, id: str) -> str:
-        row = await self._source.get(id)
+        row = await self._source.resources.get(id)
         if row is not None:
             return _name(msgspec.json.decode(row.body))
-        last = await self._source.last_event_of(id)
+        last = await self._source.events.last_of(id)
         return _called(msgspec.json.decode(last.body)) if last else ""
 
 

@@ -41,7 +41,7 @@ from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
 from windlass.core.words.webhook_payload import Subscription, rendered
 from windlass.families.webhook import WebhookShown
-from windlass.store.store import Claim, DeliveryRow, Receiver, Tx
+from windlass.store import Claim, DeliveryRow, Receiver, Tx
 
 WAITS = (5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR)
 """After the first failure, the second, and so on; the last one for all that follow."""
@@ -74,16 +74,17 @@ async def deliver(ctx: Context, claim: Claim) -> None:
 
 async def _come_back(tx: Tx, claim: Claim, webhook: str) -> None:
     """When the next is due; and before that, to look whether somebody is there again."""
-    row = await tx.find("webhook", webhook)
+    row = await tx.resources.find("webhook", webhook)
     if row is None:
-        await tx.forget_receiver(webhook)
-    due = await tx.next_delivery(webhook) if row and row.read(Subscription).enabled else None
+        await tx.deliveries.forget(webhook)
+        await tx.receivers.forget(webhook)
+    due = await tx.deliveries.next(webhook) if row and row.read(Subscription).enabled else None
     if due is None:
-        await tx.done(claim)
+        await tx.work.done(claim)
         return
-    if (await tx.receiver(webhook)).failing:
+    if (await tx.receivers.get(webhook)).failing:
         due = min(due, tx.now + _about(LOOKED_FOR_EVERY))
-    await tx.again(claim, due)
+    await tx.work.again(claim, due)
 
 
 class WebhookSender:
@@ -102,7 +103,7 @@ class WebhookSender:
 
     async def work(self) -> None:
         """Until nothing is due, or nobody takes anything."""
-        self._book.receiver = await self._ctx.store.reads.receiver(self._webhook)
+        self._book.receiver = await self._ctx.store.reads.receivers.get(self._webhook)
         if self._book.receiver.failing and await self._is_wanted():
             await self._look()
         while not self._book.over and await self._is_wanted():
@@ -113,7 +114,7 @@ class WebhookSender:
 
     async def _is_wanted(self) -> bool:
         """Looks at the webhook as it is now: whoever changes it does not wait until nothing is due."""
-        row = await self._ctx.store.reads.find("webhook", self._webhook)
+        row = await self._ctx.store.reads.resources.find("webhook", self._webhook)
         if row is None:
             return False
         subscription = self._subscription = row.read(Subscription)
@@ -131,7 +132,7 @@ class WebhookSender:
     async def _due(self) -> list[DeliveryRow]:
         each, most = (1, 1) if self._book.receiver.failing else (EACH, MOST)
         reads, now = self._ctx.store.reads, self._ctx.clock.now()
-        return await reads.due_deliveries(self._webhook, now, each, most)
+        return await reads.deliveries.due(self._webhook, now, each, most)
 
     async def _send_all(self, due: Sequence[DeliveryRow]) -> None:
         lanes: defaultdict[str, list[DeliveryRow]] = defaultdict(list)
@@ -283,13 +284,13 @@ class DeliveryResults:
                     receiver: Receiver = receiver,
                     why: str = why,
                 ) -> bool:
-                    if not await tx.held(self._claim):
+                    if not await tx.work.held(self._claim):
                         return False
-                    await tx.change_deliveries(changed)
+                    await tx.deliveries.change(changed)
                     for lane, due in held:
-                        await tx.hold_deliveries(self._webhook, lane, due)
+                        await tx.deliveries.hold(self._webhook, lane, due)
                     if recovered:
-                        await tx.hurry_deliveries(self._webhook)
+                        await tx.deliveries.hurry(self._webhook)
                     await self._mark(tx, receiver, why)
                     return True
 
@@ -307,10 +308,10 @@ class DeliveryResults:
 
     async def _mark(self, tx: Tx, receiver: Receiver, why_disabled: str) -> None:
         """What the webhook says of its receiver."""
-        if receiver == await tx.receiver(self._webhook) and not why_disabled:
+        if receiver == await tx.receivers.get(self._webhook) and not why_disabled:
             return
-        await tx.set_receiver(self._webhook, receiver)
-        row = await tx.find("webhook", self._webhook)
+        await tx.receivers.set(self._webhook, receiver)
+        row = await tx.resources.find("webhook", self._webhook)
         if row is None:
             return
         since = stamp(receiver.failing) if receiver.failing else None
@@ -322,12 +323,12 @@ class DeliveryResults:
                 "updated_at": stamp(tx.now),
             }
             new = reencrypted(self._ctx, row, rewritten(row.body, changes), decrypt_hidden(self._ctx, row))
-            await tx.change(new)
+            await tx.resources.change(new)
             await record(
                 self._ctx, tx, Event.WEBHOOK_DISABLED, new, SYSTEM, None, before=row.body, after=new.body
             )
         elif row.read(WebhookShown).failing_since != since:
-            await tx.rewrite(row.id, rewritten(row.body, {"failing_since": since}))
+            await tx.resources.rewrite(row.id, rewritten(row.body, {"failing_since": since}))
 
 
 def _asked_to_wait(answer: HttpResult) -> int | None:

@@ -20,7 +20,7 @@ from windlass.control.request.permissions import Sight
 from windlass.control.request.shared_readers import SharedReader
 from windlass.control.telling.audit import TargetNames, shown
 from windlass.core.declare.traits import Onward
-from windlass.store.store import EventRow, Reads, events_word
+from windlass.store import EventRow, Reads, events_word
 
 _PAGE: Final = 200
 _KEPT: Final = 300
@@ -68,7 +68,7 @@ async def follow_events(ctx: Context, call: Call) -> Reply:
 
 async def _place(source: Reads, last: str | None) -> StreamPosition:
     """After the event that came last; without one, after all that there is."""
-    oldest, newest = await source.events_span()
+    oldest, newest = await source.events.span()
     if last is None:
         return StreamPosition(newest)
     if last.isascii() and last.isdecimal() and len(last) <= 18 and int(last) <= newest:
@@ -154,7 +154,7 @@ class _EventReader(SharedReader):
     async def look(self) -> bool:
         source = self._ctx.store.reads
         if self._place < 0:
-            _, self._place = await source.events_span()
+            _, self._place = await source.events.span()
             self._floor = self._place
             return True
         batch = await _read(self._ctx, self._org, self._place, full=self._full)
@@ -190,9 +190,9 @@ async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
     """What happened next. The newest number is asked for before, so that nothing is passed over that comes
     meanwhile; and the oldest afterwards, so that nothing is that goes."""
     source = ctx.store.reads
-    _, newest = await source.events_span()
-    rows = await source.events(org, after, _PAGE)
-    oldest, _ = await source.events_span()
+    _, newest = await source.events.span()
+    rows = await source.events.after(org, after, _PAGE)
+    oldest, _ = await source.events.span()
     names = TargetNames(source, ctx.registry.audit)
     told = [SentEvent(row.seq, await _piece(row, names, full=full), row) for row in rows]
     whole = len(rows) < _PAGE

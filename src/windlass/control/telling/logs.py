@@ -16,7 +16,7 @@ from windlass.core.access import Actor
 from windlass.core.declare.traits import Tail
 from windlass.core.deploy.states import OPEN
 from windlass.families.environment import EnvironmentShown, environment
-from windlass.store.store import Row, status_word
+from windlass.store import Row, status_word
 
 T = TypeVar("T")
 Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
@@ -53,7 +53,7 @@ async def followed(
 ) -> tuple[str, Lines]:
     """What a service of any family says while it runs: its last lines, and what comes; before them, its
     organization. It has to lie in all that `within` names."""
-    found = await ctx.store.reads.get(service)
+    found = await ctx.store.reads.resources.get(service)
     if found and (reading := ctx.registry.handled_by(f"{found.family}.log")):
         call = Call(operation=reading[0], actor=actor, ids=(service,), dialect=dialect)
         with suppress(Missing):
@@ -64,7 +64,7 @@ async def followed(
 
 
 async def _lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
-    above = await ctx.store.reads.above(row.id)
+    above = await ctx.store.reads.tree.above(row.id)
     home = {one.family: one for one in above}.get(environment.name)
     clusters = {home.read(EnvironmentShown).cluster_id} if home else set()
     return {one.id for one in above} | clusters >= set(within)
@@ -121,7 +121,7 @@ async def _comes(following: asyncio.Future[T], moment: float, changed: asyncio.E
 
 
 async def _is_over(ctx: Context, deployment: str) -> bool:
-    row = await ctx.store.reads.deployment(deployment)
+    row = await ctx.store.reads.deployments.get(deployment)
     return row is None or row.status not in OPEN
 
 

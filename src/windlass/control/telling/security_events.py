@@ -17,7 +17,7 @@ from windlass.control.request.recording import About, about, emit
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation
 from windlass.core.words.events import Event
-from windlass.store.store import Reads, Tx
+from windlass.store import Reads, Tx
 
 AGAIN = 12 * HOUR
 """After so long a time a person who comes back has signed in anew."""
@@ -170,7 +170,7 @@ async def _write(ctx: Context, tx: Tx, batch: Sequence[CallerSeen], more: int) -
 
 async def _found(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[str, About]:
     """What it is about, if that is of an organization of the caller; else the organization itself."""
-    row = await tx.get(sighting.target) if sighting.target else None
+    row = await tx.resources.get(sighting.target) if sighting.target else None
     if row is not None and row.org in sighting.orgs:
         return row.org, await about(ctx, tx, row)
     org = sighting.orgs[0] if sighting.orgs else await _operators(tx)
@@ -180,5 +180,5 @@ async def _found(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[str, Ab
 
 async def _operators(tx: Reads) -> str:
     """Somebody who is of no organization concerns whoever runs this installation."""
-    first = await tx.first("", "organization")
+    first = await tx.resources.first("", "organization")
     return first.id if first else ""

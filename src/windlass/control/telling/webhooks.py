@@ -29,7 +29,7 @@ from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, rendered
 from windlass.families.webhook import Replay, Rotation, Webhook, check_sendable, webhook
-from windlass.store.store import DeliveryRow, Receiver, Row, Tx
+from windlass.store import DeliveryRow, Receiver, Row, Tx
 
 SECRET, PREVIOUS, PREVIOUS_UNTIL = "target_secret", "previous_secret", "previous_until"
 TEST_LANE: Final = "test"
@@ -64,15 +64,16 @@ class Webhooks(Behaviour[Webhook]):
         row, spec = change.row, change.spec
         moved = spec.target_url != change.before.target_url
         if moved:
-            await tx.fail_deliveries(row.id, TEST_LANE)
+            await tx.deliveries.fail(row.id, TEST_LANE)
         if spec.enabled and (moved or not change.before.enabled):
             change.extras |= {"failing_since": None, "disabled_reason": ""}
-            await tx.set_receiver(row.id, Receiver())
-            await tx.hurry_deliveries(row.id)
-        await tx.ask(DELIVER, work_of(row.id), org=row.org)
+            await tx.receivers.set(row.id, Receiver())
+            await tx.deliveries.hurry(row.id)
+        await tx.work.ask(DELIVER, work_of(row.id), org=row.org)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        await tx.forget_receiver(row.id)
+        await tx.deliveries.forget(row.id)
+        await tx.receivers.forget(row.id)
 
 
 # What can be done with one
@@ -82,7 +83,7 @@ class Webhooks(Behaviour[Webhook]):
 async def deliveries(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     page, size = paging(call)
-    found, total = await ctx.store.reads.deliveries(row.id, (page - 1) * size, size)
+    found, total = await ctx.store.reads.deliveries.page(row.id, (page - 1) * size, size)
     webhook = row.read(Subscription)
     return Reply(results([encode(_shown(ctx, call, webhook, one)) for one in found], page, size, total))
 
@@ -94,14 +95,14 @@ async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
     if not webhook.enabled:
         raise Conflict("This webhook is disabled: set `enabled` to true first")
     (id,) = await add_deliveries(tx, [row], TEST_LANE, await _example(ctx, tx, row, webhook.events[0]))
-    made = await tx.delivery(row.id, id)
+    made = await tx.deliveries.get(row.id, id)
     assert made is not None
     await record(ctx, tx, Event.WEBHOOK_TESTED, row, call.actor, call)
     return Reply(encode(_shown(ctx, call, webhook, made)))
 
 
 async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> WebhookPayload:
-    organization = await tx.find("organization", row.org)
+    organization = await tx.resources.find("organization", row.org)
     assert organization is not None
     failed = kind == Event.DEPLOYMENT_FAILED
     return WebhookPayload(
@@ -134,14 +135,14 @@ async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
         count = 1
     else:
         since = moment(asked.since) if asked.since else 0
-        count = await tx.deliver_again(row.id, since, address, only_failed=asked.only_failed)
-    await tx.ask(DELIVER, work_of(row.id), org=row.org)
+        count = await tx.deliveries.repeat(row.id, since, address, only_failed=asked.only_failed)
+    await tx.work.ask(DELIVER, work_of(row.id), org=row.org)
     await record(ctx, tx, Event.WEBHOOK_REPLAYED, row, call.actor, call)
     return Reply(encode({"replayed": count}))
 
 
 async def _replay_one(tx: Tx, row: Row, id: str, address: str) -> None:
-    delivery = await tx.delivery(row.id, id)
+    delivery = await tx.deliveries.get(row.id, id)
     if delivery is None:
         raise Missing("No delivery of this webhook has this id")
     if delivery.state != WAITING and delivery.address != address:
@@ -149,7 +150,7 @@ async def _replay_one(tx: Tx, row: Row, id: str, address: str) -> None:
             "event_id: this delivery was sent to another address, which the webhook had before. It is sent "
             "to no other one"
         )
-    await tx.deliver_one_again(row.id, id)
+    await tx.deliveries.repeat_one(row.id, id)
 
 
 @writes("webhook.rotateSecret")
@@ -167,7 +168,7 @@ async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
         hidden |= {PREVIOUS: old, PREVIOUS_UNTIL: str(until)}
     body = rewritten(row.body, {"target_secret_set": True, "updated_at": stamp(tx.now)})
     new = reencrypted(ctx, row, body, hidden | {SECRET: secret})
-    await tx.change(new)
+    await tx.resources.change(new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(
         encode(
@@ -191,12 +192,12 @@ def mark_of(ctx: Context, row: Row, address: str) -> str:
 
 async def veil_stored(ctx: Context, tx: Tx) -> None:
     """Seals the addresses that earlier versions kept readable. Does nothing from the second start on."""
-    if await tx.fact(_VEILED):
+    if await tx.facts.get(_VEILED):
         return
-    for org in await tx.of_parent("", "organization"):
-        for row in await tx.of_org(org.id, webhook.name):
+    for org in await tx.resources.of_parent("", "organization"):
+        for row in await tx.resources.of_org(org.id, webhook.name):
             await _veil(ctx, tx, row)
-    await tx.set_fact(_VEILED, b"1")
+    await tx.facts.set(_VEILED, b"1")
 
 
 async def _veil(ctx: Context, tx: Tx, row: Row) -> None:
@@ -204,10 +205,10 @@ async def _veil(ctx: Context, tx: Tx, row: Row) -> None:
     address = hidden.get("target_url", row.read(Subscription).target_url)
     sealed = encrypt_hidden(ctx, row.org, row.id, row.tag, hidden | {"target_url": address})
     body = rewritten(row.body, {"target_url": veil(address)})
-    await tx.change(replace(row, body=body, sealed=sealed))
+    await tx.resources.change(replace(row, body=body, sealed=sealed))
     mark, skip = mark_of(ctx, row, address), 0
-    while found := (await tx.deliveries(row.id, skip, _AT_ONCE))[0]:
-        await tx.change_deliveries([_veiled(delivery, address, mark) for delivery in found])
+    while found := (await tx.deliveries.page(row.id, skip, _AT_ONCE))[0]:
+        await tx.deliveries.change([_veiled(delivery, address, mark) for delivery in found])
         skip += len(found)
 
 

@@ -23,7 +23,7 @@ from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import BuiltIn, identity, of_level, with_twins
 from windlass.core.words.variables import DeclaredVariable
 from windlass.families.variable import Variable
-from windlass.store.store import Reads, Row, Tx
+from windlass.store import Reads, Row, Tx
 
 
 class ServiceVariables(NamedTuple):
@@ -40,7 +40,7 @@ async def listed(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[Ser
     for level in _with_variables(ctx, levels):
         found += (ServiceVariables(level, one) for one in of_level(level.family, level.id))
         for kind in _kinds_in(ctx, level):
-            for service in await source.of_parent(level.id, kind.family.name):
+            for service in await source.resources.of_parent(level.id, kind.family.name):
                 variables = await kind.listed_variables(ctx, source, service)
                 found += (ServiceVariables(service, one) for one in variables)
     return found
@@ -136,7 +136,7 @@ async def forget_derived(ctx: Context, tx: Tx, service: Row) -> None:
     """What stood for a built-in variable of a service, or overrode one, goes with the service."""
     for id in _ids(ctx, service):
         for link in ("aliases", "overrides"):
-            for derived in await tx.linked(id, link):
+            for derived in await tx.links.sources(id, link):
                 await removed_with_derived(tx, derived)
 
 
@@ -149,17 +149,17 @@ async def refresh_derived(ctx: Context, tx: Tx, service: Row) -> None:
 
 async def _say_again(tx: Tx, id: str, value: str) -> None:
     """Server-side news: the tags stay, and so do digests, which know of the change from its cause."""
-    for alias in await tx.linked(id, "aliases"):
+    for alias in await tx.links.sources(id, "aliases"):
         if alias.read(Variable).value != value:
             shown = {"value": value, "aliased_variable": {"value": value}}
-            await tx.rewrite(alias.id, rewritten(alias.body, shown))
+            await tx.resources.rewrite(alias.id, rewritten(alias.body, shown))
             await _say_again(tx, alias.id, value)
 
 
 async def removed_with_derived(tx: Tx, row: Row) -> None:
     """A variable, and all that stands for it or overrides it."""
     for link in ("aliases", "overrides"):
-        for derived in await tx.linked(row.id, link):
+        for derived in await tx.links.sources(row.id, link):
             await removed_with_derived(tx, derived)
     await tx.remove(row)
 

@@ -21,7 +21,7 @@ from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import identity
 from windlass.core.words.variables import DeclaredVariable, Inputs, resolve
 from windlass.families.variable import OriginalVariable, secret, variable
-from windlass.store.store import Reads, Row
+from windlass.store import Reads, Row
 
 # What people read about a service, and what only later deployments do with it.
 _SAYS_NOTHING_OF_RUNNING: Final = frozenset(
@@ -46,7 +46,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Wher
     if not _takes_variables(ctx, service):
         digest = Digest(_sha(ctx, service, ())).text
         return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)
-    levels = await source.above(service.id)
+    levels = await source.tree.above(service.id)
     if not levels:
         raise Missing("This service was deleted meanwhile")
     rows = [await _said_at(source, level) for level in levels]
@@ -79,7 +79,7 @@ def _name(row: Row) -> str:
 
 
 async def _said_at(source: Reads, level: Row) -> list[Row]:
-    return [row for family in _KINDS for row in await source.of_parent(level.id, family.name)]
+    return [row for family in _KINDS for row in await source.resources.of_parent(level.id, family.name)]
 
 
 def _entry(ctx: Context, row: Row) -> DeclaredVariable:
@@ -131,7 +131,7 @@ async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> 
     sha, new, rest = digest.partition(".")
     counted = _counted(ctx)
     families = [*(family.name for family in _KINDS), *counted]
-    marks = await source.marks(service.id, families) if _takes_variables(ctx, service) else []
+    marks = await source.tree.marks(service.id, families) if _takes_variables(ctx, service) else []
     if new:  # else it was made when every database counted
         used, missing = (frozenset(part.split("+")) - {""} for part in rest.split("."))
         known = Digest(sha, used, missing)

@@ -35,7 +35,7 @@ from windlass.families.variable import (
     secret,
     variable,
 )
-from windlass.store.store import Reads, Row, Tx
+from windlass.store import Reads, Row, Tx
 
 _KINDS = (variable, secret)
 _OWN_TYPES = {"FILE", "VALUE"}
@@ -47,7 +47,7 @@ async def visible(ctx: Context, call: Call) -> Reply:
     """What a level has of its own and what it inherits, nearest first; then built-in ones, if expected."""
     source, family = ctx.store.reads, call.family
     here = await parent_of(source, call)
-    levels = await source.above(here.id)
+    levels = await source.tree.above(here.id)
     rows = await visible_below(source, call.actor, here, family)
     if rows is None:
         rows = await _stored(source, levels, family)
@@ -57,7 +57,7 @@ async def visible(ctx: Context, call: Call) -> Reply:
 
 
 async def _stored(source: Reads, levels: Sequence[Row], family: Family) -> list[Row]:
-    return [row for level in levels for row in await source.of_parent(level.id, family.name)]
+    return [row for level in levels for row in await source.resources.of_parent(level.id, family.name)]
 
 
 async def _built_in(
@@ -97,7 +97,7 @@ async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def _take_key_for_value(tx: Tx, call: Call) -> None:
     """Existing clients get the key of the aliased variable as the value of an alias: accepts it back."""
-    row = await tx.find(variable.name, call.id) if call.dialect.is_full else None
+    row = await tx.resources.find(variable.name, call.id) if call.dialect.is_full else None
     aliased = row.read(VariableShown).aliased_variable if row else None
     body = call.sent(Spec)
     if row and aliased and sent_in(body).get("value") == aliased.key:
@@ -119,7 +119,7 @@ async def _own_making(ctx: Context, source: Reads, call: Call) -> Row | None:
         here = await parent_of(source, call)
     except Missing:
         return None
-    levels = await source.above(here.id)
+    levels = await source.tree.above(here.id)
     rows = await _built_in(ctx, source, call, levels, call.family)
     return next((row for row in rows if row.id == call.id), None)
 
@@ -165,7 +165,7 @@ def _spec(family: Family) -> type[Variable] | type[Secret]:
 async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row]:
     """Where the new one will be, and the visible one that it is derived from."""
     here, family = await parent_of(tx, call), call.family
-    levels = await tx.above(here.id)
+    levels = await tx.tree.above(here.id)
     other = next((row for row in await _stored(tx, levels, family) if row.id == call.id), None)
     other = other or await _own_making(ctx, tx, call)
     if other is None:
@@ -194,7 +194,7 @@ async def _derived(
 async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     """All or nothing; what is there already stays as it is, unless it is to be overwritten."""
     here = await parent_of(tx, call)
-    levels = {level.family.upper(): level for level in await tx.above(here.id)}
+    levels = {level.family.upper(): level for level in await tx.tree.above(here.id)}
     body = call.sent(Import)
     done: list[Imported] = []
     for number, one in enumerate(body.vars):
@@ -221,8 +221,8 @@ async def _level(
 async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, one: Importing) -> bool:
     """Whether it is there afterwards because of this."""
     family, other = (secret, variable) if one.is_secret else (variable, secret)
-    row = await tx.named(level.id, family.name, one.name)
-    if row is None and await tx.named(level.id, other.name, one.name) is None:
+    row = await tx.resources.named(level.id, family.name, one.name)
+    if row is None and await tx.resources.named(level.id, other.name, one.name) is None:
         spec = _spec(family)(key=one.name, value=one.value)
         await create_in(ctx, tx, NewResource(family, spec, level, call.actor, call))
         return True
@@ -256,18 +256,18 @@ class Variables(Behaviour[Variable | Secret]):
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Gives aliases the value of the variable that they stand for."""
-        for alias in await tx.linked(row.id, "aliases"):
+        for alias in await tx.links.sources(row.id, "aliases"):
             await self._follow(ctx, tx, alias, row)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         """What was derived from it goes with it."""
         for link in ("aliases", "overrides"):
-            for derived in await tx.linked(row.id, link):
+            for derived in await tx.links.sources(row.id, link):
                 await built_ins.removed_with_derived(tx, derived)
 
     async def _refuse_twin(self, tx: Tx, draft: Draft[Variable | Secret]) -> None:
         other = secret if draft.family is variable else variable
-        if await tx.named(draft.above.id, other.name, draft.spec.key):
+        if await tx.resources.named(draft.above.id, other.name, draft.spec.key):
             raise Conflict(f"key: there is already {_a(other)} with the key {draft.spec.key} here")
 
     async def _follow(self, ctx: Context, tx: Tx, alias: Row, target: Row) -> None:
@@ -278,7 +278,9 @@ class Variables(Behaviour[Variable | Secret]):
             changes["value"] = target.read(Variable).value
         else:
             sealed = encrypt_hidden(ctx, alias.org, alias.id, alias.tag, decrypt_hidden(ctx, target))
-        await tx.change(msgspec.structs.replace(alias, body=rewritten(alias.body, changes), sealed=sealed))
+        await tx.resources.change(
+            msgspec.structs.replace(alias, body=rewritten(alias.body, changes), sealed=sealed)
+        )
 
 
 def _type_of(spec: Variable | Secret) -> str:

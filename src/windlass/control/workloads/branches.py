@@ -27,7 +27,7 @@ from windlass.core.declare.stored import read_decoded
 from windlass.core.declare.validation import converted
 from windlass.families import registry
 from windlass.families.git_token import git_token
-from windlass.store.store import Reads, Row
+from windlass.store import Reads, Row
 
 SECONDS: Final = 3.0
 _FIELD: Final = "git_repository"
@@ -67,5 +67,5 @@ async def _may_read(source: Reads, call: Call, at: Row, wanted: GitRepositoryReq
     """True if the caller may see the git token of the repository; if not, the write is refused later."""
     if not (id := wanted.git_token_id):
         return True
-    row = await source.find(git_token.name, id)
+    row = await source.resources.find(git_token.name, id)
     return row is not None and row.org == at.org and await is_visible(source, call.actor, row)

@@ -24,7 +24,7 @@ from windlass.core.deploy.states import BUILDS, OPEN, Progress
 from windlass.core.deploy.workload import Artifact
 from windlass.core.words.variables import Inputs
 from windlass.families.application import Application
-from windlass.store.store import DeploymentRow, Row
+from windlass.store import DeploymentRow, Row
 
 _REMEMBERED = 200
 """How many deployments back an earlier build is looked for."""
@@ -119,7 +119,7 @@ async def _found(
 ) -> tuple[BuildResult, CommitRecord | None] | None:
     """What an earlier deployment made of the same commit, in the same way, with the same arguments."""
     place = await ctx.places.of(service.id)
-    for row in await ctx.store.reads.deployments(service.id, _REMEMBERED):
+    for row in await ctx.store.reads.deployments.latest(service.id, _REMEMBERED):
         if row.action not in BUILDS:
             continue
         story = particulars(row)
@@ -143,12 +143,12 @@ class Builds(Struct, frozen=True):
 
 
 async def builds_of(ctx: Context, service: str) -> Builds:
-    status = await ctx.store.reads.status(service)
+    status = await ctx.store.reads.statuses.get(service)
     needed: list[str] = []
     good: dict[str, None] = {}
     first: dict[str, int] = {}
     released: list[int] = []
-    for row in await ctx.store.reads.deployments(service, 1000):
+    for row in await ctx.store.reads.deployments.latest(service, 1000):
         made = particulars(row).made
         if made is None:
             continue
@@ -215,7 +215,7 @@ async def sweep_work(ctx: Context) -> None:
     """Working copies of builds that are no more."""
     for left in await aside(_below, ctx.work):
         # Asked after it was found there: a deployment is known before it makes its folder.
-        deployment = await ctx.store.reads.deployment(left.name)
+        deployment = await ctx.store.reads.deployments.get(left.name)
         if deployment is None or deployment.status not in OPEN:
             await aside(shutil.rmtree, left, True)
 

@@ -16,7 +16,7 @@ from windlass.control.request.paths import parent_of, target
 from windlass.control.workloads.ports import public_port
 from windlass.core.deploy.databases import DatabaseLogin, configurations, kind_of, upgrades
 from windlass.families.database import Database
-from windlass.store.store import Reads, Row, Tx
+from windlass.store import Reads, Row, Tx
 
 # Letters and digits only: nothing to escape in URLs, shells, and configuration files of databases.
 _LETTERS: Final = string.ascii_letters + string.digits
@@ -46,7 +46,7 @@ def _new(type: str) -> dict[str, str]:
 async def _given(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
     async def give(tx: Tx) -> dict[str, str]:
         """Of twins that come at once, the first decides."""
-        current = await tx.get(row.id)
+        current = await tx.resources.get(row.id)
         if current is None:
             raise Missing("This database was deleted meanwhile")
         hidden = decrypt_hidden(ctx, current)
@@ -54,7 +54,7 @@ async def _given(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
             return hidden
         hidden |= _new(current.read(Database).type)
         sealed = encrypt_hidden(ctx, current.org, current.id, current.tag, hidden)
-        await tx.change(msgspec.structs.replace(current, sealed=sealed))
+        await tx.resources.change(msgspec.structs.replace(current, sealed=sealed))
         return hidden
 
     return await give(source) if isinstance(source, Tx) else await ctx.store.write(give)

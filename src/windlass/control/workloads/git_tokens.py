@@ -16,7 +16,7 @@ from windlass.control.request.context import Context
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.core.declare.shapes import GitRepositoryRequest
 from windlass.families.git_token import GitToken, GitTokenShown, git_token
-from windlass.store.store import Reads, Row, Tx
+from windlass.store import Reads, Row, Tx
 
 _API: Final = "api."
 """GitHub and Bitbucket serve the API of example.com at api.example.com."""
@@ -50,7 +50,7 @@ async def source_at(
 ) -> GitSource:
     token = None
     if id := repository.git_token_id:
-        row = await source.find(git_token.name, id)
+        row = await source.resources.find(git_token.name, id)
         if row is None or row.org != org:
             raise GitError("git_repository.git_token_id: this git token is no more. Choose another.")
         # Judged again: the address may have been stored before addresses were judged.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from windlass.control.workloads.ports import PORT
 from windlass.core.deploy.hosts import key_of
 from windlass.core.deploy.workload import WorkloadPort
-from windlass.store.store import NameRow
+from windlass.store import NameRow
 
 
 def row_of(port: WorkloadPort, rows: Sequence[NameRow]) -> NameRow | None:

@@ -27,7 +27,7 @@ from windlass.core.deploy.progress import BuildResult, ChosenVersion, CommitReco
 from windlass.core.deploy.states import Do
 from windlass.core.deploy.workload import Artifact, ServiceAddress, Workload
 from windlass.core.words.variables import Inputs
-from windlass.store.store import DeploymentRow, Reads, Row, Tx
+from windlass.store import DeploymentRow, Reads, Row, Tx
 
 Whereabouts = Callable[[str, str, str, int], Awaitable[ServiceAddress]]
 """Takes an environment, a service of it, its name and a port inside. Returns where its neighbours find it."""
@@ -184,5 +184,5 @@ async def external_host(ctx: Context, source: Reads, service: str, port: MainPor
         return None
     if port.protocol not in hosts.BY_NAME:
         return ctx.settings.gateway_host
-    held = newest(port.held_as, await source.names(service))
+    held = newest(port.held_as, await source.names.of(service))
     return f"{held.name}.{ctx.settings.gateway_domain}".lower() if held else None

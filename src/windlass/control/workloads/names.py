@@ -20,7 +20,7 @@ from windlass.core.declare.stored import Named
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
 from windlass.core.deploy.workload import Workload
 from windlass.routers.router import RouteError
-from windlass.store.store import NameRow, Reads, Row, Tx
+from windlass.store import NameRow, Reads, Row, Tx
 
 FACT = "names"
 """Set when the services of an older Windlass have got their names."""
@@ -29,26 +29,26 @@ _AT_ONCE = 200
 
 async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
     """Reserves what the service declares now, and releases what it neither declares nor serves."""
-    service = await tx.find(family, id)
+    service = await tx.resources.find(family, id)
     if service is None:
         return
-    held = _HeldNames(service, await tx.names(service.id))
+    held = _HeldNames(service, await tx.names.of(service.id))
     fitting = await _declared(tx, held)
     extra = [row for row in held.rows if row not in fitting and not is_lasting_port(row)]
     if extra:
         in_use = await _in_use(ctx, tx, service, held.rows)
         for row in extra:
             if row.name not in in_use:
-                await tx.release_name(row)
+                await tx.names.release(row)
 
 
 async def reserve_wanted(ctx: Context, tx: Tx, wanted: Workload) -> Workload:
     """Reserves a host for each port of a generation that is about to run; returns it with these hosts."""
     if not any(by_name(port) for port in wanted.ports):
         return wanted
-    service = await tx.get(wanted.service)
+    service = await tx.resources.get(wanted.service)
     assert service is not None
-    held = _HeldNames(service, await tx.names(service.id))
+    held = _HeldNames(service, await tx.names.of(service.id))
     await _declared(tx, held)
     rows = await _named(tx, held, wanted.name, [key_of(port) for port in wanted.ports if by_name(port)])
     ports = [replace(port, host=rows[key_of(port)].name) if by_name(port) else port for port in wanted.ports]
@@ -58,13 +58,13 @@ async def reserve_wanted(ctx: Context, tx: Tx, wanted: Workload) -> Workload:
 async def reserve_ports(ctx: Context, wanted: Workload) -> None:
     """Reserves the ports of the machine that a generation listens on, or raises RouteError."""
     asked = {f"{PORT}{number}": port.name for port in wanted.ports if (number := listens(port)) is not None}
-    if asked.keys() <= {row.name for row in await ctx.store.reads.names(wanted.service)}:
+    if asked.keys() <= {row.name for row in await ctx.store.reads.names.of(wanted.service)}:
         return
 
     async def change(tx: Tx) -> None:
-        held = {row.name for row in await tx.names(wanted.service)}
+        held = {row.name for row in await tx.names.of(wanted.service)}
         for name, port in asked.items():
-            if name not in held and await tx.take_name(name, wanted.service, port) is None:
+            if name not in held and await tx.names.take(name, wanted.service, port) is None:
                 raise RouteError(f"{name} is in use by another service: choose another one")
 
     await ctx.store.write(change)
@@ -72,9 +72,9 @@ async def reserve_ports(ctx: Context, wanted: Workload) -> None:
 
 async def reserve_all(ctx: Context) -> None:
     """Gives services of an older Windlass the names that they serve or declare, the oldest first."""
-    if await ctx.store.reads.fact(FACT):
+    if await ctx.store.reads.facts.get(FACT):
         return
-    services = await ctx.store.reads.services_by_age()
+    services = await ctx.store.reads.statuses.services_by_age()
     for first in range(0, len(services), _AT_ONCE):
         part = services[first : first + _AT_ONCE]
 
@@ -83,7 +83,7 @@ async def reserve_all(ctx: Context) -> None:
                 await _reserve_served(ctx, tx, service)
 
         await ctx.store.write(change)
-    await ctx.store.write(lambda tx: tx.set_fact(FACT, b"reserved"))
+    await ctx.store.write(lambda tx: tx.facts.set(FACT, b"reserved"))
 
 
 async def reserve_served(ctx: Context, service: str) -> None:
@@ -92,16 +92,16 @@ async def reserve_served(ctx: Context, service: str) -> None:
 
 
 async def _reserve_served(ctx: Context, tx: Tx, id: str) -> None:
-    service, status = await tx.get(id), await tx.status(id)
+    service, status = await tx.resources.get(id), await tx.statuses.get(id)
     if service is None or status is None:
         return
-    serving = await tx.deployment(status.serving) if status.serving else None
+    serving = await tx.deployments.get(status.serving) if status.serving else None
     if serving and (wanted := decrypt_workload(ctx, serving)):
         await reserve_wanted(ctx, tx, wanted)
-        held = {row.name for row in await tx.names(id)}
+        held = {row.name for row in await tx.names.of(id)}
         for port in wanted.ports:
             if (number := listens(port)) is not None and f"{PORT}{number}" not in held:
-                await tx.take_name(f"{PORT}{number}", id, port.name)
+                await tx.names.take(f"{PORT}{number}", id, port.name)
     await reserve_declared(ctx, tx, service.family, id)
 
 
@@ -118,7 +118,7 @@ class _HeldNames:
             if row.port == key and (row.wish == wish or (not row.wish and is_candidate(row.name, wish, id))):
                 return row
         for name in candidates(wish, id):
-            if taken := await tx.take_name(name, id, key, wish):
+            if taken := await tx.names.take(name, id, key, wish):
                 self.rows.append(taken)
                 return taken
         raise AssertionError  # candidates have no end
@@ -141,7 +141,7 @@ def _keys(ports: Iterable[ServicePort]) -> list[str]:
 
 async def _named(tx: Tx, held: _HeldNames, name: str, asked: Iterable[str]) -> dict[str, NameRow]:
     """Reserves hosts by port: the default port gets the name of the service, others put theirs before it."""
-    environment = await tx.find("environment", held.service.parent)
+    environment = await tx.resources.find("environment", held.service.parent)
     assert environment is not None
     wish = label(name, environment.read(Named).name)
     own = await held.reserve(tx, "", wish)
@@ -151,9 +151,9 @@ async def _named(tx: Tx, held: _HeldNames, name: str, asked: Iterable[str]) -> d
 
 async def _in_use(ctx: Context, source: Reads, service: Row, rows: Sequence[NameRow]) -> set[str]:
     """Returns the names that a deployment of the service serves or is about to serve."""
-    status = await source.status(service.id)
-    deployments = await source.open_deployments(service.id)
-    if status and status.serving and (serving := await source.deployment(status.serving)):
+    status = await source.statuses.get(service.id)
+    deployments = await source.deployments.open(service.id)
+    if status and status.serving and (serving := await source.deployments.get(status.serving)):
         deployments.append(serving)
     names: set[str] = set()
     for deployment in deployments:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windlass.control.request.context import Context
 from windlass.engines.engine import EngineError
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 PUBLIC = range(15_000, 20_000)
 """Ports of this machine for public databases: everybody wants the same, so each gets one of its own."""
@@ -24,11 +24,11 @@ async def public_port(ctx: Context, service: Row) -> int:
 async def take_public_port(tx: Tx, service: str) -> int:
     """Returns the public port of a database, which it holds until it is deleted."""
     first = int(service[:8], 16) % len(PUBLIC)
-    for row in await tx.names(service):
+    for row in await tx.names.of(service):
         if row.name.startswith(PORT) and not row.port:
             return int(row.name.removeprefix(PORT))
     for step in range(len(PUBLIC)):
         port = PUBLIC[(first + step) % len(PUBLIC)]
-        if await tx.take_name(f"{PORT}{port}", service):
+        if await tx.names.take(f"{PORT}{port}", service):
             return port
     raise EngineError("All ports for public databases are taken")

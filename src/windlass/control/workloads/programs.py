@@ -32,7 +32,7 @@ from windlass.core.declare.shapes import (
 )
 from windlass.core.deploy.workload import HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.core.words.variables import Unusable
-from windlass.store.store import Row, Tx
+from windlass.store import Row, Tx
 
 P = TypeVar("P", bound=Program)
 B = TypeVar("B", bound=Base)

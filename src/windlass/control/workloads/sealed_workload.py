@@ -8,7 +8,7 @@ from msgspec import Struct
 from windlass.control.request.context import Context
 from windlass.core.deploy.workload import Artifact, Workload
 from windlass.core.words.variables import Inputs
-from windlass.store.store import DeploymentRow, Row
+from windlass.store import DeploymentRow, Row
 
 _decode = msgspec.msgpack.Decoder(Workload).decode
 
@@ -72,6 +72,6 @@ def decrypt_workload(ctx: Context, deployment: DeploymentRow) -> Workload | None
 
 async def find_secrets(ctx: Context, deployment: str) -> None:
     """Looks up the secrets to hide in logs of a deployment; there are none if it is gone."""
-    row = await ctx.store.reads.deployment(deployment)
+    row = await ctx.store.reads.deployments.get(deployment)
     if row is None or decrypt_workload(ctx, row) is None:
         ctx.logs.masks.know(deployment, ())

@@ -11,7 +11,7 @@ from windlass.core.deploy.states import State
 from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.routers.router import RouteError
-from windlass.store.store import StatusRow
+from windlass.store import StatusRow
 
 TRY_AGAIN = 30_000
 """Milliseconds after which a service that cannot run is tried again."""

@@ -1,0 +1,38 @@
+"""Budgets: requests used by each caller in the window that is open."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.store.tables.table import ChangeSession, Table
+
+GET: Final = "SELECT opened, used FROM budget WHERE subject = $1"
+SET: Final = """
+INSERT INTO budget (subject, opened, used) VALUES ($1, $2, $3)
+ON CONFLICT (subject) DO UPDATE SET opened = excluded.opened, used = excluded.used"""
+GIVE_BACK: Final = "UPDATE budget SET used = used - $1 WHERE subject = $2 AND opened = $3"
+SWEEP: Final = "DELETE FROM budget WHERE opened < $1"
+
+
+class BudgetTable(Table):
+    __slots__ = ()
+
+    async def get(self, subject: str) -> tuple[int, int] | None:
+        """Returns the time when the window opened, and the number of requests used in it."""
+        row = await self._session.one(GET, subject)
+        return (row[0], row[1]) if row else None
+
+
+class BudgetChanges(BudgetTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def set(self, subject: str, opened: int, used: int) -> None:
+        await self._session.all(SET, subject, opened, used)
+
+    async def give_back(self, subject: str, opened: int, unused: int) -> None:
+        """Returns requests that were booked and not used, if the window is still the same."""
+        await self._session.all(GIVE_BACK, unused, subject, opened)
+
+    async def sweep(self, before: int) -> None:
+        await self._session.all(SWEEP, before)

@@ -1,0 +1,59 @@
+"""Deletions: resources that wait until their services are deleted, and services that were deleted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.store.tables.resources import Row
+from windlass.store.tables.table import ChangeSession, Table, columns
+
+GET: Final = "SELECT body FROM deletion WHERE id = $1"
+AT_OR_ABOVE: Final = f"""
+WITH RECURSIVE above (id, parent) AS (
+    SELECT id, parent FROM resource WHERE id = $1
+    UNION ALL
+    SELECT resource.id, resource.parent FROM resource JOIN above ON resource.id = above.parent
+)
+SELECT {columns(Row, "resource")}
+FROM above JOIN deletion ON deletion.id = above.id JOIN resource ON resource.id = above.id LIMIT 1"""
+ADD: Final = """
+INSERT INTO deletion (id, body) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
+FORGET: Final = "DELETE FROM deletion WHERE id = $1"
+
+TOMBSTONE: Final = "SELECT 1 FROM tombstone WHERE service = $1"
+TOMBSTONES: Final = "SELECT service FROM tombstone"
+TOMBSTONE_ADD: Final = """
+INSERT INTO tombstone (service, at) VALUES ($1, $2) ON CONFLICT (service) DO NOTHING"""
+
+
+class DeletionTable(Table):
+    __slots__ = ()
+
+    async def get(self, id: str) -> bytes | None:
+        """Returns the request that a resource waits for its services to be deleted for."""
+        row = await self._session.one(GET, id)
+        return bytes(row[0]) if row else None
+
+    async def at_or_above(self, id: str) -> Row | None:
+        """Returns a resource that waits for its services to be deleted: this one, or one that it lies in."""
+        row = await self._session.one(AT_OR_ABOVE, id)
+        return Row(*row) if row else None
+
+    async def is_deleted(self, service: str) -> bool:
+        """True if this database deleted the service: only then may its data be erased."""
+        return await self._session.one(TOMBSTONE, service) is not None
+
+
+class DeletionChanges(DeletionTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def add(self, id: str, body: bytes) -> None:
+        await self._session.all(ADD, id, body)
+
+    async def forget(self, id: str) -> None:
+        await self._session.all(FORGET, id)
+
+    async def record(self, service: str) -> None:
+        """Remembers for ever that this service was deleted."""
+        await self._session.all(TOMBSTONE_ADD, service, self._session.now)

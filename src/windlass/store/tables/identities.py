@@ -1,0 +1,33 @@
+"""Identities: people of an OpenID Connect issuer, each a member of any number of organizations."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.store.tables.table import ChangeSession, Table
+
+OF: Final = """
+SELECT identity.member, identity.org, resource.body
+FROM identity JOIN resource ON resource.id = identity.member
+WHERE identity.issuer = $1 AND identity.subject = $2 ORDER BY identity.org"""
+ADD: Final = "INSERT INTO identity (issuer, subject, org, member) VALUES ($1, $2, $3, $4)"
+FORGET: Final = "DELETE FROM identity WHERE member = $1"
+
+
+class IdentityTable(Table):
+    __slots__ = ()
+
+    async def of(self, issuer: str, subject: str) -> list[tuple[str, str, bytes]]:
+        """Returns member id, organization and document for every organization that this person is in."""
+        return [(row[0], row[1], row[2]) for row in await self._session.all(OF, issuer, subject)]
+
+
+class IdentityChanges(IdentityTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def add(self, issuer: str, subject: str, org: str, member: str) -> None:
+        await self._session.all(ADD, issuer, subject, org, member)
+
+    async def forget(self, member: str) -> None:
+        await self._session.all(FORGET, member)

@@ -1,0 +1,88 @@
+"""Statuses: the state of each service, and the deployment that it runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.store.nudges import status_word
+from windlass.store.tables.table import ChangeSession, Table, columns, places
+
+
+class StatusRow(Struct, frozen=True, gc=False):
+    id: str
+    org: str
+    state: str
+    message: str
+    deployment: str | None
+    deployments: int
+    deployed_at: int | None
+    changed: int
+    serving: str | None = None
+    """The deployment that the service is to run."""
+    digest: str = ""
+    """Over everything that it was deployed with."""
+    instances: int = 0
+    """The number of instances decided last, between minimum and maximum."""
+
+
+_COLUMNS: Final = columns(StatusRow)
+GET: Final = f"SELECT {_COLUMNS} FROM status WHERE id = $1"
+BELOW: Final = f"""
+SELECT {columns(StatusRow, "status")}
+FROM resource JOIN status ON status.id = resource.id WHERE resource.parent = $1
+ORDER BY resource.created, resource.id"""
+SERVING: Final = "SELECT id, org, serving FROM status WHERE serving IS NOT NULL ORDER BY id"
+SERVICES: Final = "SELECT id FROM status ORDER BY id"
+SERVICES_BY_AGE: Final = """
+SELECT status.id FROM status JOIN resource ON resource.id = status.id
+ORDER BY CASE WHEN status.serving IS NULL THEN 1 ELSE 0 END, resource.created, status.id"""
+ADD: Final = f"INSERT INTO status ({_COLUMNS}) VALUES ({places(len(StatusRow.__struct_fields__))})"
+CHANGE: Final = """
+UPDATE status SET state = $1, message = $2, deployment = $3, deployments = $4, deployed_at = $5, changed = $6,
+    serving = $7, digest = $8, instances = $9
+WHERE id = $10"""
+REMOVE: Final = "DELETE FROM status WHERE id = $1 RETURNING id"
+
+
+class StatusTable(Table):
+    __slots__ = ()
+
+    async def get(self, id: str) -> StatusRow | None:
+        row = await self._session.one(GET, id)
+        return StatusRow(*row) if row else None
+
+    async def below(self, parent: str) -> list[StatusRow]:
+        return [StatusRow(*row) for row in await self._session.all(BELOW, parent)]
+
+    async def serving(self) -> list[tuple[str, str, str]]:
+        """Returns the services that are to run, each with its organization and the deployment it runs."""
+        return [(row[0], row[1], row[2]) for row in await self._session.all(SERVING)]
+
+    async def services(self) -> list[str]:
+        return [row[0] for row in await self._session.all(SERVICES)]
+
+    async def services_by_age(self) -> list[str]:
+        """Returns all services: running ones first, and in each part the oldest first."""
+        return [row[0] for row in await self._session.all(SERVICES_BY_AGE)]
+
+
+class StatusChanges(StatusTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def add(self, id: str, org: str, state: str) -> None:
+        now = self._session.now
+        await self._session.all(ADD, id, org, state, "", None, 0, None, now, None, "", 0)
+
+    async def change(self, row: StatusRow) -> None:
+        self._session.nudge(status_word(row.id))
+        await self._session.all(
+            CHANGE, row.state, row.message, row.deployment, row.deployments, row.deployed_at,
+            self._session.now, row.serving, row.digest, row.instances, row.id,
+        )  # fmt: skip
+
+    async def remove(self, id: str) -> bool:
+        """Removes a status; returns whether there was one."""
+        return bool(await self._session.all(REMOVE, id))

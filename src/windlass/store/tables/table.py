@@ -1,0 +1,73 @@
+"""The base of all tables: a session to run statements on, and the state of the change that runs.
+
+A table has two classes: one that reads, and below it one that changes. Only a `Tx` has the second kind, so
+code that was given `Reads` cannot write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+FAR: Final = 2**62
+"""A time that never comes."""
+
+NewEvent = tuple[Any, ...]
+"""An event as it is emitted: without its number and its hash."""
+
+
+class NameTaken(Exception):
+    """A value that must be unique exists already. The change fails: PostgreSQL accepts no more statements."""
+
+
+class DatabaseSession(Protocol):
+    """A connection, or an object that acts as one."""
+
+    async def one(self, statement: str, *values: Any) -> Sequence[Any] | None: ...
+
+    async def all(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]: ...
+
+    async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None: ...
+
+
+class ChangeSession:
+    """The session of a change: its time, and the events and nudges that take effect with its commit."""
+
+    __slots__ = ("all", "emitted", "many", "now", "nudges", "one")
+
+    def __init__(self, session: DatabaseSession, now: int) -> None:
+        self.one = session.one
+        self.all = session.all
+        self.many = session.many
+        self.begin(now)
+
+    def begin(self, now: int) -> None:
+        """Begins the next change of the group."""
+        self.now = now
+        self.emitted: list[NewEvent] = []
+        self.nudges: list[str] = []
+
+    def nudge(self, word: str) -> None:
+        self.nudges.append(word)
+
+
+class Table:
+    """A table, or a few that belong together."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: DatabaseSession) -> None:
+        self._session = session
+
+
+def columns(row: type[Struct], table: str = "") -> str:
+    """Returns the columns that a row is read from, in its order."""
+    prefix = f"{table}." if table else ""
+    return ", ".join(f"{prefix}{name}" for name in row.__struct_fields__)
+
+
+def places(count: int, first: int = 1) -> str:
+    """Returns so many placeholders: `$1, $2, $3`."""
+    return ", ".join(f"${number}" for number in range(first, first + count))

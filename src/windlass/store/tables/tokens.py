@@ -1,0 +1,51 @@
+"""Tokens: a digest of each API token, with the resource that describes it; and those that were revoked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.store.tables.table import ChangeSession, Table
+
+GET: Final = """
+SELECT resource.id, resource.org, resource.body FROM token JOIN resource ON resource.id = token.id
+WHERE token.digest = $1"""
+ADD: Final = "INSERT INTO token (digest, id) VALUES ($1, $2)"
+FORGET: Final = "DELETE FROM token WHERE id = $1 RETURNING digest"
+REVOKED: Final = "SELECT id, org, name FROM revoked WHERE digest = $1 OR id = $2"
+REVOKE: Final = """
+INSERT INTO revoked (digest, id, org, name, at) SELECT digest, id, $1, $2, $3 FROM token WHERE id = $4
+ON CONFLICT (digest) DO NOTHING"""
+SWEEP_REVOKED: Final = "DELETE FROM revoked WHERE at < $1"
+
+
+class TokenTable(Table):
+    __slots__ = ()
+
+    async def get(self, digest: str) -> tuple[str, str, bytes] | None:
+        """Returns id, organization and document of the token with this digest."""
+        row = await self._session.one(GET, digest)
+        return (row[0], row[1], row[2]) if row else None
+
+    async def revoked(self, digest: str, id: str = "") -> tuple[str, str, str] | None:
+        """Returns id, organization and name of a revoked token, by its digest or its id."""
+        row = await self._session.one(REVOKED, digest, id)
+        return (row[0], row[1], row[2]) if row else None
+
+
+class TokenChanges(TokenTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def add(self, digest: str, id: str) -> None:
+        await self._session.all(ADD, digest, id)
+
+    async def revoke(self, id: str, org: str, name: str) -> None:
+        """Remembers the owner of a token that is about to be removed."""
+        await self._session.all(REVOKE, org, name, self._session.now, id)
+
+    async def sweep_revoked(self, before: int) -> None:
+        await self._session.all(SWEEP_REVOKED, before)
+
+    async def forget(self, id: str) -> None:
+        if await self._session.all(FORGET, id):
+            self._session.nudge("tokens")

@@ -1,0 +1,101 @@
+"""The tree of resources: parents and children, followed by recursive statements. It only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from windlass.store.tables.resources import Row
+from windlass.store.tables.table import Table, columns, places
+
+ABOVE: Final = f"""
+WITH RECURSIVE above (id, parent, depth) AS (
+    SELECT id, parent, 0 FROM resource WHERE id = $1
+    UNION ALL
+    SELECT resource.id, resource.parent, above.depth + 1
+    FROM resource JOIN above ON resource.id = above.parent
+)
+SELECT {columns(Row, "resource")}
+FROM above JOIN resource ON resource.id = above.id ORDER BY above.depth"""
+# Up to three levels above a resource. An empty text stands for any name. Ids of missing levels are null.
+ON_PATH: Final = """
+SELECT a.id, b.id, c.id, d.id FROM resource AS a
+LEFT JOIN resource AS b ON b.id = a.parent
+LEFT JOIN resource AS c ON c.id = b.parent
+LEFT JOIN resource AS d ON d.id = c.parent
+WHERE a.org = $1 AND a.family = $2
+    AND ($3 = '' OR a.id = $3 OR a.name = $3)
+    AND ($4 = '' OR b.id = $4 OR b.name = $4)
+    AND ($5 = '' OR c.id = $5 OR c.name = $5)
+ORDER BY a.created, a.id"""
+SERVICES: Final = """
+SELECT service.id, service.family, environment.id, project.id FROM resource AS service
+JOIN resource AS environment ON environment.id = service.parent
+JOIN resource AS project ON project.id = environment.parent
+WHERE service.org = $1 AND service.family = $2
+    AND ($3 = '' OR project.id = $3) AND ($4 = '' OR environment.id = $4)
+ORDER BY service.created, service.id"""
+# An empty text stands for no family.
+_MOST_MARKED = 8
+MARKS: Final = f"""
+WITH RECURSIVE above (id, parent) AS (
+    SELECT id, parent FROM resource WHERE id = $1
+    UNION ALL
+    SELECT resource.id, resource.parent FROM resource JOIN above ON resource.id = above.parent
+)
+SELECT resource.id, resource.family, resource.tag, resource.name
+FROM above JOIN resource ON resource.parent = above.id
+WHERE resource.family IN ({places(_MOST_MARKED, first=2)})"""
+BELOW: Final = """
+WITH RECURSIVE below (id) AS (
+    SELECT id FROM resource WHERE parent = $1
+    UNION ALL
+    SELECT resource.id FROM resource JOIN below ON resource.parent = below.id
+)
+SELECT id FROM below"""
+# The newest first, as services are deleted: applications before the databases that they use.
+DEPLOYED_AT_OR_BELOW: Final = """
+WITH RECURSIVE below (id) AS (
+    SELECT id FROM resource WHERE id = $1
+    UNION ALL
+    SELECT resource.id FROM resource JOIN below ON resource.parent = below.id
+)
+SELECT resource.id FROM resource
+WHERE resource.id IN (SELECT id FROM below)
+    AND EXISTS (SELECT 1 FROM deployment WHERE deployment.service = resource.id)
+ORDER BY resource.created DESC, resource.id"""
+
+
+class ResourceTree(Table):
+    __slots__ = ()
+
+    async def above(self, id: str) -> list[Row]:
+        """Returns the resource itself, its parent, and so on to the organization."""
+        return [Row(*row) for row in await self._session.all(ABOVE, id)]
+
+    async def below(self, id: str) -> list[str]:
+        return [row[0] for row in await self._session.all(BELOW, id)]
+
+    async def on_path(self, org: str, family: str, path: Sequence[str]) -> list[list[str]]:
+        """Returns the ids of resources with this name or id below others with these, nearest first, each
+        with the ids of its parents. An empty text stands for any."""
+        keys = (*path, "", "")[:3]
+        rows = await self._session.all(ON_PATH, org, family, *keys)
+        return [[id for id in row if id is not None] for row in rows]
+
+    async def services(
+        self, org: str, family: str, project: str, environment: str
+    ) -> list[tuple[str, str, str, str]]:
+        """Returns id and family of services, with the ids of environment and project; empty is any."""
+        rows = await self._session.all(SERVICES, org, family, project, environment)
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    async def marks(self, id: str, families: Sequence[str]) -> list[tuple[str, str, str, str | None]]:
+        """Returns id, family, tag and name of all resources of these families at the levels from `id` up."""
+        padding = [""] * (_MOST_MARKED - len(families))
+        rows = await self._session.all(MARKS, id, *families, *padding)
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    async def deployed_at_or_below(self, id: str) -> list[str]:
+        """Returns the services that were ever deployed: this one, or those below it."""
+        return [row[0] for row in await self._session.all(DEPLOYED_AT_OR_BELOW, id)]

@@ -1,0 +1,33 @@
+"""Volumes: the names of those that deployments of a service have served with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from windlass.store.tables.table import ChangeSession, Table
+
+OF: Final = "SELECT name FROM volume WHERE service = $1 ORDER BY name"
+ALL: Final = "SELECT service, name FROM volume ORDER BY service, name"
+ADD: Final = "INSERT INTO volume (service, name) VALUES ($1, $2) ON CONFLICT (service, name) DO NOTHING"
+FORGET: Final = "DELETE FROM volume WHERE service = $1"
+
+
+class VolumeTable(Table):
+    __slots__ = ()
+
+    async def of(self, service: str) -> set[str]:
+        return {row[0] for row in await self._session.all(OF, service)}
+
+
+class VolumeChanges(VolumeTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def add(self, service: str, names: Iterable[str]) -> None:
+        for name in names:
+            await self._session.all(ADD, service, name)
+
+    async def forget(self, service: str) -> None:
+        """Forgets the volumes of a service, after they were erased on purpose."""
+        await self._session.all(FORGET, service)

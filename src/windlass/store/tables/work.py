@@ -1,0 +1,179 @@
+"""Work: everything that is done in the background is a row here, with a lease and a fencing epoch.
+
+`turns` decides the order in which work is claimed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from enum import IntEnum
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.store.tables.table import FAR, ChangeSession, Table, places
+from windlass.store.turns import Due, Turns
+
+
+class Lane(IntEnum):
+    """Workers claim from each lane apart, so that slow work does not delay quick work."""
+
+    QUICK = 0
+    RECONCILE = 1
+    DELIVER = 2
+
+
+_LANES: Final = {"reconcile": Lane.RECONCILE, "deliver": Lane.DELIVER}
+"""Kinds of work with a lane of their own; all others are quick."""
+_FRONT: Final = 64
+"""The number of pieces, waiting longest, that are looked at before all organizations are."""
+_AT_ONCE: Final = 16
+"""The number of pieces that one statement claims; places that are not needed are empty."""
+
+
+class Claim(Struct, frozen=True, gc=False):
+    """A piece of work, held until the lease ends or the epoch moves on."""
+
+    id: str
+    kind: str
+    epoch: int
+    attempts: int
+
+
+# While a worker holds a row (`lease` > 0), `due` is far away unless the work was asked for once more.
+# An epoch never comes again, also not when a row was deleted and inserted again: so it begins at random.
+ASK: Final = """
+INSERT INTO work (id, kind, due, lease, epoch, attempts, org, lane) VALUES ($1, $2, $3, 0, $4, 0, $5, $6)
+ON CONFLICT (id) DO UPDATE SET
+    lane = excluded.lane, due = CASE WHEN excluded.due < work.due THEN excluded.due ELSE work.due END"""
+# None of these statements looks at everything that is due; what is held is never more than the slots of all
+# workers.
+FRONT: Final = """
+SELECT 'held' AS what, count(*) AS since, '' AS id, org FROM work WHERE lease > 0 AND lease > $1 GROUP BY org
+UNION ALL
+SELECT 'ended', lease, id, org FROM work WHERE lease > 0 AND lease <= $1 AND lane = $2
+UNION ALL
+SELECT 'waiting', due, id, org FROM (
+    SELECT due, id, org FROM work WHERE lane = $2 AND lease = 0 AND due <= $1 ORDER BY due, id LIMIT $3
+) AS front"""
+# The first piece of each organization: from one to the next by the index, whatever lies between. Without a
+# join, for which PostgreSQL might read everything.
+_FIRST = """
+SELECT {0} FROM work WHERE lane = $1 AND lease = 0 AND work.org = waiting.org AND due <= $2
+ORDER BY due, id LIMIT 1"""
+FIRSTS: Final = f"""
+WITH RECURSIVE waiting (org) AS (
+    SELECT min(org) FROM work WHERE lane = $1 AND lease = 0
+    UNION ALL
+    SELECT (SELECT min(org) FROM work WHERE lane = $1 AND lease = 0 AND work.org > waiting.org)
+    FROM waiting WHERE waiting.org IS NOT NULL
+)
+SELECT ({_FIRST.format("due")}), ({_FIRST.format("id")}), org FROM waiting"""
+OF_ORG: Final = """
+SELECT due, id, org FROM work WHERE lane = $1 AND lease = 0 AND org = $2 AND due <= $3
+ORDER BY due, id LIMIT $4"""
+CLAIM: Final = f"""
+UPDATE work SET lease = $1, due = $2, epoch = epoch + 1, attempts = attempts + 1
+WHERE id IN ({places(_AT_ONCE, first=3)}) RETURNING id, kind, epoch, attempts"""
+HELD: Final = "SELECT id FROM work WHERE id = $1 AND epoch = $2 AND lease > 0"
+HOLD: Final = "UPDATE work SET lease = $1 WHERE id = $2 AND epoch = $3 AND lease > 0 RETURNING id"
+DONE: Final = "DELETE FROM work WHERE id = $1 AND epoch = $2 AND due = $3 AND lease > 0 RETURNING id"
+AGAIN: Final = """
+UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END, attempts = $2
+WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
+RELEASE_ALL: Final = """
+UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
+NEXT: Final = """
+SELECT min(since) FROM (
+    SELECT min(due) AS since FROM work WHERE lane = $1 AND lease = 0
+    UNION ALL
+    SELECT min(lease) FROM work WHERE lane = $1 AND lease > 0
+) AS nearest"""
+FORGET: Final = "DELETE FROM work WHERE id = $1"
+
+
+class WorkTable(Table):
+    __slots__ = ()
+
+    async def next(self, lane: Lane = Lane.RECONCILE) -> int | None:
+        """Returns the time when the next piece of work is due, or the next lease ends."""
+        row = await self._session.one(NEXT, lane)
+        return row[0] if row else None
+
+
+class WorkChanges(WorkTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def ask(self, kind: str, id: str, due: int | None = None, org: str = "") -> None:
+        """Asks for a piece of work. Asking twice is asking once."""
+        lane = _LANES.get(kind, Lane.QUICK)
+        moment = self._session.now if due is None else due
+        await self._session.all(ASK, id, kind, moment, secrets.randbits(48), org, lane)
+        self._session.nudge("work")
+
+    async def claim(self, lease: int, most: int, lane: Lane = Lane.RECONCILE) -> list[Claim]:
+        """Claims due work, organizations by turns. A lease that has not ended is left to its worker."""
+        claims: list[Claim] = []
+        while (missing := min(_AT_ONCE, most - len(claims))) > 0:
+            pieces = await self._next_pieces(lane, missing)
+            claims += await self._take(pieces, lease)
+            if len(pieces) < missing:
+                break
+        return claims
+
+    async def _take(self, pieces: list[str], lease: int) -> list[Claim]:
+        if not pieces:
+            return []
+        padding = [""] * (_AT_ONCE - len(pieces))
+        rows = await self._session.all(CLAIM, self._session.now + lease, FAR, *pieces, *padding)
+        return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
+
+    async def _next_pieces(self, lane: Lane, most: int) -> list[str]:
+        """Returns the ids of the pieces whose turn it is."""
+        now = self._session.now
+        rows = await self._session.all(FRONT, now, lane, _FRONT)
+        turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"})
+        ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
+        front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
+        if len(front) < _FRONT:
+            turns.add([*ended, *front], whole=True)
+        else:
+            # If enough organizations in front have nothing under way, no others can come before them.
+            turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
+            if turns.idle() < most:
+                firsts = await self._session.all(FIRSTS, lane, now)
+                turns.add_firsts([*ended, *(Due(*row) for row in firsts if row[0] is not None)])
+        taken: list[str] = []
+        while len(taken) < most and (piece := turns.take()):
+            taken.append(piece.id)
+            if turns.lacks(piece.org):
+                rows = await self._session.all(OF_ORG, lane, piece.org, now, _FRONT + most)
+                own = [due for due in ended if due.org == piece.org]
+                turns.refill(piece.org, [*own, *(Due(*row) for row in rows)])
+            turns.advance(piece.org)
+        return taken
+
+    async def held(self, claim: Claim) -> bool:
+        """True if this worker still holds the claim."""
+        return await self._session.one(HELD, claim.id, claim.epoch) is not None
+
+    async def hold(self, claim: Claim, lease: int) -> bool:
+        """Renews the lease; returns whether the claim was still held."""
+        return await self._session.one(HOLD, self._session.now + lease, claim.id, claim.epoch) is not None
+
+    async def done(self, claim: Claim) -> None:
+        """Ends the work, unless it was asked for once more meanwhile: then it is due again."""
+        if await self._session.one(DONE, claim.id, claim.epoch, FAR) is None:
+            await self.again(claim, self._session.now)
+
+    async def again(self, claim: Claim, due: int, attempts: int = 0) -> bool:
+        """Releases the claim; the work is due then, or when it is asked for. `attempts` counts failures.
+
+        Returns whether the claim was still held."""
+        released = await self._session.one(AGAIN, due, attempts, claim.id, claim.epoch)
+        self._session.nudge("work")
+        return released is not None
+
+    async def forget(self, id: str) -> None:
+        await self._session.all(FORGET, id)

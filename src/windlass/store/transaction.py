@@ -1,0 +1,183 @@
+"""The tables together: `Reads` for questions, `Tx` for a change.
+
+A change is a function that gets a `Tx`. It sees and changes everything as if it were alone, and may be run
+again from the start. `Reads` has only the reading half of each table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from windlass.base import ids
+from windlass.store.nudges import events_word, inside_word
+from windlass.store.tables.audit import AuditSearch
+from windlass.store.tables.budgets import BudgetChanges, BudgetTable
+from windlass.store.tables.counters import CounterTable
+from windlass.store.tables.deletions import DeletionChanges, DeletionTable
+from windlass.store.tables.deliveries import DeliveryChanges, DeliveryTable
+from windlass.store.tables.deployments import DeploymentChanges, DeploymentTable
+from windlass.store.tables.events import EventChanges, EventTable
+from windlass.store.tables.facts import FactChanges, FactTable
+from windlass.store.tables.idempotency import IdempotentAnswerChanges, IdempotentAnswerTable
+from windlass.store.tables.identities import IdentityChanges, IdentityTable
+from windlass.store.tables.links import LinkChanges, LinkTable
+from windlass.store.tables.lists import ListChanges, ListTable
+from windlass.store.tables.names import NameChanges, NameTable
+from windlass.store.tables.receivers import ReceiverChanges, ReceiverTable
+from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
+from windlass.store.tables.statuses import StatusChanges, StatusTable
+from windlass.store.tables.table import ChangeSession, DatabaseSession, NewEvent
+from windlass.store.tables.tokens import TokenChanges, TokenTable
+from windlass.store.tables.tree import ResourceTree
+from windlass.store.tables.volumes import VolumeChanges, VolumeTable
+from windlass.store.tables.work import WorkChanges, WorkTable
+
+T = TypeVar("T")
+Write = Callable[["Tx"], Awaitable[T]]
+
+
+class Reads:
+    """The reading half of every table, on one session."""
+
+    __slots__ = (
+        "audit", "budgets", "counters", "deletions", "deliveries", "deployments", "events", "facts",
+        "idempotency", "identities", "links", "lists", "names", "receivers", "resources", "session",
+        "statuses", "tokens", "tree", "volumes", "work",
+    )  # fmt: skip
+
+    def __init__(self, session: DatabaseSession) -> None:
+        self.session = session
+        self.audit = AuditSearch(session)
+        self.budgets = BudgetTable(session)
+        self.counters = CounterTable(session)
+        self.deletions = DeletionTable(session)
+        self.deliveries = DeliveryTable(session)
+        self.deployments = DeploymentTable(session)
+        self.events = EventTable(session)
+        self.facts = FactTable(session)
+        self.idempotency = IdempotentAnswerTable(session)
+        self.identities = IdentityTable(session)
+        self.links = LinkTable(session)
+        self.lists = ListTable(session)
+        self.names = NameTable(session)
+        self.receivers = ReceiverTable(session)
+        self.resources = ResourceTable(session)
+        self.statuses = StatusTable(session)
+        self.tokens = TokenTable(session)
+        self.tree = ResourceTree(session)
+        self.volumes = VolumeTable(session)
+        self.work = WorkTable(session)
+
+
+class Tx(Reads):
+    """A change in progress: the changing half of every table. It is the same object for all changes of a
+    group, one after the other. Events and nudges take effect with the commit, or never."""
+
+    __slots__ = ()
+
+    session: ChangeSession
+    budgets: BudgetChanges
+    deletions: DeletionChanges
+    deliveries: DeliveryChanges
+    deployments: DeploymentChanges
+    events: EventChanges
+    facts: FactChanges
+    idempotency: IdempotentAnswerChanges
+    identities: IdentityChanges
+    links: LinkChanges
+    lists: ListChanges
+    names: NameChanges
+    receivers: ReceiverChanges
+    resources: ResourceChanges
+    statuses: StatusChanges
+    tokens: TokenChanges
+    volumes: VolumeChanges
+    work: WorkChanges
+
+    def __init__(self, session: DatabaseSession, now: int = 0) -> None:
+        # Not `super().__init__()`: it would make the reading halves in vain, once for each group.
+        self.session = changing = ChangeSession(session, now)
+        self.audit = AuditSearch(changing)
+        self.budgets = BudgetChanges(changing)
+        self.counters = CounterTable(changing)
+        self.deletions = DeletionChanges(changing)
+        self.deliveries = DeliveryChanges(changing)
+        self.deployments = DeploymentChanges(changing)
+        self.events = EventChanges(changing)
+        self.facts = FactChanges(changing)
+        self.idempotency = IdempotentAnswerChanges(changing)
+        self.identities = IdentityChanges(changing)
+        self.links = LinkChanges(changing)
+        self.lists = ListChanges(changing)
+        self.names = NameChanges(changing)
+        self.receivers = ReceiverChanges(changing)
+        self.resources = ResourceChanges(changing)
+        self.statuses = StatusChanges(changing)
+        self.tokens = TokenChanges(changing)
+        self.tree = ResourceTree(changing)
+        self.volumes = VolumeChanges(changing)
+        self.work = WorkChanges(changing)
+
+    @property
+    def now(self) -> int:
+        return self.session.now
+
+    @property
+    def emitted(self) -> Sequence[NewEvent]:
+        return self.session.emitted
+
+    @property
+    def nudges(self) -> Sequence[str]:
+        return self.session.nudges
+
+    def begin(self, now: int) -> None:
+        """Begins the next change of a group."""
+        self.session.begin(now)
+
+    def emit(
+        self,
+        kind: str,
+        org: str,
+        target: str,
+        body: bytes,
+        *,
+        family: str = "",
+        subject: str = "",
+        subject_family: str = "",
+        actor: str = "",
+        origin: str = "",
+        project: str = "",
+        environment: str = "",
+    ) -> None:
+        """Records an event: it gets its number when the group is committed, and wakes followers."""
+        self.nudge(events_word(org))
+        if inside := environment or project:
+            self.nudge(inside_word(inside))
+        self.session.emitted.append(
+            (
+                ids.new_id(), org, kind, target, self.now, body,
+                family, subject or target, subject_family or family, actor, origin, project, environment,
+            )
+        )  # fmt: skip
+
+    def nudge(self, word: str) -> None:
+        """Wakes the listeners for a word, on every replica, after the commit."""
+        self.session.nudge(word)
+
+    async def remove(self, row: Row) -> list[str]:
+        """Removes a resource and all below it from every table; returns the ids of services among them."""
+        below = await self.tree.below(row.id)
+        await self.lists.remove(row)
+        return [id for id in (row.id, *below) if await self._forget(id)]
+
+    async def _forget(self, id: str) -> bool:
+        for table in (
+            self.resources, self.lists, self.links, self.deployments, self.work, self.deletions,
+            self.identities, self.volumes, self.names, self.tokens,
+        ):  # fmt: skip
+            await table.forget(id)
+        is_service = await self.statuses.remove(id)
+        if is_service:
+            await self.deletions.record(id)
+        return is_service
