@@ -1,0 +1,109 @@
+"""The manual names only files, modules, classes and pages that exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.test_glossary import CLASSES, classes_of
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = [ROOT, ROOT / "src/windlass", ROOT / "src/windlass/engines/process"]
+FIELDS = ROOT / "src/windlass/core/declare/fields.py"
+INVENTED = {
+    "tests/engines/test_mine.py": "docs/adding-an-engine.md",
+    "src/windlass/families/cache.py": "docs/adding-a-service-kind.md",
+    "src/windlass/control/kinds/cache.py": "docs/adding-a-service-kind.md",
+    "families/runbook.py": "docs/adding-a-family.md",
+    "windlass.families.cache": "docs/adding-a-service-kind.md",
+    "src/windlass/families/migration.py": "docs/adding-a-service-kind.md",
+    "src/windlass/control/kinds/migration.py": "docs/adding-a-service-kind.md",
+    "windlass.families.migration": "docs/adding-a-service-kind.md",
+    "Procfile": "docs/running.md",
+    "main.py": "docs/running.md",
+    "app.py": "docs/running.md",
+    "manage.py": "docs/running.md",
+}
+"""Files of the examples and of users' repositories, with the page that names them."""
+OTHER_WORDS = {"Allow", "Authorization", "Host", "Volumes"}
+"""Header fields, and a line that `windlass doctor` prints."""
+ALIASES = set(re.findall(r"^(\w+)(?:: TypeAlias)? = ", FIELDS.read_text(), re.M))
+"""Kinds of field are annotated types, not classes."""
+KNOWN = {name for name, _ in CLASSES} | {
+    name
+    for name, _ in classes_of(
+        {str(file): file.read_text() for file in sorted((ROOT / "tests").rglob("*.py"))}
+    )
+}
+
+
+def named(text: str) -> Iterator[tuple[str, str]]:
+    """Everything in code marks that looks like a file, a module or a class, with what it looks like."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    for name in re.findall(r"`([^`\s]+)`", prose):
+        if re.fullmatch(r"[\w./-]+\.py", name) or re.fullmatch(r"(src|tests|docs|bench)(/[\w.-]+)+/?", name):
+            yield "file", name
+        elif re.fullmatch(r"[A-Z][a-z0-9]+([A-Z][a-z0-9]+)*", name):
+            yield "class", name
+    for module in re.findall(r"^from (windlass[\w.]*) import", text, re.M):
+        yield "module", module
+
+
+def is_there(kind: str, name: str) -> bool:
+    match kind:
+        case "file":
+            return any((folder / name).exists() for folder in FOLDERS)
+        case "module":
+            return find_spec(name) is not None
+    return name in KNOWN | ALIASES | OTHER_WORDS
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def dead_links(page: Path, text: str) -> list[str]:
+    dead = []
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors_of(target.read_text())):
+            dead.append(link)
+    return dead
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_everything_that_a_page_names_exists(page: Path):
+    here = page.relative_to(ROOT).as_posix()
+    missing = [
+        f"{kind} {name}"
+        for kind, name in named(page.read_text())
+        if INVENTED.get(name) != here and not is_there(kind, name)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_every_link_of_a_page_leads_somewhere(page: Path):
+    assert dead_links(page, page.read_text()) == []
+
+
+def test_a_name_that_is_gone_is_found():
+    gone = "See `engines/process/shelf.py`, `Courier` and [there](gone.md) or [here](#nowhere).\n"
+    assert [name for kind, name in named(gone) if not is_there(kind, name)] == [
+        "engines/process/shelf.py",
+        "Courier",
+    ]
+    assert dead_links(PAGES[0], gone) == ["gone.md", "#nowhere"]
+
+
+def test_every_page_of_the_manual_is_in_the_table_of_contents():
+    listed = set(re.findall(r"\(docs/([\w-]+\.md)\)", PAGES[0].read_text()))
+    assert sorted({page.name for page in PAGES[1:]} - listed) == []
