@@ -89,7 +89,7 @@ async def test_it_is_deployed_as_its_kind_says(world):
     assert await world.state(f"/cache/{one}") == "RUNNING"
 
 
-async def test_what_it_writes_is_read_as_a_log(world):
+async def test_its_output_is_read_as_a_log(world):
     one = await cache(world)
     await deployed(world, one)
     world.engine.says(one, OutputLine(at=world.clock.now(), message="server listening"))

@@ -188,7 +188,7 @@ async def test_a_name_that_cannot_be_looked_up_is_an_os_error():
         await resolve("a" * 64, 80)
 
 
-async def test_names_whose_servers_are_silent_keep_no_other_name_waiting():
+async def test_lookups_at_silent_servers_delay_no_other_name():
     over = threading.Event()
     silent = [asyncio.ensure_future(in_a_thread(over.wait)) for _ in range(100)]
     try:
@@ -199,7 +199,7 @@ async def test_names_whose_servers_are_silent_keep_no_other_name_waiting():
         await asyncio.gather(*silent)
 
 
-async def test_a_lookup_that_nobody_waits_for_any_more_ends_in_silence():
+async def test_an_abandoned_lookup_ends_without_a_warning():
     over = threading.Event()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):

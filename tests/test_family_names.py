@@ -131,7 +131,7 @@ def test_no_module_compares_with_a_family_that_is_not_its_own() -> None:
 
 
 @pytest.mark.parametrize("file", ALLOWED)
-def test_what_is_allowed_is_needed(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_exception_to_the_rule_is_needed(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     families = ALLOWED[file]
     monkeypatch.setitem(ALLOWED, file, set())
     assert {one.family for one in found_in((ROOT / file).read_text(), file)} == families

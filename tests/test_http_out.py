@@ -68,7 +68,7 @@ def test_the_corpus_is_large():
     assert len({*NO_URL, *NOT_PUBLIC}) >= 80
 
 
-async def test_a_url_that_could_be_read_in_two_ways_is_refused_whatever_is_allowed(everywhere):
+async def test_an_ambiguous_url_is_refused_despite_allowed_networks(everywhere):
     for text in NO_URL:
         url = text.replace("{port}", str(everywhere.port))
         for allowed in ((), ("0.0.0.0/0", "::/0")):
@@ -76,14 +76,14 @@ async def test_a_url_that_could_be_read_in_two_ways_is_refused_whatever_is_allow
     assert everywhere.connections == 0
 
 
-async def test_an_address_that_is_not_public_is_refused_and_nobody_is_called(everywhere):
+async def test_a_private_address_is_refused_without_a_connection(everywhere):
     for text in NOT_PUBLIC:
         said = await refusal(Outgoing(), text.replace("{port}", str(everywhere.port)))
         assert said.endswith("allow its network with the setting outbound_allow."), text
     assert everywhere.connections == 0
 
 
-async def test_what_the_operator_allows_is_called(everywhere):
+async def test_an_allowed_network_is_called(everywhere):
     out = Outgoing((*LOOPBACK, "0.0.0.0/32", "::/128", "::ffff:127.0.0.0/104"))
     hosts = ["127.0.0.1", "127.0.0.2", "0.0.0.0", "localhost", "LOCALHOST."]
     if socket.has_dualstack_ipv6():
@@ -161,7 +161,7 @@ async def test_a_redirect_is_an_answer_and_is_not_followed(free, everywhere, sta
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "https_proxy"])
-async def test_the_environment_leads_nobody_astray(everywhere, monkeypatch, name):
+async def test_proxy_variables_of_the_environment_are_ignored(everywhere, monkeypatch, name):
     monkeypatch.setenv(name, everywhere.url())
     async with receiver() as right:
         out = Outgoing(LOOPBACK)
@@ -262,7 +262,7 @@ async def test_after_the_close_nothing_leaves(free):
         await free.close()
 
 
-async def test_what_is_on_its_way_at_the_close_fails(free):
+async def test_requests_in_flight_fail_at_the_close(free):
     heard = asyncio.Event()
 
     async def silent(reader, writer):
@@ -368,7 +368,7 @@ async def test_of_a_gigabyte_the_beginning_is_read_and_the_connection_ended(free
     assert used < 4 * 1024 * 1024
 
 
-async def test_who_changes_the_protocol_unasked_has_answered_and_is_left(free):
+async def test_an_unrequested_change_of_protocol_ends_the_connection(free):
     switched = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
     async with receiver(endlessly(switched, BIG)) as there:
         for _ in range(2):
@@ -407,14 +407,14 @@ async def test_hundreds_that_hang_delay_no_other(free):
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_who_does_not_listen_refuses_connections(free):
+async def test_a_closed_port_is_reported_as_refused(free):
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
         assert await failure(free, f"http://127.0.0.1:{port}/") == f"127.0.0.1:{port} refuses connections."
 
 
-async def test_a_name_that_nobody_knows_is_said(free):
+async def test_an_unknown_host_name_is_reported(free):
     assert "no machine named hooks.invalid" in await failure(free, "https://hooks.invalid/")
 
 
@@ -450,7 +450,7 @@ async def test_the_certificate_must_be_of_the_name_and_of_an_authority_that_is_t
         await out.close()
 
 
-async def test_who_does_not_speak_tls_is_told_apart(free):
+async def test_a_server_without_tls_is_reported_as_such(free):
     async def plain(reader, writer):
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -537,7 +537,7 @@ async def test_a_setting_that_leads_nowhere_is_said_at_the_start(setting, words)
             pass
 
 
-async def test_what_runs_has_one_way_out_that_ends_with_it():
+async def test_an_installation_has_one_http_client_that_closes_with_it():
     async with receiver() as there:
         async with make_world(outbound_allow=LOOPBACK, out=None) as world:
             out = world.installation.ctx.out

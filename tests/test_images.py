@@ -48,5 +48,5 @@ def test_no_address_of_the_engines_network_is_told() -> None:
     assert "10.1.2.3" not in said
 
 
-def test_what_is_not_known_is_told_as_the_engine_says_it() -> None:
+def test_an_unknown_reason_is_told_in_the_words_of_the_engine() -> None:
     assert why_not_pulled(REF, "the moon is full") == f"The image {REF} cannot be pulled: the moon is full"

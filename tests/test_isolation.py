@@ -170,7 +170,7 @@ def test_users_that_an_earlier_version_gave_stay_and_later_ones_begin_elsewhere(
     assert users.of("four") == users.of("three") + 1
 
 
-def test_numbers_of_a_backup_are_given_to_nobody_else(tmp_path, monkeypatch):
+def test_numbers_of_a_backup_are_not_given_again(tmp_path, monkeypatch):
     monkeypatch.setattr(secrets, "randbelow", lambda most: 0)
     users = Users(tmp_path, range(5000, 5010))
     assert [users.of(name) for name in ("one", "two")] == [5000, 5001]

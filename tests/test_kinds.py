@@ -68,7 +68,7 @@ def test_a_trait_that_nothing_follows_from_stops_the_start() -> None:
         check_behaviours(registry_of(*declared_families(), family("rope", floats)))
 
 
-def test_what_is_there_now_belongs_together() -> None:
+def test_the_present_kinds_and_families_fit_together() -> None:
     check_kinds(registry(), kinds_of(*declared()))
     check_behaviours(registry())
 

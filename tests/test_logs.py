@@ -60,7 +60,7 @@ async def log(world: World, app: str, query: str = "") -> list[str]:
 # Lists
 
 
-async def test_a_line_says_who_wrote_it_and_when(world: World, app: str):
+async def test_a_line_has_its_instance_and_its_time(world: World, app: str):
     say(world, app, "hello")
     (line,) = (await world.get(f"/application/{app}/log"))["results"]
     assert line.pop("id")
@@ -112,13 +112,13 @@ async def test_a_search_is_for_a_text_in_the_message_and_nothing_else(world: Wor
         "tail=0&follow=true",
     ],
 )
-async def test_what_cannot_be_asked_is_refused_by_its_name(world: World, app: str, query: str):
+async def test_a_wrong_parameter_of_a_log_is_refused_by_name(world: World, app: str, query: str):
     answer = await world.get(f"/application/{app}/log?{query}")
     assert answer.status == 400
     assert answer.message.startswith(query.partition("=")[0] + ": ")
 
 
-async def test_nobody_follows_what_they_may_not_see(world: World, app: str):
+async def test_a_reader_without_access_cannot_follow(world: World, app: str):
     _, stranger = await world.organization()
     assert (await world.get(f"/application/{app}{FOLLOW}", token=stranger)).status == 404
     assert (await world.get(f"/application/{app}{FOLLOW}", token=None)).status == 401
@@ -279,7 +279,7 @@ async def test_a_stream_shows_only_what_was_searched_for(world: World, app: str,
         assert await client.lines(1) == ["another error"]
 
 
-async def test_who_comes_back_goes_on_after_the_last_event(world: World, app: str, address: str):
+async def test_a_reader_resumes_after_its_last_event(world: World, app: str, address: str):
     path = f"/application/{app}{FOLLOW}&tail=1"
     say(world, app, "one", "two", "three")
     async with asked(address, f"{path}0") as client:
@@ -294,7 +294,7 @@ async def test_who_comes_back_goes_on_after_the_last_event(world: World, app: st
         assert last.data["message"] == "four"
 
 
-async def test_while_there_is_nothing_to_say_a_comment_says_so(world: World, app: str, address: str):
+async def test_an_idle_stream_sends_comments(world: World, app: str, address: str):
     world.installation.app._streams._ask = world.installation.app._streams._quiet = 0.01
     async with asked(address, f"/application/{app}{FOLLOW}") as client:
         reading = asyncio.create_task(client.lines(1))
@@ -309,7 +309,7 @@ async def test_the_head_of_a_stream_does_not_wait_for_the_first_line(world: Worl
         assert client.status == 200
 
 
-async def test_who_hangs_up_is_not_followed_for_any_longer(world: World, app: str, address: str):
+async def test_a_stream_ends_when_its_reader_disconnects(world: World, app: str, address: str):
     async with asked(address, f"/application/{app}{FOLLOW}") as client:
         await settled(lambda: following(world) == 1)
         assert b"\nwindlass_streams 1.0\n" in (await world.get("/metrics")).body
@@ -447,7 +447,7 @@ def test_a_build_has_a_log_of_its_own(logs: Logs):
     assert (line["pod_name"], line["version"]) == ("windlass", "2")
 
 
-def test_what_is_forgotten_is_gone_with_its_builds(logs: Logs, tmp_path: Path):
+def test_forgetting_a_service_removes_its_logs_with_those_of_its_builds(logs: Logs, tmp_path: Path):
     logs.write("shop", NOON, "running")
     logs.build("shop", "1")("built")
     logs.write("blog", NOON, "running")

@@ -360,7 +360,7 @@ async def test_a_subject_is_required(mint, verifier):
         await refused(verifier, "no sub", mint.token(sub=subject))
 
 
-async def test_what_was_wanted_is_told_to_genuine_tokens_only(mint, verifier):
+async def test_only_genuine_tokens_learn_which_claim_was_wrong(mint, verifier):
     await refused(verifier, "signature", mint.token(exp=1, aud="x", sub="", sign=lambda message: b"forged"))
 
 
@@ -526,7 +526,7 @@ async def test_one_issuers_troubles_are_not_anothers(mint, clock):
     await accepted(verifier, mint.token(iss="https://up.example"))
 
 
-async def test_all_who_wait_share_one_fetch(mint, verifier, provider):
+async def test_waiting_callers_share_one_fetch(mint, verifier, provider):
     provider.answering.clear()
     waiting = [asyncio.create_task(verifier.verify(mint.token())) for _ in range(20)]
     await asyncio.sleep(0)
@@ -535,7 +535,7 @@ async def test_all_who_wait_share_one_fetch(mint, verifier, provider):
     assert provider.asked == [ISSUER + WELL_KNOWN, JWKS]
 
 
-async def test_all_who_wait_for_newer_keys_share_one_fetch(mint, verifier, provider, clock):
+async def test_callers_waiting_for_newer_keys_share_one_fetch(mint, verifier, provider, clock):
     await accepted(verifier, mint.token())
     clock.time += HOUR
     provider.answering.clear()
@@ -560,7 +560,7 @@ async def test_a_fetch_that_takes_long_is_not_begun_again(mint, verifier, provid
     assert provider.fetches == 1
 
 
-async def test_who_gives_up_waiting_does_not_take_the_others_keys_away(mint, verifier, provider):
+async def test_a_cancelled_caller_does_not_cancel_the_fetch_for_others(mint, verifier, provider):
     provider.answering.clear()
     impatient = asyncio.create_task(verifier.verify(mint.token()))
     patient = asyncio.create_task(verifier.verify(mint.token()))
@@ -754,7 +754,7 @@ def test_an_issuer_with_a_slash_has_its_keys_below_it_once(clock):
 
 
 @pytest.mark.parametrize("name", ["iss", "iat", "nbf", "exp", "jti"])
-def test_what_the_issuer_stamps_is_not_for_its_caller_to_say(signer, name):
+def test_callers_cannot_set_the_claims_that_the_issuer_sets(signer, name):
     with pytest.raises(ValueError, match=name):
         signer.sign({"sub": "ada", name: 1}, 60)
 

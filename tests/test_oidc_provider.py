@@ -70,7 +70,7 @@ async def test_its_token_is_refused_when_it_has_expired(provider, world):
         await world.verifier.verify(token)
 
 
-async def test_its_token_is_refused_by_who_trusts_the_issuer_under_another_name(provider):
+async def test_its_token_is_refused_where_the_issuer_has_another_name(provider):
     world = World(provider.issuer.replace("127.0.0.1", "localhost"), RS256)
     with pytest.raises(TokenRefused, match="not trusted"):
         await world.verifier.verify(await provider.token(RS256))

@@ -226,7 +226,7 @@ def test_every_answer_carries_the_headers(operation: Operation) -> None:
 @pytest.mark.parametrize(
     "name", ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"]
 )
-def test_what_counts_is_an_integer(name: str) -> None:
+def test_counts_are_integers(name: str) -> None:
     assert DOCUMENT["components"]["headers"][name]["schema"]["type"] == "integer"
 
 

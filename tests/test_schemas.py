@@ -46,7 +46,7 @@ def test_a_body_is_required_where_a_field_is(operation: Operation) -> None:
 
 
 @operations(lambda one: one.body is None)
-def test_what_takes_no_body_describes_none(operation: Operation) -> None:
+def test_an_operation_without_a_body_documents_none(operation: Operation) -> None:
     assert "requestBody" not in said(operation)
 
 
@@ -56,7 +56,7 @@ def test_bodies_refuse_what_they_do_not_know_and_answers_may_grow() -> None:
 
 
 @pytest.mark.parametrize("family", registry().families.values(), ids=lambda family: family.name)
-def test_what_the_server_sets_is_answered_and_what_is_hidden_is_not(family: Family) -> None:
+def test_fields_of_the_server_are_answered_and_hidden_fields_are_not(family: Family) -> None:
     answer = schema(family.title)["properties"].keys()
     assert {"id", "created_at", "updated_at", *family.flags.values()} <= answer
     assert not family.hidden & answer

@@ -196,7 +196,7 @@ def test_lines_longer_than_a_block_are_whole(log: Segments):
         assert messages(log.tail("a", most)) == long[-most:]
 
 
-def test_what_is_no_unicode_or_no_time_is_written_all_the_same(log: Segments):
+def test_lines_without_valid_unicode_or_time_are_written(log: Segments):
     log.append(
         "a",
         [
@@ -342,7 +342,7 @@ def no_file_larger_than(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_what_finds_no_room_is_counted_and_said_once_there_is_room(root: Path, caplog: Any):
+def test_dropped_lines_are_counted_and_reported_later(root: Path, caplog: Any):
     log = Segments(root, PLENTY, voice="us")
     log.append("a", numbered(0, 10, 100))
     with caplog.at_level(logging.INFO), no_file_larger_than(4000):
@@ -365,7 +365,7 @@ def test_what_finds_no_room_is_counted_and_said_once_there_is_room(root: Path, c
     assert whole(log)[kept + 1 :] == [one.message for one in [*numbered(60, 62, 100), *said("and on")]]
 
 
-def test_a_loss_is_reported_though_nobody_writes_any_more(root: Path):
+def test_a_loss_is_reported_without_further_lines(root: Path):
     log = Segments(root, PLENTY)
     with no_file_larger_than(0):
         log.append("a", said("x", "y"))
@@ -499,7 +499,7 @@ def test_two_that_write_in_turn_write_one_list(root: Path):
         log.close()
 
 
-def test_a_log_that_was_taken_away_by_another_begins_anew(root: Path):
+def test_a_removed_log_file_is_created_again(root: Path):
     log, other = Segments(root, PLENTY), Segments(root, PLENTY)
     log.append("a", said("old"))
     other.forget("a")

@@ -13,7 +13,7 @@ from windlass.core.declare.resource import Family, Spec
 
 
 @operations(lambda one: one.family and one.body is one.family.spec and one.answer is not None)
-def test_what_is_made_step_by_step_is_what_a_whole_conversion_makes(operation: Operation) -> None:
+def test_a_stepwise_conversion_equals_a_whole_one(operation: Operation) -> None:
     assert operation.family
     family, sent, extras = operation.family, body(operation)["example"], success(operation)["example"]
     spec = msgspec.convert(sent, family.spec)
@@ -23,7 +23,7 @@ def test_what_is_made_step_by_step_is_what_a_whole_conversion_makes(operation: O
 
 
 @operations(lambda one: one.family and one.body is one.family.spec and one.answer is not None)
-def test_what_is_sent_fills_the_answer_where_the_server_says_nothing_else(operation: Operation) -> None:
+def test_sent_fields_are_answered_unless_the_server_sets_them(operation: Operation) -> None:
     assert operation.family
     family, sent, extras = operation.family, body(operation)["example"], success(operation)["example"]
     added = {

@@ -132,12 +132,12 @@ async def refused(address: str, path: str, **headers: Any) -> tuple[int, str]:
         return answer.status, answer.message
 
 
-async def test_nobody_listens_without_a_good_token(address, app):
+async def test_a_websocket_needs_a_valid_token(address, app):
     assert (await refused(address, logs(app), authorization=None))[0] == 401
     assert (await refused(address, logs(app), authorization="Token wrong"))[0] == 401
 
 
-async def test_what_belongs_to_somebody_else_is_as_if_it_were_not_there(world, address, app):
+async def test_a_service_of_another_organization_is_answered_like_a_missing_one(world, address, app):
     _, stranger = await world.organization()
     nothing = await refused(address, logs(str(uuid.uuid4())))
     assert nothing[0] == 404
@@ -152,7 +152,7 @@ async def test_a_limited_token_hears_only_its_part(world, address, app):
 
 
 @pytest.mark.parametrize("name", ["cluster", "environment", "organization", "project"])
-async def test_what_is_said_of_the_place_has_to_be_true(world, address, app, name):
+async def test_a_wrong_project_or_environment_is_refused(world, address, app, name):
     place = await place_of(world, app)
     async with connected(address, logs(app, **place)) as client:
         assert client.answer.status == 101
@@ -189,7 +189,7 @@ async def test_elsewhere_there_is_no_websocket(address, app):
         {"sec_websocket_key": "not base64 at all, but just as long as it"},
     ],
 )
-async def test_what_does_not_open_a_websocket_is_told_how_to(address, app, wrong):
+async def test_a_plain_request_is_told_how_to_open_a_websocket(address, app, wrong):
     async with connected(address, logs(app), **wrong) as client:
         assert client.answer.status == 426
         assert client.answer.headers["upgrade"] == "websocket"
@@ -284,7 +284,7 @@ async def test_the_log_of_what_is_deleted_comes_to_its_end(world, address, app):
         assert await client.ended()
 
 
-async def test_who_leaves_is_not_followed_for_any_longer(world, address, app):
+async def test_following_ends_when_the_client_leaves(world, address, app):
     async with connected(address, logs(app)) as polite, connected(address, logs(app)):
         await settled(lambda: following(world) == 2)
         assert b"\nwindlass_streams 2.0\n" in (await world.get("/metrics")).body
@@ -365,7 +365,7 @@ async def test_a_ping_is_answered_and_everything_else_is_ignored(world, address,
         "half a close",
     ],
 )
-async def test_who_breaks_the_rules_is_shown_the_door(world, address, app, said, code):
+async def test_a_protocol_error_closes_the_websocket(world, address, app, said, code):
     async with connected(address, logs(app)) as client:
         client.writer.write(said)
         closed = await client.frame()
@@ -374,7 +374,7 @@ async def test_who_breaks_the_rules_is_shown_the_door(world, address, app, said,
     await settled(lambda: following(world) == 0)
 
 
-async def test_who_does_not_answer_is_let_go(world, app):
+async def test_a_client_without_pongs_is_disconnected(world, app):
     quickly = {"ws_ping_interval": 0.05, "ws_ping_timeout": 0.2}
     async with (
         served(world, protocol=quickly) as address,
@@ -391,7 +391,7 @@ async def test_who_does_not_answer_is_let_go(world, app):
         assert heard.json["message"] == "who is still here?"
 
 
-async def test_who_asks_and_never_reads_is_not_listened_to_for_ever(address, app):
+async def test_a_client_that_never_reads_is_disconnected(address, app):
     """Or else the answers would pile up here."""
     said = frame(PING, b"x" * 120) * 500
     async with connected(address, logs(app)) as client:

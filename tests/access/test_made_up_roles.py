@@ -211,7 +211,7 @@ async def test_the_audit_shows_only_events_of_places_that_can_be_read_whole(grou
     assert refused.status == 403
 
 
-async def test_a_repetition_is_refused_to_a_caller_who_has_left_the_organization(ground: Ground):
+async def test_a_repeated_answer_is_refused_after_leaving_the_organization(ground: Ground):
     """The first request is a member's. Before the repetition, the caller stops being one."""
     world = ground.world
     other, _ = await world.organization()

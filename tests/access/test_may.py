@@ -147,7 +147,7 @@ def test_more_permits_never_allow_less(few, more, limits, need, where):
 
 
 @given(permits, needs, wheres)
-def test_whoever_may_do_anything_somewhere_may_read_there(permits, need, where):
+def test_any_permission_includes_reading_in_the_same_place(permits, need, where):
     if may(actor(*permits), need, where):
         assert may(actor(*permits), READ, where)
         assert may(actor(*permits), READ, Where(where.organization))
@@ -173,13 +173,13 @@ def test_a_limited_token_is_never_allowed_what_its_limits_do_not_contain(who, ne
 
 
 @given(actors, needs, wheres, wheres)
-def test_what_may_be_done_below_a_place_may_be_done_everywhere_in_it(who, need, where, other):
+def test_a_permission_in_a_place_holds_everywhere_below_it(who, need, where, other):
     if may_below(who, need, where) and where.contains(other):
         assert may(who, need, other)
 
 
 @given(actors, needs, wheres)
-def test_what_may_be_done_nowhere_is_refused_everywhere(who, need, where):
+def test_an_action_allowed_nowhere_is_refused_everywhere(who, need, where):
     if not may_somewhere(who, need):
         assert not may(who, need, where)
 

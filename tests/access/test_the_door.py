@@ -50,7 +50,7 @@ def is_scope(node: ast.expr) -> bool:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_no_handler_decides_by_itself_who_may_do_what(room: str):
+def test_no_handler_decides_about_permissions_itself(room: str):
     found = [
         f"{path.relative_to(SOURCE)} {decision}"
         for path in sorted((SOURCE / room).rglob("*.py"))
@@ -87,7 +87,7 @@ def test_a_decision_made_by_hand_is_found(text: str):
         "ROLE_IDS[Scope.ADMIN]",
     ],
 )
-def test_what_asks_the_one_function_is_left_alone(text: str):
+def test_a_handler_that_asks_the_function_is_accepted(text: str):
     assert not [*decisions(text)]
 
 

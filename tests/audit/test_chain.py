@@ -59,7 +59,7 @@ async def verdict(place: Place, head: str = "") -> Verdict:
     return await verified(settings_of(place), head)
 
 
-async def test_what_nobody_touched_holds_together(written: Place):
+async def test_an_untouched_chain_is_valid(written: Place):
     found = await verdict(written)
     assert (found.events, found.first, found.number, found.faults) == (COUNT, 1, COUNT, [])
     assert (await verdict(written, found.head)).faults == []
@@ -141,7 +141,7 @@ async def test_an_end_that_was_cut_off_with_its_count_shows_by_what_was_noted(wr
     assert (await verdict(written, head)).faults == ["Events 8 to 9: cut off at the end; 9 was noted."]
 
 
-async def test_a_chain_that_was_made_anew_shows_by_what_was_noted(written: Place):
+async def test_a_rewritten_chain_differs_from_the_recorded_head(written: Place):
     head = (await verdict(written)).head
     await forge(written)
     assert (await verdict(written)).faults == [], "nothing in the database tells"
@@ -366,7 +366,7 @@ async def aged(place: Place) -> AsyncIterator[Callable[..., Awaitable[int]]]:
         yield let_go
 
 
-async def test_what_has_had_its_time_goes_and_the_rest_holds(place: Place):
+async def test_a_chain_stays_valid_after_retention(place: Place):
     async with aged(place) as let_go:
         head = (await asyncio.to_thread(asyncio.run, verified(settings_of(place)))).head
         assert await let_go(4) == 12
@@ -387,7 +387,7 @@ async def test_the_newest_event_always_stays(place: Place):
     assert (found.events, found.faults) == (2, [])
 
 
-async def test_what_retention_removed_is_no_cover_for_more(place: Place):
+async def test_retention_hides_no_further_deletion(place: Place):
     async with aged(place) as let_go:
         await let_go(4)
     await place.sql("DELETE FROM event WHERE seq = 13")

@@ -12,7 +12,7 @@ from tests.world import World, make_world
 AGENT = {"user-agent": "CLI 3.1 (linux)", "x-request-id": "asked-for-this-0001"}
 
 
-async def test_a_creation_says_who_from_where_and_what(world: World):
+async def test_a_creation_is_recorded_with_caller_origin_and_subject(world: World):
     project = await world.project()
     env = await world.environment(project, name="production")
     app = await world.made(
@@ -40,7 +40,7 @@ async def test_an_update_says_what_it_was_before(world: World):
     assert (told(event)["name"], json.loads(event["original_change"])["name"]) == ("after", "before")
 
 
-async def test_what_changes_nothing_is_no_event(world: World):
+async def test_a_request_without_effect_is_no_event(world: World):
     project = await world.project(name="same")
     count = len(await events(world))
     assert (await world.put(f"/project/{project}", {"name": "same"})).status == 200
@@ -55,7 +55,7 @@ async def test_a_refused_change_is_no_change(world: World):
     assert len(await events(world)) == count
 
 
-async def test_what_is_gone_keeps_its_names_in_the_audit(world: World):
+async def test_deleted_resources_keep_their_names_in_the_audit(world: World):
     project = await world.project(name="shop")
     env = await world.environment(project, name="production")
     app = await world.application(env, name="web")
@@ -247,7 +247,7 @@ async def test_a_rare_event_is_found_among_many(world: World):
 # Who may see what
 
 
-async def test_everybody_who_may_read_sees_the_events(world: World):
+async def test_tokens_of_every_scope_see_the_events(world: World):
     await world.project()
     for scope in ("Read", "Write", "Deploy", "Admin"):
         assert await events(world, token=await world.new_token(scope))

@@ -133,7 +133,7 @@ def refuse(world: World, seen: SecurityEvents, times: int = 1) -> None:
         seen.refused(actor, operation, "/organization/x", (world.org,), "This needs Admin", Origin("API"))
 
 
-async def test_what_could_not_be_written_is_written_later_and_once(world: World):
+async def test_a_failed_write_is_repeated_once(world: World):
     ctx = world.installation.ctx
     seen = SecurityEvents(replace(ctx, store=AwayOnce(ctx.store)))
     refuse(world, seen)
@@ -145,7 +145,7 @@ async def test_what_could_not_be_written_is_written_later_and_once(world: World)
     assert len(await events(world, eventType="ACCESS_REFUSED")) == 1
 
 
-async def test_whoever_is_stopped_while_writing_leaves_nothing_to_be_written_twice(world: World):
+async def test_a_stop_during_a_write_duplicates_nothing(world: World):
     seen = SecurityEvents(world.installation.ctx)
     refuse(world, seen)
     noting = asyncio.create_task(seen.note())

@@ -63,7 +63,7 @@ async def test_where_there_is_no_server_it_says_what_to_install(tmp_path, type, 
         await servers.artifact(type, "16", "db")
 
 
-async def test_what_runs_only_in_containers_is_said_to(tmp_path):
+async def test_databases_that_run_only_in_containers_are_named(tmp_path):
     with pytest.raises(BuildError, match=r"MONGODB runs only where there are containers.*POSTGRESQL"):
         await NativeDatabases(tmp_path).artifact("MONGODB", "7", "db")
 

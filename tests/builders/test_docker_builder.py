@@ -86,7 +86,7 @@ async def test_arguments_and_the_target_stage_are_used(bench):
     assert await bench.runs(built.ref, "cat", "/who") == "it's me\n"
 
 
-async def test_what_dockerignore_names_is_not_sent_but_what_the_build_needs_is(bench):
+async def test_ignored_files_are_not_sent_unless_the_build_needs_them(bench):
     for name in ("kept", "secret.env", "deep/secret.env", "deep/kept.env", "logs/a", "Dockerfile.dev"):
         bench.file(name, "x")
     bench.file(".dockerignore", "# a comment\n**/*.env\n!deep/kept.env\nlogs/\nDockerfile*\n.dockerignore\n")
@@ -116,7 +116,7 @@ async def test_links_stay_links_and_lead_nowhere_else(bench, tmp_path):
 
 
 @pytest.mark.parametrize("given", [{"root": "out"}, {"root": "../.."}, {"dockerfile": "link"}])
-async def test_what_points_out_of_the_repository_is_refused(kit, tmp_path, given):
+async def test_a_path_outside_the_repository_is_refused(kit, tmp_path, given):
     (tmp_path / "Dockerfile").write_text(f"FROM {BOX}\n")
     (kit.source / "out").symlink_to(tmp_path)
     (kit.source / "link").symlink_to(tmp_path / "Dockerfile")
@@ -216,7 +216,7 @@ async def test_older_images_are_swept_and_those_that_are_kept_stay(kit):
     assert await kit.images() == [f"windlass/{kit.service}:{key}" for key in ("k2", "k3")]
 
 
-async def test_what_belongs_to_a_service_is_discarded_and_nothing_else(kit, host, tmp_path):
+async def test_discarding_removes_the_images_of_one_service_only(kit, host, tmp_path):
     await kit.build(f"FROM {BOX}\nENV A=1\n")
     other = Bench(host, tmp_path)
     await other.build(f"FROM {BOX}\nENV A=2\n")

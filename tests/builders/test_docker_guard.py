@@ -219,7 +219,7 @@ def test_an_image_is_refused_for_what_it_is(found, why):
         check_image("abc", found, "mine", "service")
 
 
-def test_an_image_of_the_service_or_of_nobody_is_taken():
+def test_an_image_of_the_same_service_or_of_no_service_is_taken():
     for labels in (None, {}, {"service": "mine"}):
         config = {"Labels": labels, "OnBuild": ["RUN make", "COPY . /app"]}
         check_image("abc", {"Id": "sha256:f", "Config": config}, "mine", "service")

@@ -103,7 +103,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "line", "why"), WRONG)
-def test_what_is_wrong_is_said_with_its_line(text, line, why):
+def test_an_error_in_a_dockerfile_is_named_with_its_line(text, line, why):
     with pytest.raises(DockerfileError, match=why) as caught:
         read(text)
     assert caught.value.line == line
@@ -123,7 +123,7 @@ BADLY_MEANT = [
 
 
 @pytest.mark.parametrize(("text", "line", "why"), BADLY_MEANT)
-def test_what_cannot_be_meant_is_said_with_its_line(text, line, why):
+def test_a_meaningless_instruction_is_named_with_its_line(text, line, why):
     with pytest.raises(DockerfileError, match=why) as caught:
         config(text)
     assert caught.value.line == line
@@ -175,7 +175,7 @@ def test_words_keep_what_is_quoted_together():
     assert words("a='b c' \"d e\" f\\ g", "\\") == ["a='b c'", '"d e"', "f\\ g"]
 
 
-def test_what_can_be_set_from_outside_is_listed():
+def test_build_arguments_are_listed():
     found = read("ARG TAG=3.12\nFROM python:$TAG AS Base\nARG USERNAME\nARG A=1 B='x y'\nFROM base\n")
     assert found.arguments == (Argument("TAG", "3.12", 1),)
     assert found.stages[0].arguments == (
@@ -245,7 +245,7 @@ def test_an_entrypoint_forgets_the_cmd_of_the_stage_before():
 STAGES = "FROM a AS one\nRUN 1\nFROM b AS two\nRUN 2\nFROM c AS three\nRUN 3\nCOPY --from=one /x /y\n"
 
 
-def test_what_is_wrong_in_a_stage_nobody_needs_does_not_matter():
+def test_an_error_in_an_unused_stage_is_ignored():
     text = "FROM a AS broken\nEXPOSE http\nFROM b\nEXPOSE 80\n"
     assert config(text).ports == [80]
     with pytest.raises(DockerfileError):

@@ -122,7 +122,7 @@ async def test_the_newest_commits_are_listed_newest_first(git, repository):
     assert [each.tag for each in await git.commits(GitSource(repository.url))] == ["", "", "", "", "first"]
 
 
-async def test_what_is_missing_is_named(git, repository, tmp_path, refused):
+async def test_a_missing_branch_commit_or_folder_is_named(git, repository, tmp_path, refused):
     repository.commit()
     Repository(tmp_path / "empty")
     url = repository.url
@@ -153,7 +153,7 @@ async def test_the_root_path_must_be_a_folder_of_the_commit(git, repository, int
         assert "root_path: " in await refused(git, GitSource(repository.url, root_path=wrong))
 
 
-async def test_fetching_again_makes_the_folder_anew(git, repository, into):
+async def test_fetching_again_replaces_the_folder(git, repository, into):
     repository.write(app="x").commit()
     into.mkdir(parents=True)
     (into / "left over").write_text("of an attempt that was killed")
@@ -357,7 +357,7 @@ async def test_git_calls_the_address_that_was_judged_and_no_other(
 
 
 @pytest.mark.skipif(not shutil.which("ssh"), reason="ssh is not installed")
-async def test_ssh_calls_the_judged_address_and_asks_nobody(make_git, listener):
+async def test_ssh_calls_the_checked_address_without_a_prompt(make_git, listener):
     async def resolve(name, port):
         return [ip_address("127.0.0.1")]
 
@@ -388,7 +388,7 @@ async def test_listing_commits_does_not_fetch_what_is_in_them(git, repository, s
     assert server.sent < 10_000
 
 
-async def test_what_a_killed_windlass_left_behind_is_swept(git, repository, server, home, into):
+async def test_leftovers_of_a_killed_windlass_are_removed(git, repository, server, home, into):
     """Another process with the same home stands for the git of an earlier life."""
     home.mkdir()
     (home / "commits-left").mkdir()
@@ -403,7 +403,7 @@ async def test_what_a_killed_windlass_left_behind_is_swept(git, repository, serv
     other.wait()
 
 
-async def test_a_server_whose_certificate_nobody_vouches_for_is_refused(git, tmp_path, refused):
+async def test_a_server_with_an_untrusted_certificate_is_refused(git, tmp_path, refused):
     with self_signed(tmp_path) as (port, requests):
         said = await refused(git, GitSource(f"https://localhost:{port}/shop.git", token="s3cret-token"))
     assert "certificate is not valid" in said

@@ -273,7 +273,7 @@ async def test_a_program_of_a_run_that_is_missing_is_said_with_its_line(site):
     assert "line 2: RUN pip install no-such-server" in said
 
 
-async def test_what_has_to_be_compiled_is_refused_with_a_way_out(site):
+async def test_a_dependency_that_needs_compiling_is_refused_with_a_way_out(site):
     said = await site.refused(
         {
             "Dockerfile": """
@@ -330,7 +330,7 @@ async def test_the_folder_named_is_the_one_that_is_built(site):
         ("CMD [1]", "Dockerfile line 2: "),
     ],
 )
-async def test_what_a_dockerfile_cannot_get_is_said_with_its_line(site, text, why):
+async def test_an_unavailable_step_of_a_dockerfile_is_named_with_its_line(site, text, why):
     assert why in await site.refused({"Dockerfile": f"FROM x\n{text}\n", "one.py": ""})
 
 
@@ -650,7 +650,7 @@ async def test_a_build_that_was_killed_is_no_artifact_and_is_swept_with_its_prog
             end_all_with("HOME", str(home))
 
 
-async def test_what_is_not_whole_is_not_found_and_is_built_anew(site):
+async def test_an_incomplete_build_is_not_found_and_is_repeated(site):
     order = site.order({"main.py": "print(1)"})
     artifact = await site.build(order=order)
     (Path(artifact.ref) / "artifact.json").write_text("{")

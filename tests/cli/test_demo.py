@@ -52,7 +52,7 @@ async def test_a_repeated_call_changes_nothing_and_goes_on_where_it_was(windlass
     assert third.json["application_id"] != first.json["application_id"]
 
 
-async def test_what_it_made_is_removed_and_that_can_be_said_twice(windlass):
+async def test_the_demonstration_is_removed_and_removal_can_be_repeated(windlass):
     await demo(windlass)
     assert (await demo(windlass, "--remove")).code == 0
     assert await names(windlass) == []
@@ -61,7 +61,7 @@ async def test_what_it_made_is_removed_and_that_can_be_said_twice(windlass):
 
 
 @pytest.mark.parametrize("words", [(), ("--remove",)])
-async def test_a_project_of_the_same_name_that_is_somebody_elses_is_left_alone(windlass, words):
+async def test_an_unrelated_project_of_the_same_name_is_kept(windlass, words):
     await windlass.done("project", "create", "--name", "Demo", "--description", "Mine")
     said = await demo(windlass, *words)
     assert said.code == 1

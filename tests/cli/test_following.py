@@ -142,7 +142,7 @@ async def test_the_followed_log_of_what_is_deleted_ends(windlass):
     assert following.result().code in {0, 1}  # 1: it was gone before anybody listened
 
 
-async def test_what_happens_is_a_line_each_and_for_programs_a_line_of_json(windlass):
+async def test_each_event_is_a_line_and_for_programs_a_line_of_json(windlass):
     await shop(windlass)
     org = windlass.world.org
     with (
@@ -168,7 +168,7 @@ async def test_statuses_are_a_line_for_each_service_that_changed(windlass):
     assert said.out.startswith("environment ")
 
 
-async def test_an_id_alone_is_shown_to_nobody_and_is_where_to_go_on():
+async def test_an_event_with_only_an_id_is_not_shown_and_moves_the_position():
     said, asked = followed(Turn([b"id: 7\n\n"], breaks=True), Turn([line("one"), END]))
     assert shown(said) == ["one"]
     assert asked[1]["last-event-id"] == "7"
@@ -194,7 +194,7 @@ def test_a_line_that_came_in_half_is_not_shown_and_comes_once_more():
     assert asked[1]["last-event-id"] == "one"
 
 
-def test_who_has_seen_nothing_yet_asks_as_in_the_beginning():
+def test_following_resumes_from_the_start_if_nothing_was_seen():
     _, asked = followed(Turn(breaks=True), Turn([END]))
     assert "last-event-id" not in asked[1]
 

@@ -56,12 +56,12 @@ async def test_names_are_found_without_regard_to_case(windlass):
     assert (await windlass.done("application", "get", "SHOP/Production/WEB"))["name"] == "web"
 
 
-async def test_a_name_that_nobody_has_is_said_to_be_missing(windlass):
+async def test_an_unknown_name_is_reported_as_missing(windlass):
     said = await windlass("project", "get", "nothing")
     assert (said.code, said.err) == (1, "windlass: There is no project 'nothing' here\n")
 
 
-async def test_somebody_below_an_unknown_project_hears_of_the_project(windlass):
+async def test_an_unknown_project_is_named_before_things_below_it(windlass):
     said = await windlass("application", "get", "nothing/production/web")
     assert (said.code, said.err) == (1, "windlass: There is no project 'nothing' here\n")
 
@@ -158,7 +158,7 @@ async def test_a_second_organization_is_announced_with_its_token(windlass):
     assert (await windlass.done("organization", "get", token=made.json["admin_token"]))["name"] == "acme"
 
 
-async def test_nobody_deletes_an_organization_by_leaving_it_out(windlass):
+async def test_deleting_an_organization_needs_its_name(windlass):
     assert (await windlass("organization", "delete")).code == 2
 
 
@@ -210,7 +210,7 @@ async def test_an_address_that_is_none_is_a_usage_error(windlass):
     assert (await windlass("project", "list", url="ftp://example.com")).code == 2
 
 
-async def test_who_has_used_up_the_hour_hears_when_to_go_on(windlass):
+async def test_an_exceeded_limit_says_when_to_retry(windlass):
     made = await windlass.done("token", "create", "--name", "slow", "--rate-limit", "1")
     await windlass("region", "list", "aws", token=made["token"])
     said = await windlass("region", "list", "aws", token=made["token"])
@@ -219,7 +219,7 @@ async def test_who_has_used_up_the_hour_hears_when_to_go_on(windlass):
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-async def test_where_and_who_can_be_said_before_and_after_the_command(windlass, place):
+async def test_global_options_stand_before_or_after_the_command(windlass, place):
     calling = ("--url", windlass.url, "--token", ADMIN)
     words = ("project", "list")
     said = await windlass(*(calling + words if place == "before" else words + calling), url="", token=None)
@@ -236,7 +236,7 @@ async def test_the_token_goes_to_no_other_server():
         assert not other.heard
 
 
-async def test_what_is_no_windlass_is_recognised():
+async def test_a_server_that_is_not_windlass_is_recognised():
     with listening() as server:
         server.answer = (200, {"content-type": "text/html"}, b"<h1>It works!</h1>")
         said = await asyncio.to_thread(say, "organization", "list", url=server.url)
@@ -306,7 +306,7 @@ async def test_a_log_is_lines(windlass):
 
 
 @pytest.mark.parametrize("words", ["project list", "project list --wide", "project get shop"])
-def test_a_name_cannot_move_the_cursor_of_who_reads_it(words):
+def test_a_name_cannot_move_the_cursor_of_the_terminal(words):
     evil = "a\x1b[2J\x1b]0;owned\x07\u202eb"
     id = "6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a11"
     thing = {"id": id, "name": "shop", "path": "shop", "organization_id": id, "description": evil}

@@ -42,7 +42,7 @@ async def held(windlass, *words):
 
 
 @pytest.mark.parametrize("deed", EVERYTHING, ids=lambda deed: f"{deed.group}-{deed.word}")
-def test_what_starts_something_can_be_waited_for_and_nothing_else(deed):
+def test_only_commands_that_start_a_deployment_can_wait(deed):
     said = say(deed.group, deed.word, "--help").out
     assert ("--wait " in said) == (deed.operation.need is Scope.DEPLOY)
 
@@ -92,7 +92,7 @@ async def test_a_build_that_fails_shows_its_log(windlass):
     ("word", "state"),
     [("redeploy", "RUNNING"), ("restart-service", "RUNNING"), ("stop", "STOPPED"), ("uninstall", "STOPPED")],
 )
-async def test_whatever_is_done_with_a_service_can_be_waited_for(windlass, word, state):
+async def test_each_action_on_a_service_can_be_waited_for(windlass, word, state):
     await shop(windlass)
     await meanwhile(windlass, "application", "deploy", "web", "--wait")
     said = await meanwhile(windlass, "application", word, "web", "--wait")
@@ -217,7 +217,7 @@ async def test_an_environment_without_services_has_nothing_to_wait_for(windlass)
     assert (await windlass("environment", "deploy", "production", "--wait")).code == 0
 
 
-async def test_who_has_seen_enough_lets_it_go_on_by_itself(windlass):
+async def test_interrupting_the_wait_does_not_cancel_the_deployment(windlass):
     await shop(windlass)
     building = windlass.world.builder.gate = asyncio.Event()
     with at_a_terminal(windlass.url, "application", "deploy", "web", "--wait", piped=True) as terminal:

@@ -69,7 +69,7 @@ def test_it_counts_visits_in_the_database_it_finds_and_goes_on_after_a_restart(d
     assert counts[1] == counts[0] + 1
 
 
-def test_what_people_write_is_shown_and_never_obeyed(db):
+def test_entries_are_shown_escaped(db):
     with guestbook(DATABASE_URL=address(db)) as book:
         name, message = "Robert'); DROP TABLE entries;--", "<script>alert('ünd')</script>" + "x" * 300
         assert book.ask("POST", "/sign", name=name, message=message)[0] == 303
@@ -99,7 +99,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_leads_to_the_reference(db):
         assert "javascript" not in book.ask("GET", "/")[1]
 
 
-def test_what_is_too_long_or_nowhere_is_refused():
+def test_long_entries_and_unknown_paths_are_refused():
     with guestbook() as book:
         assert book.ask("POST", "/sign", name="a", message="x" * 5000)[0] == 413
         assert book.ask("GET", "/nowhere")[0] == 404

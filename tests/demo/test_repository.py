@@ -52,13 +52,13 @@ async def test_it_is_fetched_by_name_and_by_commit_like_any_other(tmp_path):
     assert [one.id for one in await fetching.commits(source)] == [head.id]
 
 
-async def test_its_address_leads_nowhere_for_who_does_not_know_it(tmp_path):
+async def test_plain_git_does_not_find_the_bundled_repository(tmp_path):
     fetching = Git(allow_local=False, outbound_allow=(), home=tmp_path / "home")
     with pytest.raises(GitError, match=r"windlass\.invalid"):
         await fetching.head(GitSource(url=URL, branch=BRANCH))
 
 
-async def test_who_knows_its_address_fetches_it_and_nothing_else_of_the_machine(tmp_path):
+async def test_only_the_repository_can_be_fetched_at_its_address(tmp_path):
     usual = Git(allow_local=False, outbound_allow=(), home=tmp_path / "home")
     fetching = WithBundled(usual, tmp_path / "bundled")
     source = GitSource(url=URL, branch=BRANCH)

@@ -213,7 +213,7 @@ def laid(body: Any, path: Sequence[str], value: Any) -> Any:
 
 
 @with_an_id
-async def test_what_belongs_to_another_organization_is_answered_as_what_never_existed(
+async def test_a_resource_of_another_organization_is_answered_like_a_missing_one(
     stage: Stage, operation: Operation
 ):
     subject = await stage.plot.untouched(operation)
@@ -241,7 +241,7 @@ async def test_a_path_that_mixes_organizations_leads_nowhere(stage: Stage, opera
 
 
 @with_an_id
-async def test_what_is_no_id_at_all_is_not_there_either(stage: Stage, operation: Operation):
+async def test_a_malformed_id_is_answered_like_a_missing_one(stage: Stage, operation: Operation):
     subject = await stage.plot.untouched(operation)
     for place, id in enumerate(subject.ids):
         for strange in ("0", "\x00", "ü", "'--", "x" * 5000, id.upper(), id + " ", id + "\x00"):
@@ -320,7 +320,7 @@ async def test_a_limited_token_names_nothing_that_it_does_not_see(
 
 
 @for_operations(lambda operation: bool(operation.params) and not about_the_organization(operation))
-async def test_what_is_outside_its_limits_does_not_exist_for_a_limited_token(
+async def test_a_limited_token_gets_404_outside_its_limits(
     stage: Stage, operation: Operation, limited: str, outside: Plot
 ):
     subject = await outside.subject(operation)

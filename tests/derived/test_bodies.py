@@ -70,7 +70,7 @@ def test_a_wrong_value_is_refused_where_it_stands(wrong):
     assert refused.value.message.startswith(f"{spelled(wrong.path)}: ")
 
 
-def test_what_is_put_into_a_body_leaves_the_rest_as_it_was():
+def test_replacing_one_value_of_a_body_leaves_the_others():
     whole = body()
     other = placed(Garden, whole, ("stones", 1, "weight"), 7)
     assert other["stones"][1] == {"weight": 7, "colors": ["GREY"]}

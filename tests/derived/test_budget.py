@@ -42,7 +42,7 @@ async def test_of_1200_requests_at_once_exactly_1000_are_served(strict: World):
         assert answer.headers["x-ratelimit-remaining"] == "0"
 
 
-async def test_what_remains_is_counted_down_one_by_one(strict: World):
+async def test_the_remaining_budget_counts_down_by_one(strict: World):
     token = await strict.new_token("Read")
     left = [int((await ask(strict, token)).headers["x-ratelimit-remaining"]) for _ in range(50)]
     assert left == list(range(LIMIT - 1, LIMIT - 51, -1))
@@ -59,7 +59,7 @@ async def test_an_hour_later_the_budget_is_whole_again_and_not_a_second_earlier(
     assert statuses(await asks(strict, token, 12)) == {200: 10, 429: 2}
 
 
-async def test_whatever_a_token_asks_for_counts_once(strict: World):
+async def test_each_request_of_a_token_counts_once(strict: World):
     """Answered well or badly, read or written, at whichever base."""
     token = await strict.new_token("Read", rate_limit=100)
     for number, (method, path) in enumerate(
@@ -217,7 +217,7 @@ async def test_without_a_shared_database_there_would_be_two_budgets(tmp_path: Pa
     [None, "Token nonsense", f"Token {new_token()}", "Basic YTpi"],
     ids=["none", "malformed", "unknown", "another scheme"],
 )
-async def test_who_has_no_good_token_is_counted_by_address(credential: str | None):
+async def test_requests_without_a_valid_token_are_counted_by_address(credential: str | None):
     async with make_world(rate_limit=20) as world:
         answers = [await ask(world, credential, address=ELSEWHERE) for _ in range(25)]
         assert statuses(answers) == {401: 20, 429: 5}
@@ -276,7 +276,7 @@ async def test_an_address_in_another_spelling_is_the_same_address():
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"])
-async def test_what_watches_over_the_server_is_never_refused_and_carries_the_headers(path: str):
+async def test_monitoring_endpoints_are_not_limited_and_carry_the_headers(path: str):
     async with make_world(rate_limit=10) as world:
         first = await ask(world, None, path=path)
         answers = await together(*(ask(world, None, path=path) for _ in range(40)))

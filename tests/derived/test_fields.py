@@ -141,7 +141,7 @@ JSON = st.recursive(
 
 @examples(8, long=80)
 @given(place=st.integers(0, 1000), value=JSON)
-async def test_whatever_is_sent_as_a_field_is_taken_or_refused_by_its_name(
+async def test_any_value_of_a_field_is_taken_or_refused_by_the_name_of_the_field(
     stage: Stage, place: int, value: Any
 ):
     """Never an error of the server, whatever a generator comes up with."""

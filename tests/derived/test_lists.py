@@ -120,7 +120,7 @@ async def test_the_pages_of_every_list_make_up_the_whole(stage: Stage, operation
 
 
 @every_list_that_changes
-async def test_what_was_deleted_is_no_longer_in_the_list(stage: Stage, operation: Operation):
+async def test_a_deleted_resource_is_not_listed(stage: Stage, operation: Operation):
     assert operation.family is not None
     thing = await stage.plot.fresh(operation.family, operation.parent)
     subject = await stage.plot.subject(operation)
@@ -232,7 +232,7 @@ async def test_every_place_in_a_list_with_holes_is_found(stage: Stage, broken: l
         assert await cut(stage, PARENT, skip, 2) == (broken[skip : skip + 2], len(broken))
 
 
-async def test_what_is_kept_of_holes_is_what_can_be_counted(stage: Stage, broken: list[int]):
+async def test_the_stored_counts_of_holes_are_right(stage: Stage, broken: list[int]):
     """So that the next list, which is too long to be made by deleting, is one that could have been."""
     found = await stage.beside(f"SELECT level, block, n FROM hole WHERE parent = '{PARENT}'")
     assert {(level, block): n for level, block, n in found} == holes(broken, LONG)

@@ -138,7 +138,7 @@ async def test_a_service_is_in_the_statuses_of_its_environment_and_in_the_overvi
 
 
 @every_family
-async def test_what_a_service_writes_is_in_its_log(stage: Stage, family: Family) -> None:
+async def test_output_of_a_service_is_in_its_log(stage: Stage, family: Family) -> None:
     one = await stage.plot.fresh(family)
     await done(stage, one, "deploy")
     stage.world.engine.says(one.id, OutputLine(at=stage.world.clock.now(), message=f"ready {one.id}"))

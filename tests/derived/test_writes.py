@@ -168,7 +168,7 @@ async def test_twins_at_two_replicas_make_one_thing(postgres_url: str, tmp_path:
 
 
 @every_conditional
-async def test_what_was_changed_meanwhile_is_not_overwritten(stage: Stage, operation: Operation):
+async def test_a_write_with_an_outdated_etag_is_refused(stage: Stage, operation: Operation):
     subject = await stage.plot.subject(operation)
     tag = await tag_of(stage, operation, subject)
     before = await amounts(stage)
@@ -181,7 +181,7 @@ async def test_what_was_changed_meanwhile_is_not_overwritten(stage: Stage, opera
 
 @every_conditional
 @pytest.mark.parametrize("form", ["{}", '"a", {}', "*"])
-async def test_what_is_still_the_same_is_changed(stage: Stage, operation: Operation, form: str):
+async def test_a_write_with_the_current_etag_succeeds(stage: Stage, operation: Operation, form: str):
     subject = await stage.plot.subject(operation)
     tag = await tag_of(stage, operation, subject)
     answer = await stage.ask(subject, subject.tenant.admin, headers={"if-match": form.format(tag)})
@@ -235,7 +235,7 @@ async def add_one(world: World, project: str, *, conditional: bool = True) -> No
 
 
 @every_naming
-async def test_of_many_who_want_one_name_exactly_one_gets_it(stage: Stage, operation: Operation):
+async def test_concurrent_creations_of_one_name_succeed_once(stage: Stage, operation: Operation):
     subject = await stage.plot.subject(operation)
     family = operation.family
     assert family is not None
@@ -302,7 +302,7 @@ def in_other_letters(name: str, number: int) -> str:
 
 
 @for_families(lambda family: Verb.DELETE in family.verbs and registry().children(family))
-async def test_what_is_deleted_takes_everything_below_it_along(stage: Stage, family: Family):
+async def test_a_deletion_removes_all_descendants(stage: Stage, family: Family):
     plot = await stage.new_plot()
     top = await plot.standing(family)
     things = [top, *await everything_below(plot, family)]

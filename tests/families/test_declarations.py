@@ -77,7 +77,7 @@ ONE_TITLE = (
         ),
     ],
 )
-def test_what_cannot_be_served_stops_the_start(things: tuple[Declared, ...], message: str) -> None:
+def test_an_invalid_declaration_stops_the_start(things: tuple[Declared, ...], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         registry_of(*declared(), *things)
 

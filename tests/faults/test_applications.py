@@ -39,7 +39,7 @@ async def frail(there: Inside) -> Service:
     return shop
 
 
-async def test_what_never_becomes_healthy_fails_and_what_ran_before_goes_on(there: Inside):
+async def test_an_unhealthy_release_fails_and_the_earlier_one_keeps_running(there: Inside):
     shop = await frail(there)
     failed = await shop.do("deploy", git_commit_id=there.code.deaf)
     assert failed["status"] == "FAILED"
@@ -50,7 +50,7 @@ async def test_what_never_becomes_healthy_fails_and_what_ran_before_goes_on(ther
     assert await there.ground.kept(shop.id) == ["1-0"]
 
 
-async def test_what_exits_at_once_fails_with_its_last_words_and_what_ran_before_goes_on(there: Inside):
+async def test_a_release_that_exits_at_once_fails_with_its_last_lines(there: Inside):
     shop = await frail(there)
     failed = await shop.do("deploy", git_commit_id=there.code.broken)
     assert failed["status"] == "FAILED"
@@ -60,7 +60,7 @@ async def test_what_exits_at_once_fails_with_its_last_words_and_what_ran_before_
     assert await there.ground.kept(shop.id) == ["1-0"]
 
 
-async def test_what_exits_at_once_and_cannot_be_asked_anything_fails_too(there: Inside):
+async def test_a_release_that_exits_at_once_without_a_health_check_fails(there: Inside):
     broken = await there.application("exits")
     failed = await broken.do("deploy")
     assert failed["status"] == "FAILED"
@@ -68,7 +68,7 @@ async def test_what_exits_at_once_and_cannot_be_asked_anything_fails_too(there: 
     assert await there.ground.kept(broken.id) == []
 
 
-async def test_a_flood_of_words_holds_up_neither_the_words_nor_the_end_of_others_and_is_kept_within_bounds(
+async def test_a_flood_of_output_is_bounded_and_delays_no_other_service(
     there: Inside,
 ):
     flood, quiet = await there.application("floods"), await there.application("sleeps")
@@ -84,7 +84,7 @@ async def test_a_flood_of_words_holds_up_neither_the_words_nor_the_end_of_others
     assert 0 < kept < 2 * there.ctx.settings.log_retention_bytes
 
 
-async def test_a_flood_of_words_holds_up_no_request(tmp_path: Path):
+async def test_a_flood_of_output_delays_no_request(tmp_path: Path):
     async with inside(tmp_path) as there:
         flood, shop = await there.application("floods"), await there.application("answers", ports=[HTTP])
         assert (await flood.do("deploy"))["status"] == "SUCCEEDED"
@@ -94,7 +94,7 @@ async def test_a_flood_of_words_holds_up_no_request(tmp_path: Path):
         assert crowd.failed == []
 
 
-async def test_what_does_not_want_to_end_is_ended(there: Inside):
+async def test_an_instance_that_ignores_sigterm_is_killed(there: Inside):
     stubborn = await there.application("stays")
     assert (await stubborn.do("deploy"))["status"] == "SUCCEEDED"
     assert (await stubborn.do("redeploy"))["status"] == "SUCCEEDED"

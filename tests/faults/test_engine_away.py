@@ -105,9 +105,7 @@ async def nothing_is_left(there: Inside, host: str) -> bool:
 
 
 @pytest.mark.parametrize("deed", ["redeploy", "restart-service", "stop", "uninstall"])
-async def test_whatever_is_asked_for_while_the_engine_is_away_is_done_when_it_is_back(
-    world: World, deed: str
-):
+async def test_actions_requested_while_the_engine_is_away_are_done_when_it_is_back(world: World, deed: str):
     app = await world.application()
     path = f"/application/{app}"
     await world.post(f"{path}/deploy")

@@ -154,7 +154,7 @@ class Careless(BuiltinRouter):
         return None
 
 
-async def test_where_nobody_is_waited_for_requests_fail(tmp_path: Path):
+async def test_without_waiting_for_requests_some_fail(tmp_path: Path):
     """Otherwise the tests above would show nothing."""
 
     def careless(parts: Parts) -> Parts:

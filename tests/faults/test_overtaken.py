@@ -199,7 +199,7 @@ class Tale:
 
 @pytest.mark.parametrize("alone", [False, True], ids=["beside", "alone"])
 @pytest.mark.parametrize("deed", DEEDS)
-async def test_whoever_is_overtaken_undoes_nothing_that_was_done_since(world: Any, deed: str, alone: bool):
+async def test_an_overtaken_worker_undoes_nothing_done_since(world: Any, deed: str, alone: bool):
     if alone and deed == "shrink":
         return  # there is never more than one of it
     environment = await world.environment()
@@ -248,9 +248,7 @@ class SlowToAsk(Worker):
 
 
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS.keys())
-async def test_what_an_overtaken_worker_started_is_removed_however_the_worker_ends(
-    world: Any, ending: Ending
-):
+async def test_instances_started_by_an_overtaken_worker_are_removed(world: Any, ending: Ending):
     tale = Tale(world, await world.environment(), ending.deed, "stop")
     await tale.begin(alone=True)
     await tale._ask()

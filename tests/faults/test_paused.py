@@ -84,7 +84,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("deed", "point", "end"), CASES, ids=lambda word: word.replace(" ", "_"))
-async def test_who_was_paused_past_its_lease_undoes_nothing_that_was_done_since(pair: Pair, deed, point, end):
+async def test_a_replica_paused_past_its_lease_undoes_nothing_done_since(pair: Pair, deed, point, end):
     app = await pair.awake.application("frail", ports=[HTTP], storage=[STORAGE])
     await pair.awake.reaches(app, await pair.awake.do(app, "deploy"))
     await pair.doom(point)
@@ -100,7 +100,7 @@ async def test_who_was_paused_past_its_lease_undoes_nothing_that_was_done_since(
     assert [generation for _, generation, _ in await pair.awake.living()] == [3]
 
 
-async def test_what_was_stopped_stays_so_when_who_was_starting_it_goes_on(pair: Pair):
+async def test_a_stopped_service_stays_stopped_when_a_paused_start_resumes(pair: Pair):
     app = await pair.awake.application("sleeps", min_running_instances=2, max_running_instances=2)
     await pair.doom("about to start")
     first = await pair.awake.do(app, "deploy")
@@ -111,7 +111,7 @@ async def test_what_was_stopped_stays_so_when_who_was_starting_it_goes_on(pair: 
     assert await pair.awake.living() == []
 
 
-async def test_who_is_paused_amid_a_change_is_cut_off_by_who_waits_for_it(postgres_url: str):
+async def test_a_replica_paused_in_a_transaction_is_disconnected(postgres_url: str):
     paused = await asyncpg.connect(postgres_url)
     async with store_at(postgres_url) as store:
         await paused.execute(f"BEGIN; SELECT pg_advisory_xact_lock({WRITER_LOCK})")
@@ -120,7 +120,7 @@ async def test_who_is_paused_amid_a_change_is_cut_off_by_who_waits_for_it(postgr
     await until(partial(closed, paused))
 
 
-async def test_who_takes_long_over_a_change_is_waited_for(postgres_url: str):
+async def test_a_long_transaction_is_waited_for(postgres_url: str):
     """Or else who is cut off would be whoever is slow."""
     slow = await asyncpg.connect(postgres_url)
     async with store_at(postgres_url) as store:
@@ -148,7 +148,7 @@ async def store_at(url: str) -> AsyncIterator[PostgresStore]:
         await store.close()
 
 
-async def test_what_was_deleted_stays_so_when_who_was_starting_it_goes_on(pair: Pair):
+async def test_a_deleted_service_stays_deleted_when_a_paused_start_resumes(pair: Pair):
     app = await pair.awake.application("sleeps", storage=[STORAGE])
     await pair.doom("about to start")
     await pair.awake.do(app, "deploy")

@@ -23,7 +23,7 @@ async def test_a_worker_that_is_woken_just_when_it_is_ended_ends(world: World):
         await ends(running, turns)
 
 
-async def test_who_watches_for_a_cancellation_ends_although_called_just_then(world: World):
+async def test_watching_for_a_cancellation_ends_although_it_arrives_just_then(world: World):
     ctx = world.installation.ctx
     path = f"/application/{await world.application()}"
     deployment = (await world.post(f"{path}/deploy"))["id"]

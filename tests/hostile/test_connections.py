@@ -156,7 +156,7 @@ async def test_many_bad_requests_are_one_line_in_the_log(name, caplog):
     assert 1 <= len(lines) <= 2  # the first moment, and what is left at the end
 
 
-async def test_answers_that_nobody_reads_do_not_pile_up():
+async def test_unread_answers_do_not_pile_up():
     async with opened("api", unsent_bytes=1024 * 1024) as port:
         ask = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
         callers = [await port.caller(room=4096) for _ in range(20)]

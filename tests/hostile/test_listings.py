@@ -76,7 +76,7 @@ async def asked(world: World, git: Silent, apps: list[str]) -> list[Any]:
     return await asyncio.gather(*tasks)
 
 
-async def test_sixty_who_ask_for_the_commits_of_a_service_share_one_listing(world: World, git: Silent):
+async def test_sixty_requests_for_the_commits_of_a_service_share_one_listing(world: World, git: Silent):
     app = await world.application()
     answers = await asked(world, git, [app] * 60)
     assert [answer.status for answer in answers] == [200] * 60
@@ -129,7 +129,7 @@ async def test_another_address_is_not_answered_with_what_was_kept(git: Silent):
     assert git.begun == 2
 
 
-async def test_a_listing_ends_when_nobody_waits_for_it_any_more(git: Silent):
+async def test_a_listing_ends_with_its_last_request(git: Silent):
     listings = Listings(git)
     asking = [
         asyncio.create_task(listings.commits("org", "service", GitSource("https://git.example/a")))

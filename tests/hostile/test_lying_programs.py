@@ -97,7 +97,7 @@ async def test_a_program_that_names_a_folder_that_is_not_there_is_no_lost_servic
         await station.engine.discard(LIAR)
 
 
-async def test_a_service_whose_folder_is_gone_is_still_found(rig, tmp_path):
+async def test_a_service_without_its_folder_is_still_found(rig, tmp_path):
     """Otherwise the test above would show nothing."""
     async with Station(rig) as station:
         await run(station, rig, SLEEPS, VICTIM)
@@ -108,7 +108,7 @@ async def test_a_service_whose_folder_is_gone_is_still_found(rig, tmp_path):
         await station.engine.discard(VICTIM)
 
 
-async def test_memory_is_counted_for_the_service_that_uses_it_whatever_its_programs_say(rig):
+async def test_memory_is_counted_for_its_service_despite_false_names(rig):
     async with Station(rig) as station:
         victim = await run(station, rig, SLEEPS, VICTIM)
         lie = {"WINDLASS_INSTANCE": victim.id, "WINDLASS_FILES": f"{home_of(rig, VICTIM)}/files"}

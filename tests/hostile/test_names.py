@@ -92,7 +92,7 @@ async def test_a_host_of_a_stopped_service_is_answered_by_no_other(street: Stree
     assert await street.ask(VICTIMS) == "503"
 
 
-async def test_a_port_whose_name_is_taken_is_reached_under_another(street: Street):
+async def test_a_port_with_a_taken_name_gets_another_host(street: Street):
     _, theirs = await neighbours(street)
     links = await street.organizations[1].links(theirs)
     assert len(set(links)) == 2
@@ -127,7 +127,7 @@ async def test_a_renamed_service_keeps_its_host_until_it_serves_under_the_new_on
     assert (await other.links(late))[0].startswith(f"http://web-prod-{late[:8]}.localhost")
 
 
-async def test_ports_of_one_service_whose_names_look_alike_have_hosts_of_their_own(street: Street):
+async def test_ports_of_one_service_with_similar_names_have_separate_hosts(street: Street):
     one, _ = await street.two_organizations()
     ports = [port(8000 + place, name=name) for place, name in enumerate(("p", "a.b", "a-b", "A B", "a_b"))]
     app = await one.deployed(await one.environment("prod"), "web", *ports)

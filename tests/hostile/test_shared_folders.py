@@ -138,7 +138,7 @@ def led_out(folder: Path, bring: Callable[[Place], None]) -> int | None:
 
 
 @pytest.mark.parametrize("bring", [brings_content, brings_files])
-def test_a_volume_that_changes_meanwhile_leads_nobody_out_of_it(tmp_path, bring):
+def test_a_volume_that_changes_during_a_walk_leads_nowhere_else(tmp_path, bring):
     assert led_out(tmp_path, bring) is None
 
 

@@ -41,7 +41,7 @@ def filled(quota: StreamQuota, org: str, caller: str) -> list[StreamPlace]:
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 192, 7500])
-def test_whoever_takes_all_that_it_gets_leaves_places_for_everybody_after_it(most):
+def test_a_caller_with_all_its_streams_leaves_places_for_others(most):
     quota, left = StreamQuota(most), most
     for org in range(5):
         for caller in range(5):

@@ -23,14 +23,14 @@ LEEWAY = 30
 # Coming in
 
 
-async def test_somebody_who_is_signed_in_and_not_a_member_is_refused_and_told_what_to_do(world, issuer):
+async def test_a_signed_in_person_without_membership_is_refused_and_told_what_to_do(world, issuer):
     answer = await world.get("/organization", token=issuer.person(ADA))
     assert answer.status == 403
     assert "ask an admin to invite you" in answer.message
     assert await members(world) == {}
 
 
-async def test_whoever_was_invited_is_a_member_with_that_role_from_the_first_request_on(world, issuer):
+async def test_an_invited_person_is_a_member_with_that_role_from_the_first_request(world, issuer):
     assert (await invite(world, ADA, Scope.WRITE)).status == 201
     ada = issuer.person(ADA, name="Ada")
     made = await world.post(f"/organization/{world.org}/project", {"name": "shop"}, token=ada)
@@ -55,7 +55,7 @@ NOT_VERIFIED: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_an_invitation_is_only_for_who_has_that_very_address_verified(world, issuer):
+async def test_an_invitation_is_valid_only_for_its_exact_verified_address(world, issuer):
     await invite(world, ADA)
     for what, claims in NOT_VERIFIED.items():
         answer = await world.get("/organization", token=issuer.person(ADA, **claims))
@@ -71,7 +71,7 @@ async def test_addresses_are_compared_without_regard_to_case_but_look_alikes_are
     assert (await world.get("/organization", token=issuer.person("kim.STRAUSS@example.com"))).status == 200
 
 
-async def test_an_invitation_that_was_withdrawn_lets_nobody_in(world, issuer):
+async def test_a_withdrawn_invitation_admits_no_one(world, issuer):
     invited = await invite(world, ADA)
     assert (await world.delete(f"/organization/{world.org}/inviteMember/{invited['id']}")).status == 204
     assert (await world.get("/organization", token=issuer.person(ADA))).status == 403
@@ -132,7 +132,7 @@ async def test_a_changed_role_is_in_force_for_the_next_request(world, issuer):
         assert made.status == status, scope
 
 
-async def test_whoever_was_removed_is_out_with_the_next_request(world, issuer):
+async def test_a_removed_member_is_refused_at_the_next_request(world, issuer):
     ada = await joined(world, issuer, ADA)
     user = {"user_id": (await members(world))[ADA]["id"]}
     assert (await world.delete(f"/organization/{world.org}/member", user)).status == 204
@@ -140,7 +140,7 @@ async def test_whoever_was_removed_is_out_with_the_next_request(world, issuer):
     assert (await world.delete(f"/organization/{world.org}/member", user)).status == 404
 
 
-async def test_whoever_was_removed_can_be_invited_again_and_is_then_somebody_new(world, issuer):
+async def test_a_removed_member_can_be_invited_again_as_a_new_member(world, issuer):
     ada = await joined(world, issuer, ADA, Scope.ADMIN)
     old = (await members(world))[ADA]["id"]
     await world.delete(f"/organization/{world.org}/member", {"user_id": old})
@@ -193,7 +193,7 @@ async def test_a_member_of_another_organization_cannot_be_changed_or_removed(wor
     assert (await members(world))[ADA]["role_id"] == role(Scope.READ)
 
 
-async def test_what_somebody_did_is_on_record_under_the_address_that_was_verified_on_joining(world, issuer):
+async def test_the_audit_names_members_by_the_address_verified_on_joining(world, issuer):
     await joined(world, issuer, ADA, Scope.WRITE)
     posing = issuer.person(ADA, email="boss@example.com", email_verified=False, name="The Boss")
     assert (await world.post(f"/organization/{world.org}/project", {"name": "x"}, token=posing)).status == 200
@@ -221,7 +221,7 @@ async def test_the_last_admin_cannot_leave_and_cannot_step_down(database_url, tr
 # Being somebody
 
 
-async def test_the_same_address_at_another_issuer_is_somebody_else(database_url, clock, tmp_path):
+async def test_the_same_address_at_another_issuer_is_another_person(database_url, clock, tmp_path):
     first, second = Issuer(clock), Issuer(clock, "https://id.example.net")
     again = {"folder": tmp_path, "clock": clock}
     async with make_world(database_url, oidc_issuer=first.address, fetcher=first.fetch, **again) as world:
@@ -234,9 +234,7 @@ async def test_the_same_address_at_another_issuer_is_somebody_else(database_url,
         assert (await world.get("/organization", token=second.person("bo@example.com"))).status == 200
 
 
-async def test_an_address_that_was_given_to_somebody_else_does_not_take_the_membership_along(
-    database_url, trusting, issuer
-):
+async def test_an_address_that_changes_hands_does_not_carry_the_membership(database_url, trusting, issuer):
     async with make_world(database_url, oidc_join="Read", **trusting) as world:
         ada = await joined(world, issuer, ADA, Scope.ADMIN)
         assert (await world.get("/organization", token=issuer.person(ADA, sub="another"))).status == 403
@@ -294,7 +292,7 @@ async def test_while_the_issuer_is_down_its_known_keys_serve(world, issuer, cloc
     assert (await world.get("/organization", token=issuer.person(ADA))).status == 200
 
 
-async def test_the_keys_of_the_issuer_are_fetched_once_for_all_who_come_at_the_start(world, issuer):
+async def test_requests_at_the_start_share_one_fetch_of_the_issuers_keys(world, issuer):
     headers = [issuer.token("nobody", jti=str(number)) for number in range(10)]
     await asyncio.gather(*(world.get("/organization", token=header) for header in headers))
     assert len(issuer.asked) == 2

@@ -51,7 +51,7 @@ async def test_whom_it_vouches_for_comes_in_when_invited(provider):
         assert {one["role_name"] for one in (await members(world)).values()} == {"Deploy"}
 
 
-async def test_its_token_for_somebody_else_is_refused(provider):
+async def test_its_token_for_another_audience_is_refused(provider):
     async with trusting(provider, oidc_join="Admin") as world:
         answer = await world.get("/organization", token=f"Bearer {await provider.token(ES256)}")
         assert answer.status == 401

@@ -203,7 +203,7 @@ async def test_another_library_verifies_a_session_with_what_the_issuer_publishes
     assert found.keys() == set(discovery["claims_supported"])
 
 
-async def test_what_the_issuer_publishes_holds_no_private_key_and_has_the_headers_of_every_answer(world):
+async def test_the_issuer_publishes_no_private_key_and_sends_the_headers_of_every_answer(world):
     for path in (DISCOVERY, "/.well-known/jwks.json"):
         answer = await world.get(path, token=None)
         assert answer.status == 200
@@ -254,7 +254,7 @@ async def test_a_session_of_the_operators_token_ends_when_the_settings_have_anot
             assert not await enters(world, header)
 
 
-async def test_a_session_signed_by_somebody_else_is_refused(world, clock):
+async def test_a_session_signed_with_another_key_is_refused(world, clock):
     header = await session(world)
     wanted = {name: claims(header)[name] for name in ("sub", "aud")}
     issuer = (await world.get(DISCOVERY, token=None))["issuer"]

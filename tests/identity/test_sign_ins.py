@@ -22,7 +22,7 @@ async def test_a_person_at_a_new_address_has_signed_in(world, issuer):
     assert (found[0]["target_type"], found[0]["target_name"]) == ("MEMBERS_AND_ROLES", ADA)
 
 
-async def test_a_person_who_was_away_for_half_a_day_has_signed_in_anew(world, issuer):
+async def test_a_request_after_half_a_day_of_absence_is_a_new_sign_in(world, issuer):
     await invite(world, ADA, Scope.READ)
     for hours in (1, 1, 13):
         assert (await world.get("/organization", token=issuer.person(ADA))).status == 200
@@ -31,7 +31,7 @@ async def test_a_person_who_was_away_for_half_a_day_has_signed_in_anew(world, is
     assert len(await events(world, eventType="SIGN_IN")) == 2
 
 
-async def test_who_is_vouched_for_and_no_member_is_told_to_the_first_organization(world, issuer):
+async def test_a_sign_in_without_membership_is_recorded_in_the_first_organization(world, issuer):
     for _ in range(3):
         answer = await world.get("/organization", token=issuer.person(ADA), address="198.51.100.3")
         assert answer.status == 403

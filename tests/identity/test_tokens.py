@@ -61,7 +61,7 @@ async def test_a_token_is_made_listed_read_renamed_and_revoked(world):
     assert await status(world, token) == 401
 
 
-async def test_what_a_token_may_do_is_for_good(world):
+async def test_the_scopes_of_a_token_cannot_be_changed(world):
     made = await make(world, scopes=["Read"])
     for change in ({"scopes": ["Admin"]}, {"role_id": role(Scope.ADMIN)}, {"expires_at": "2030-01-01"}):
         answer = await world.patch(path(world, made["id"]), change)
@@ -157,7 +157,7 @@ async def roles(world: World) -> Any:
     return (await world.get(f"/organization/{world.org}/availableRole"))["results"]
 
 
-async def test_what_is_no_scope_and_no_role_is_refused_by_name(world):
+async def test_an_unknown_scope_or_role_is_refused_by_name(world):
     for said, field in NOT_SAID:
         answer = await make(world, **said)
         assert answer.status == 400, said
@@ -247,7 +247,7 @@ async def test_when_a_token_was_last_used_is_noted_once_a_minute(world, clock):
     assert await used() == stamp(NOON + MINUTE)
 
 
-async def test_a_use_whose_note_was_interrupted_is_noted_the_next_time(world):
+async def test_a_use_that_was_not_recorded_is_recorded_the_next_time(world):
     made = await make(world)
     await status(world, made["token"])
     noting = asyncio.create_task(world.installation.authenticator.note())
@@ -259,7 +259,7 @@ async def test_a_use_whose_note_was_interrupted_is_noted_the_next_time(world):
     assert (await world.get(path(world, made["id"])))["last_used_at"] == stamp(NOON)
 
 
-async def test_the_note_of_a_use_upsets_nobody_who_is_about_to_change_the_token(world):
+async def test_recording_a_use_does_not_change_the_etag_of_a_token(world):
     made = await make(world)
     tag = (await world.get(path(world, made["id"]))).headers["etag"]
     await status(world, made["token"])
@@ -362,7 +362,7 @@ async def test_a_limit_must_name_something_of_the_organization_that_can_be_a_lim
     assert (await make(world, limited_to=[])).message.startswith("limited_to: ")
 
 
-async def test_a_token_whose_part_is_gone_can_do_nothing_more(world):
+async def test_a_token_limited_to_a_deleted_resource_can_do_nothing(world):
     inside, outside = await world.project(), await world.project()
     token = await world.new_token("Admin", limited_to=[inside])
     assert (await world.delete(f"/project/{inside}", token=token)).status == 204
@@ -507,7 +507,7 @@ async def test_a_token_comes_under_either_scheme_in_any_case(world):
         assert await status(world, f"{scheme}   {token}\t") == 200
 
 
-async def test_what_is_no_token_is_refused_with_a_hint(world):
+async def test_a_malformed_token_is_refused_with_a_hint(world):
     good = await world.new_token("Read")
     other = "B" if good[-1] == "A" else "A"
     for header in (

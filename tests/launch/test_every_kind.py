@@ -27,7 +27,7 @@ def test_a_restart_keeps_the_data(name):
 
 
 @EVERY
-def test_nobody_gets_in_with_another_password_and_a_new_one_replaces_the_old(name):
+def test_only_the_present_password_opens_the_database(name):
     with database(name) as db:
         first = db.started()
         db.put("anchor")
@@ -152,7 +152,7 @@ def listening(port: int) -> set[str]:
     ],
 )
 @EVERY
-def test_what_it_cannot_work_with_is_said_in_one_line(name, changed, named):
+def test_an_unusable_setting_is_reported_in_one_line(name, changed, named):
     with database(name, new=True) as db:
         own = db.kind.password if name != "mysql" else "MYSQL_ROOT_PASSWORD"
         told = {key.format(password=db.kind.password): value for key, value in changed.items()}

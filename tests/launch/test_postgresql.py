@@ -37,7 +37,7 @@ def test_its_memory_follows_what_it_may_use():
         assert db.ask("SHOW shared_buffers") == ["25MB"]
 
 
-def test_the_number_of_a_dead_server_that_somebody_else_has_now_is_no_hindrance():
+def test_a_reused_process_id_of_a_dead_server_is_no_hindrance():
     with database("postgresql") as db:
         fallen(db.started())
         left = db.data / "postmaster.pid"
@@ -66,7 +66,7 @@ def test_the_data_lies_in_the_volume_and_only_without_one_where_pgdata_says(volu
 
 
 @ROOT
-def test_as_root_the_server_is_nobody_special_and_the_data_stays_ours_alone():
+def test_as_root_the_server_runs_unprivileged_and_its_data_stays_private():
     with database("postgresql", new=True) as db:
         db.started()
         assert stat.S_IMODE(db.data.stat().st_mode) == 0o700

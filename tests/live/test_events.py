@@ -86,7 +86,7 @@ async def test_nothing_is_lost_between_a_page_of_the_list_and_the_stream(world: 
         assert subjects(await client.events(6)) == missed + coming
 
 
-async def test_who_was_cut_off_before_the_first_event_comes_back_to_where_he_was(world: World, address: str):
+async def test_a_reader_cut_off_before_its_first_event_resumes_there(world: World, address: str):
     async with asked(address, path(world)) as client:
         await settled(lambda: len(readers(world)) == 1)
         assert await client.mark()
@@ -116,7 +116,7 @@ def whole_events(text: bytes) -> list[tuple[str, str]]:
     return [(id.decode(), json.loads(data)["target_id"]) for id, data in found]
 
 
-async def test_all_who_follow_share_one_reader_and_the_last_one_ends_it(world: World, address: str):
+async def test_followers_share_one_reader_and_the_last_one_ends_it(world: World, address: str):
     assert len(readers(world)) == 0
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(asked(address, path(world))) for _ in range(20)]
@@ -141,9 +141,7 @@ async def test_without_following_a_stream_ends_with_what_is_there(world: World):
 # The past that is gone
 
 
-async def test_who_comes_back_too_late_is_told_so_and_gets_the_oldest_that_is_kept(
-    world: World, address: str
-):
+async def test_a_late_reader_is_told_so_and_gets_the_oldest_kept_event(world: World, address: str):
     await happen(world, 3)
     last = (await listed(world))[0]["number"]
     world.clock.turn(DAY / 1000)
@@ -165,7 +163,7 @@ async def _next(world: World, client: Client) -> list[Event]:
     return await client.events(1)
 
 
-async def test_the_last_of_those_that_are_gone_is_no_loss_to_who_has_it(world: World):
+async def test_a_reader_that_has_the_last_removed_event_lost_nothing(world: World):
     await happen(world, 3)
     last = (await listed(world))[-1]["number"]
     world.clock.turn(DAY / 1000)
@@ -243,7 +241,7 @@ async def test_a_stream_that_heard_nothing_for_long_still_has_a_place_that_is_ke
 # Who may
 
 
-async def test_nobody_follows_another_organization(world: World):
+async def test_events_of_another_organization_cannot_be_followed(world: World):
     foreign, stranger = await world.organization()
     never = "00000000-0000-4000-8000-000000000000"
     for org, token, status in (
@@ -278,7 +276,7 @@ async def test_a_token_that_is_limited_hears_what_happens_in_its_part(world: Wor
         assert kinds == [("CREATE", service), ("DELETE", service)]
 
 
-async def test_what_is_hidden_is_in_no_stream(world: World, address: str):
+async def test_hidden_fields_are_in_no_stream(world: World, address: str):
     env = await world.environment()
     async with asked(address, path(world)) as client:
         await world.made(f"/environment/{env}/secret", {"key": "PASSWORD", "value": "canary-7f3a"})
@@ -317,7 +315,7 @@ async def test_streams_of_all_kinds_end_as_a_whole_when_the_server_stops(world: 
     await settled(lambda: len(readers(world)) == 0)
 
 
-async def test_who_hangs_up_is_forgotten(world: World, address: str):
+async def test_a_disconnected_reader_is_forgotten(world: World, address: str):
     async with asked(address, path(world)) as client:
         await settled(lambda: len(readers(world)) == 1)
         client.hang_up()
@@ -334,7 +332,7 @@ async def test_the_head_of_a_stream_is_answered_without_it(world: World, address
 # Several replicas
 
 
-async def test_what_happens_at_one_replica_is_heard_at_the_other(replicas: tuple[World, World]):
+async def test_events_of_one_replica_reach_readers_of_the_other(replicas: tuple[World, World]):
     one, other = replicas
     async with served(other) as address, asked(address, path(other)) as client:
         made = []
@@ -344,7 +342,7 @@ async def test_what_happens_at_one_replica_is_heard_at_the_other(replicas: tuple
         other.installation.app.stop_streams()
 
 
-async def test_who_goes_on_at_another_replica_misses_nothing(replicas: tuple[World, World]):
+async def test_a_reader_that_moves_to_another_replica_misses_nothing(replicas: tuple[World, World]):
     one, other = replicas
     async with served(one) as here, served(other) as there:
         async with asked(here, path(one)) as client:

@@ -54,7 +54,7 @@ async def test_a_stream_begins_with_all_statuses_as_they_are_read(
     assert services(event.data).keys() == {app, database}
 
 
-async def test_what_changes_is_told_and_nothing_else(world: World, address: str, environment: str):
+async def test_only_changed_statuses_are_sent(world: World, address: str, environment: str):
     app, other = await world.application(environment), await world.application(environment)
     async with asked(address, path(environment)) as client:
         await client.events(1)
@@ -118,7 +118,9 @@ async def test_a_storm_of_changes_is_told_in_few_events(world: World, address: s
         assert count < len(made)
 
 
-async def test_who_comes_back_begins_with_all_as_it_is_now(world: World, address: str, environment: str):
+async def test_a_reconnected_reader_begins_with_the_present_statuses(
+    world: World, address: str, environment: str
+):
     app = await world.application(environment)
     async with asked(address, path(environment)) as client:
         (first,) = await client.events(1)
@@ -129,7 +131,7 @@ async def test_who_comes_back_begins_with_all_as_it_is_now(world: World, address
         assert services(event.data)[app]["state"] == "QUEUED"
 
 
-async def test_who_begins_sees_what_was_done_before_although_others_follow_already(
+async def test_a_new_reader_sees_earlier_changes_although_others_follow(
     world: World, address: str, environment: str
 ):
     app = await world.application(environment)
@@ -170,7 +172,7 @@ async def test_a_stream_speaks_the_words_of_its_base(world: World, address: str,
             assert services(event.data)[app]["state"] == state
 
 
-async def test_nobody_follows_what_they_may_not_see(world: World, environment: str):
+async def test_a_reader_without_access_cannot_follow(world: World, environment: str):
     _, stranger = await world.organization()
     elsewhere = await world.new_token("Read", limited_to=[await world.project()])
     service = await world.new_token("Read", limited_to=[await world.application(environment)])
@@ -208,7 +210,7 @@ async def test_a_token_that_is_revoked_while_nothing_happens_does_not_even_hear_
         assert services((await other.events(1))[0].data).keys() == {app}  # the control
 
 
-async def test_all_who_follow_share_one_reader_and_the_last_one_ends_it(
+async def test_followers_share_one_reader_and_the_last_one_ends_it(
     world: World, address: str, environment: str
 ):
     readers = world.installation.ctx.readers

@@ -32,7 +32,7 @@ async def furnished(world):
     return world
 
 
-async def test_what_is_restored_is_the_same_in_every_row_and_log_line(furnished, tmp_path, other_database):
+async def test_a_restore_is_equal_in_every_row_and_log_line(furnished, tmp_path, other_database):
     settings, file = settings_of(furnished), tmp_path / "all.zip"
     made = await backup(settings, file)
     other = elsewhere(settings, tmp_path / "new", other_database)

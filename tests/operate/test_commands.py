@@ -249,7 +249,7 @@ def test_doctor_sees_a_folder_in_which_nothing_can_be_made(tmp_path):
     assert findings("--data-dir", str(tmp_path / "file" / "data"))["Data directory"][0] == "fail"
 
 
-def test_doctor_of_a_user_who_may_not_read_the_data_directory_says_who_may_and_looks_at_the_rest():
+def test_doctor_without_access_to_the_data_directory_names_its_owner_and_checks_the_rest():
     with tempfile.TemporaryDirectory() as top:
         Path(top).chmod(0o755)
         folder = Path(top, "data")
@@ -290,7 +290,7 @@ def test_backup_and_restore_say_what_they_did_and_what_to_keep(tmp_path):
     assert asyncio.run(contents(settings)) == asyncio.run(contents(Settings(data_dir=str(tmp_path / "new"))))
 
 
-def test_what_a_restore_refuses_is_one_line(tmp_path):
+def test_a_refused_restore_prints_one_line(tmp_path):
     settings = asyncio.run(stopped(tmp_path / "old", ""))
     file = tmp_path / "all.zip"
     run("backup", str(file), "--data-dir", settings.data_dir)

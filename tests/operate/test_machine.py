@@ -136,7 +136,7 @@ def test_for_processes_it_says_which_databases_there_are(found):
     assert told["MongoDB"] == ("ok", "runs only on the engine docker")
 
 
-def test_what_is_not_installed_is_said_with_what_to_install(found):
+def test_a_missing_program_is_named_with_its_package(found):
     told = found(engine="process")
     assert {"Redis", "MariaDB or MySQL", "git", "Node.js"} <= told.keys()
     bare = run(

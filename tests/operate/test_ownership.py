@@ -392,7 +392,7 @@ async def test_a_record_that_is_removed_first_hides_what_a_purge_has_left(tmp_pa
 # Lost volumes
 
 
-async def test_doctor_and_the_start_name_services_whose_volumes_are_lost(tmp_path, caplog):
+async def test_doctor_and_the_start_name_services_with_lost_volumes(tmp_path, caplog):
     async with make_world(folder=tmp_path) as world:
         app = await world.application(name="shop")
         await world.installation.ctx.store.write(lambda tx: tx.volumes.add(app, ["data"]))

@@ -72,7 +72,7 @@ async def test_a_wildcard_stands_for_every_name_one_label_longer(town):
     assert [each.body for each in found[:2]] == [b"exact", b"wild"]
 
 
-async def test_a_name_belongs_to_who_had_it_first_until_it_lets_go(town):
+async def test_a_host_name_belongs_to_its_first_service_until_released(town):
     first, second = await town.instance("first"), await town.instance("second")
     await town.router.set("first", [route([first.endpoint], "first")])
     await town.router.set("second", [route([second.endpoint], "second")])
@@ -110,7 +110,7 @@ async def test_a_request_under_way_goes_on_where_it_is(town):
     assert (await caller.said()).body == b"old"
 
 
-async def test_an_http_route_with_an_external_port_is_reached_there_whatever_the_name(town):
+async def test_an_http_route_with_an_external_port_is_reached_under_any_name(town):
     shop = await town.instance("shop")
     port = free_port()
     await town.router.reserve("shop", [Listen(port)])
@@ -123,7 +123,7 @@ async def test_an_http_route_with_an_external_port_is_reached_there_whatever_the
 # What an instance is told
 
 
-async def test_what_a_client_says_of_itself_is_replaced(town):
+async def test_forwarding_headers_of_a_client_are_replaced(town):
     shop = await town.instance()
     await town.shop(shop)
     lies = [
@@ -158,7 +158,7 @@ async def test_a_request_keeps_its_id_or_gets_one_of_its_own(town):
     assert "a b" not in ids
 
 
-async def test_what_is_only_for_the_next_hop_goes_no_further(town):
+async def test_hop_by_hop_headers_are_not_forwarded(town):
     async def answer(heard):
         heard.out.write(
             reply(b"x", "200 OK", "Connection: keep-alive, X-Mine", "Keep-Alive: timeout=5", "X-Mine: 1")
@@ -270,7 +270,7 @@ async def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(town):
     assert town.active() == 0
 
 
-async def test_what_follows_an_answer_unasked_reaches_nobody(town):
+async def test_bytes_after_an_answer_are_dropped(town):
     async def answer(heard):
         heard.out.write(reply(b"right") + reply(b"wrong"))
 
@@ -440,7 +440,7 @@ async def test_a_websocket_becomes_a_pipe_of_bytes(town):
     await until(lambda: town.active() == 0)
 
 
-async def test_nobody_is_piped_to_an_instance_over_http2(town):
+async def test_no_connection_is_tunnelled_to_an_instance_over_http2(town):
     shop = await town.instance()
     await town.shop(shop)
     assert (await town.ask(upgrade("h2c, websocket"))).status == 200
@@ -491,7 +491,7 @@ async def test_a_connection_that_died_in_waiting_costs_a_harmless_request_nothin
     assert len(shop.heard) == 9
 
 
-async def test_what_may_have_had_an_effect_is_not_sent_twice(town):
+async def test_a_request_with_possible_effects_is_not_retried(town):
     async def never(heard):
         heard.out.transport.abort()
 

@@ -14,7 +14,7 @@ from tests.routers.town import Instance, make_town, request
 
 
 @pytest.mark.parametrize("title", REFUSED)
-async def test_what_is_doubtful_is_refused(town, title):
+async def test_an_ambiguous_request_is_refused(town, title):
     shop = await town.instance()
     await town.shop(shop)
     caller = await town.caller()
@@ -28,7 +28,7 @@ async def test_what_is_doubtful_is_refused(town, title):
 
 
 @pytest.mark.parametrize("title", TAKEN)
-async def test_what_is_taken_means_one_request_to_every_reader(town, title):
+async def test_an_accepted_request_means_the_same_to_every_parser(town, title):
     shop = await town.instance()
     await town.shop(shop)
     caller = await town.caller()
@@ -59,7 +59,7 @@ async def test_a_doubtful_request_is_refused_however_it_is_cut(size):
             assert max(count(bytes(raw), read) for read in READERS) <= 1
 
 
-def test_the_judge_finds_two_requests_where_nobody_stands_guard():
+def test_without_the_guard_parsers_disagree_about_the_requests():
     """Otherwise the tests above would show nothing."""
     found = [title for title, data in REFUSED.items() if max(count(data, read) for read in READERS) > 1]
     assert len(found) >= 30

@@ -134,7 +134,7 @@ async def test_an_endpoint_that_refuses_a_connection_is_passed_over(town):
 
 
 @pytest.mark.parametrize("endpoints", [[], [EMPTY_PORT]])
-async def test_where_nobody_is_a_connection_is_closed_at_once(town, endpoints):
+async def test_a_connection_to_a_port_without_a_service_is_closed_at_once(town, endpoints):
     port = await opened(town, *endpoints)
     assert await (await town.caller(port)).rest() == b""
     await until(lambda: town.active("db") == 0)
@@ -250,7 +250,7 @@ def test_a_port_that_needs_a_right_is_refused_with_a_way_out():
     assert "choose a higher one" not in explained(denied, "0.0.0.0", 8080, "another program", "")
 
 
-async def test_a_gateway_whose_port_is_taken_names_its_setting():
+async def test_a_gateway_with_an_occupied_port_names_its_setting():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(RouteError, match=rf"port {port} .*gateway_port"):

@@ -49,7 +49,7 @@ def _acknowledges_at_once(town, instance) -> bool:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux lets a program choose")
-async def test_an_answer_whose_body_follows_its_head_is_acknowledged_at_once(town):
+async def test_an_answer_with_a_delayed_body_is_acknowledged_at_once(town):
     """Otherwise the system of the instance holds the body back for 40 ms, as with Python's http.server."""
     arrived = asyncio.Event()
 

@@ -64,7 +64,7 @@ def verdict(fields: Fields) -> dict[str, object]:
 
 @examples(300, long=6000)
 @given(heads())
-def test_what_is_taken_over_from_the_request_before_is_what_a_full_judgement_would_say(made):
+def test_a_reused_verdict_equals_a_full_check_of_the_request(made):
     try:
         fields = judged_fields(made[0], False, _ADDRESS, Bounds())
     except Bad:

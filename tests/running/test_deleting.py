@@ -164,7 +164,7 @@ async def test_a_forced_deletion_is_done_with_the_answer_and_cleans_up_later(wor
     assert app in world.engine.discarded
 
 
-async def test_a_service_whose_deletion_failed_can_be_deployed_again(world: World):
+async def test_a_service_can_be_deployed_again_after_its_deletion_failed(world: World):
     app = await failed_deletion(world)
     world.engine.keeps = ""
     await deploy(world, app)
@@ -198,7 +198,7 @@ async def deployed_in(world: World, environment: str) -> str:
 
 
 @pytest.mark.parametrize("family", ["environment", "project"])
-async def test_what_holds_services_goes_after_the_last_of_them(world: World, family: str):
+async def test_a_parent_is_deleted_after_its_last_service(world: World, family: str):
     it = await town(world)
     path = f"/{family}/{it[family]}"
     assert (await world.delete(path)).status == 204

@@ -139,7 +139,7 @@ async def test_when_the_new_generation_does_not_come_up_the_old_one_goes_on(worl
     assert (await deployment(world, app, failed))["status"] == "FAILED"
 
 
-async def test_what_never_becomes_well_is_taken_back_with_its_last_words(make_world_with):
+async def test_an_unhealthy_release_is_removed_and_its_last_lines_are_kept(make_world_with):
     async with make_world_with(ready_seconds=1) as world:
         app = await deployed(world)
         world.probes.trouble = "it does not answer on port 8080"
@@ -153,7 +153,7 @@ async def test_what_never_becomes_well_is_taken_back_with_its_last_words(make_wo
         assert generations(world, app) == [1]
 
 
-async def test_a_service_whose_volume_is_lost_says_so_until_somebody_begins_empty(world):
+async def test_a_lost_volume_is_reported_until_an_empty_one_is_accepted(world):
     app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
     world.engine.instances.clear()
     world.engine.lost.add(app)
@@ -202,7 +202,7 @@ async def test_a_volume_that_is_back_is_used_as_before(world):
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_what_shares_its_storage_with_its_successor_ends_before_it_and_comes_back_if_that_fails(
+async def test_a_release_with_storage_replaces_the_earlier_one_or_brings_it_back(
     world: World,
 ):
     app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
@@ -318,7 +318,7 @@ async def test_tidying_up_takes_no_build_that_is_about_to_run(world: World):
 # Cancelled
 
 
-async def test_what_waits_is_cancelled_at_once(world: World):
+async def test_a_waiting_deployment_is_cancelled_at_once(world: World):
     app = await world.application()
     id = await deploy(world, app)
     answer = await world.post(f"/application/{app}/cancelDeployment")
@@ -329,7 +329,7 @@ async def test_what_waits_is_cancelled_at_once(world: World):
 
 
 @pytest.mark.parametrize("where", ["building", "starting"])
-async def test_what_is_under_way_is_cancelled_and_the_old_one_goes_on(world: World, where: str):
+async def test_a_cancelled_deployment_leaves_the_earlier_release_running(world: World, where: str):
     app = await deployed(world)
     world.git.push("a change")
     gate = asyncio.Event()
@@ -350,7 +350,7 @@ async def test_what_is_under_way_is_cancelled_and_the_old_one_goes_on(world: Wor
     assert world.router.routes[app][0].endpoints
 
 
-async def test_what_has_ended_cannot_be_cancelled(world: World):
+async def test_an_ended_deployment_cannot_be_cancelled(world: World):
     app = await deployed(world)
     (one,) = await deployments(world, app)
     assert (await world.post(f"/application/{app}/cancelDeployment")).status == 409
@@ -362,7 +362,7 @@ async def test_what_has_ended_cannot_be_cancelled(world: World):
 # Stopped, restarted, repeated, removed
 
 
-async def test_what_is_stopped_runs_no_more_and_can_be_deployed_again(world: World):
+async def test_a_stopped_application_does_not_run_and_can_be_deployed_again(world: World):
     app = await deployed(world)
     await world.post(f"/application/{app}/stop")
     await world.settle()
@@ -440,7 +440,7 @@ async def test_there_is_no_going_back_to_what_failed_or_belongs_to_another(world
     assert (await world.post(f"/application/{app}/rollback", {"deployment_id": failed})).status == 409
 
 
-async def test_what_is_uninstalled_leaves_nothing_but_its_settings(world: World):
+async def test_an_uninstalled_application_leaves_only_its_settings(world: World):
     app = await deployed(world)
     await world.post(f"/application/{app}/uninstall")
     await world.settle()
@@ -461,7 +461,7 @@ async def test_a_deleted_service_is_gone_with_all_that_was_made_for_it(world: Wo
     assert not [key for key in world.builder.kept if key[0] == app]
 
 
-async def test_what_is_deleted_in_the_middle_of_a_deployment_leaves_nothing(world: World):
+async def test_deletion_during_a_deployment_leaves_nothing(world: World):
     world.engine.gate = asyncio.Event()
     app = await world.application()
     await deploy(world, app)
@@ -537,7 +537,7 @@ async def test_chosen_services_are_those_of_the_environment_or_nothing_is_done(w
 # What breaks later
 
 
-async def test_what_breaks_later_shows_in_the_state_with_how_often_and_why(world: World):
+async def test_later_crashes_show_in_the_state_with_their_number_and_reason(world: World):
     app = await deployed(world)
     world.engine.ends(app, "exited with code 3")
     await noticed(world)

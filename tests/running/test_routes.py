@@ -69,7 +69,7 @@ async def begun_to_look(world: World, engine: Pensive, app: str) -> asyncio.Task
     return slow
 
 
-async def test_who_looked_before_a_release_does_not_bring_back_what_it_replaced(world, engine):
+async def test_routes_read_before_a_release_do_not_replace_the_new_ones(world, engine):
     app = await world.application(ports=[PORT])
     slow = await begun_to_look(world, engine, app)
     releasing = asyncio.create_task(deploy(world, app))
@@ -81,7 +81,7 @@ async def test_who_looked_before_a_release_does_not_bring_back_what_it_replaced(
     assert led == {*instance.ports.values()}
 
 
-async def test_who_looked_before_a_deletion_does_not_bring_back_its_routes(world, engine):
+async def test_routes_read_before_a_deletion_do_not_come_back(world, engine):
     app = await world.application(ports=[PORT])
     slow = await begun_to_look(world, engine, app)
     await world.delete(f"/application/{app}")
@@ -92,7 +92,7 @@ async def test_who_looked_before_a_deletion_does_not_bring_back_its_routes(world
     assert app not in world.router.routes
 
 
-async def test_what_somebody_has_looked_at_since_is_not_looked_at_again(world, engine):
+async def test_routes_that_were_read_since_are_not_read_again(world, engine):
     app, ctx = await world.application(ports=[PORT]), world.installation.ctx
     before = time.monotonic()
     await deploy(world, app)

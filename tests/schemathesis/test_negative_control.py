@@ -156,7 +156,7 @@ async def test_a_broken_promise_is_found_out(town: Town, check: str) -> None:
     assert await _found_out(town, LIES[check], check)
 
 
-async def test_who_tells_the_truth_is_believed(town: Town) -> None:
+async def test_an_honest_server_gets_no_complaints(town: Town) -> None:
     operations = {operation for lie in LIES.values() for operation in lie.operations}
     for phase in ("coverage", "stateful"):
         report = await _tried(town, Lie(tuple(operations), phase=phase))

@@ -38,7 +38,7 @@ def short(id: str) -> str:
 # What there is
 
 
-async def test_each_level_says_who_it_is_and_who_is_above_it(world: World):
+async def test_each_level_has_variables_with_its_name_and_its_parents(world: World):
     project = await world.project()
     env = await world.environment(project)
     app = await world.application(env)
@@ -91,7 +91,7 @@ async def test_a_host_outside_is_there_exactly_when_a_port_is_public(
 
 
 @pytest.mark.parametrize("type", ["POSTGRESQL", "MYSQL", "MONGODB", "REDIS"])
-async def test_what_is_secret_of_a_database_is_listed_without_its_value(world: World, type: str):
+async def test_secret_variables_of_a_database_are_listed_without_values(world: World, type: str):
     env = await world.environment()
     database = await world.database(env, type=type, version="8")
     found = await built_in(world, f"/environment/{env}/secret")
@@ -126,7 +126,7 @@ async def test_a_built_in_variable_is_as_existing_clients_want_it(world: World):
     assert len({one["id"] for one in whole}) == len(whole)
 
 
-async def test_two_reads_say_the_same_whatever_was_done_in_between_except_rename(world: World):
+async def test_built_in_variables_change_only_by_renaming(world: World):
     app = await world.application(ports=[PUBLIC])
     path = f"/application/{app}/environmentVariable"
     before = await built_in(world, path)
@@ -155,7 +155,7 @@ async def test_they_come_after_what_people_made_and_on_pages_like_everything(wor
     assert {page["pagination"]["total_count"] for page in pages} == {len(whole)}
 
 
-async def test_who_speaks_the_contract_lists_what_was_created_and_reaches_them_by_id(world: World):
+async def test_under_compat_built_in_variables_are_not_listed_but_can_be_read(world: World):
     project = await world.project()
     app = await world.application(await world.environment(project))
     path = f"/application/{app}/environmentVariable"
@@ -173,7 +173,7 @@ async def test_who_speaks_the_contract_lists_what_was_created_and_reaches_them_b
 
 
 @pytest.mark.parametrize("kind", ["environmentVariable", "secret"])
-async def test_who_is_limited_to_a_service_sees_nothing_of_its_neighbours(world: World, kind: str):
+async def test_a_token_limited_to_a_service_sees_no_variables_of_its_neighbours(world: World, kind: str):
     env = await world.environment()
     app, other = await world.application(env), await world.application(env)
     database = await world.database(env)
@@ -228,7 +228,7 @@ async def test_they_can_be_neither_changed_nor_deleted_and_the_answer_says_what_
     assert (await world.get(path)).status == 200
 
 
-async def test_who_may_only_read_is_told_so_first(world: World):
+async def test_a_reader_is_refused_before_the_body_is_checked(world: World):
     path = await the(world, await world.application(), "QOVERY_PROJECT_ID")
     reader = await world.new_token("Read")
     assert (await world.patch(path, {"value": "mine"}, token=reader)).status == 403
@@ -264,7 +264,7 @@ async def test_they_can_stand_under_another_key(world: World):
     assert "value" not in made["aliased_secret"]
 
 
-async def test_what_stands_for_them_goes_with_their_owner(world: World):
+async def test_aliases_of_built_in_variables_go_with_their_owner(world: World):
     env = await world.environment()
     app, database = await world.application(env), await world.database(env)
     path = f"/application/{app}/environmentVariable"
@@ -278,7 +278,7 @@ async def test_what_stands_for_them_goes_with_their_owner(world: World):
     assert [one["key"] for one in (await world.get(path))["results"]] == ["OWN"]
 
 
-async def test_what_stands_for_them_follows_when_a_database_is_renamed(world: World):
+async def test_aliases_of_built_in_variables_follow_a_renamed_database(world: World):
     env = await world.environment()
     app, database = await world.application(env), await world.database(env, name="main")
     path = f"/application/{app}/environmentVariable"

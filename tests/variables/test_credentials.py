@@ -52,7 +52,7 @@ async def test_no_two_databases_have_the_same_password(world: World):
     assert len(set(passwords)) == 10
 
 
-async def test_credentials_stay_whatever_is_changed(world: World):
+async def test_credentials_survive_every_change(world: World):
     database = await world.database()
     before = await known(world, database)
     for change in ({"name": "other"}, {"version": "15"}, {"accessibility": "PUBLIC"}, {"description": "x"}):

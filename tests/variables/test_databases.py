@@ -60,7 +60,7 @@ def test_services_get_the_connection_under_three_names():
 
 
 @every_type
-def test_what_holds_the_password_is_secret_and_nothing_else_is(type: str):
+def test_exactly_the_variables_with_the_password_are_secret(type: str):
     found = connection(type, ID, "main-db", "h", 1, "l", "the-password", "d")
     assert {key for key, value in found.items() if "the-password" in value} == secret_keys(
         type, ID, "main-db"
@@ -120,7 +120,7 @@ def test_a_database_lends_its_name_to_its_variables(name: str, prefix: str):
 
 @many
 @given(name=st.text(max_size=255))
-def test_whatever_a_database_is_called_its_variables_can_be_had_by_a_process(name: str):
+def test_any_name_of_a_database_makes_valid_names_of_variables(name: str):
     found = connection("REDIS", ID, name, "h", 1, "", "pw", "0")
     entries = [
         DeclaredVariable(id=key, key=key, value=value, interpolated=False) for key, value in found.items()
@@ -212,7 +212,7 @@ def test_a_version_goes_on_with_the_data_of_another_or_says_why_not(
 
 
 @every_type
-def test_whoever_is_offered_an_upgrade_can_take_it(type: str):
+def test_each_offered_upgrade_is_accepted(type: str):
     for version in kind_of(type).versions:
         for better in upgrades(type, version):
             assert hindrance(type, version, better) == ""

@@ -48,7 +48,7 @@ async def test_variables_and_secrets_are_made_at_their_levels(world: World):
     assert await values(world, f"/project/{project}/secret") == {"C": "?"}
 
 
-async def test_what_is_there_stays_unless_it_is_to_be_overwritten(world: World):
+async def test_existing_variables_stay_unless_overwriting_was_asked_for(world: World):
     app = await world.application()
     await imported(world, app, one("A", "1"), one("S", "1", secret=True))
     answer = await imported(world, app, one("A", "2"), one("S", "2", secret=True), one("B", "2"))
@@ -76,7 +76,7 @@ async def test_a_scope_that_is_not_above_is_refused_where_it_stands(world: World
     assert answer.message.startswith("vars[1].scope: is no level here; it can be APPLICATION or ENVIRONMENT")
 
 
-async def test_who_is_limited_to_a_service_makes_nothing_above_it(world: World):
+async def test_a_token_limited_to_a_service_imports_nothing_above_it(world: World):
     app = await world.application()
     token = await world.new_token("Write", limited_to=[app])
     answer = await imported(world, app, one("A"), one("B", scope="PROJECT"), token=token)

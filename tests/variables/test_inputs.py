@@ -159,7 +159,7 @@ async def test_built_in_variables_are_there_twice_with_the_places_where_things_r
         }
 
 
-async def test_what_people_say_beats_what_is_built_in(town: Town):
+async def test_own_variables_override_built_in_ones(town: Town):
     await town.says("project", "WINDLASS_PROJECT_ID", "mine")
     found = (await inputs(town.world, town.app)).variables
     assert (found["WINDLASS_PROJECT_ID"], found["QOVERY_PROJECT_ID"]) == ("mine", town.project)
@@ -309,7 +309,7 @@ async def furnished(world: World) -> Furnished:
 
 
 @pytest.mark.parametrize("what", CHANGES)
-async def test_what_it_runs_with_changes_the_digest(what: str):
+async def test_each_input_of_a_service_changes_the_digest(what: str):
     async with make_world() as world:
         town = await furnished(world)
         before = await inputs(world, town.app)
@@ -323,7 +323,7 @@ async def test_what_it_runs_with_changes_the_digest(what: str):
 
 
 @pytest.mark.parametrize("what", NO_CHANGES)
-async def test_what_it_does_not_run_with_leaves_the_digest_alone(what: str):
+async def test_unrelated_variables_do_not_change_the_digest(what: str):
     async with make_world() as world:
         town = await furnished(world)
         before = await inputs(world, town.app)
@@ -341,7 +341,7 @@ WAYS: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_database_counts_for_services_whose_variables_mention_it(way: str):
+async def test_a_database_is_an_input_of_services_that_mention_it(way: str):
     async with make_world() as world:
         town = await furnished(world)
         await world.patch(f"/database/{town.database}", {"name": "main"})

@@ -113,7 +113,7 @@ def test_an_alias_of_a_file_says_where_the_same_file_is():
     assert found.files == {"/etc/a": b"content"}
 
 
-def test_an_alias_brings_the_file_when_nobody_else_does():
+def test_an_alias_mounts_the_file_of_its_target():
     levels = [plain(A="no file"), [said("B", stands_for="file")]]
     file = said("A", "content", id="file", mount_path="/etc/a")
     assert resolve([*levels, [file]]).files == {"/etc/a": b"content"}
@@ -185,13 +185,13 @@ def test_a_name_means_what_is_visible_from_the_service_wherever_it_is_mentioned(
     assert of(plain(HOST="here"), plain(URL="http://{{HOST}}/", HOST="there"))["URL"] == "http://here/"
 
 
-def test_what_was_put_in_place_is_not_searched_for_more_names():
+def test_interpolated_values_are_not_interpolated_again():
     levels = [plain(V="{{HALF}}A}}", HALF="{{", A="1"), [said("RAW", "{{A}}", interpolated=False)]]
     assert of(*levels)["V"] == "{{A}}"
     assert of(plain(V="{{RAW}}", A="1"), levels[1])["V"] == "{{A}}"
 
 
-def test_a_name_that_nobody_has_stays_as_it_is_written_and_that_is_said_once():
+def test_an_unknown_name_stays_as_written_and_is_reported_once():
     found = resolve([plain(V="{{NO}} {{NO}} {{NEITHER}}", W="{{V}}")])
     assert found.variables["W"] == "{{NO}} {{NO}} {{NEITHER}}"
     assert found.warnings == (
@@ -205,7 +205,7 @@ def test_a_warning_about_a_secret_has_nothing_of_it():
     assert found.warnings == ("KEY mentions a name that no variable here has: it stays as it is written",)
 
 
-def test_whatever_has_a_secret_in_it_is_a_secret():
+def test_a_value_with_a_secret_in_it_is_secret():
     levels = [plain(URL="x://{{USER}}:{{PASS}}@h", ALL="{{URL}}", USER="u"), [said("PASS", "p", secret=True)]]
     found = resolve(levels)
     assert found.variables["ALL"] == "x://u:p@h"
@@ -300,7 +300,7 @@ LEVELS = st.lists(st.lists(ENTRIES, max_size=4, unique_by=lambda one: one.key), 
 
 @many
 @given(levels=LEVELS)
-def test_whatever_is_said_comes_out_usable_or_is_refused_with_a_key(levels: list[list[DeclaredVariable]]):
+def test_any_input_is_resolved_or_refused_with_its_key(levels: list[list[DeclaredVariable]]):
     nearest = {one.key: one for level in reversed(levels) for one in level}
     found, refusal = tried(levels)
     if found is None:

@@ -126,7 +126,7 @@ async def test_filters_are_of_project_names_and_kinds_of_environment(
     assert bool(receivers.got[URL]) is told
 
 
-async def test_who_named_events_in_the_full_vocabulary_is_told_in_it(world: World, receivers: Receivers):
+async def test_a_webhook_of_the_full_vocabulary_gets_its_words(world: World, receivers: Receivers):
     await webhook(world, events=["DEPLOYMENT_SUCCESSFUL", "DEPLOYMENT_FAILURE"])
     await webhook(world, "https://plain.example/", events=["DEPLOYMENT_SUCCEEDED"])
     await deploy(world, await world.application())
@@ -294,7 +294,7 @@ async def test_a_receiver_says_how_long_to_wait(world: World, receivers: Receive
     assert len(receivers.tried[URL]) == 2
 
 
-async def test_what_one_service_waits_for_holds_up_no_other(world: World, receivers: Receivers):
+async def test_a_waiting_message_of_one_service_delays_no_other(world: World, receivers: Receivers):
     await webhook(world)
     bad, good = await world.application(), await world.application()
     receivers.answers[URL] = lambda sent: 500 if sent.payload["service_id"] == bad else 200
@@ -333,7 +333,7 @@ async def test_a_dead_receiver_holds_up_no_other(world: World, receivers: Receiv
     assert len(receivers.got[dead]) == 2
 
 
-async def test_who_is_back_within_a_minute_has_everything_in_order(world: World, receivers: Receivers):
+async def test_a_receiver_back_within_a_minute_gets_all_in_order(world: World, receivers: Receivers):
     id = await webhook(world)
     apps = [await world.application() for _ in range(3)]
     receivers.away.add(URL)
@@ -354,7 +354,7 @@ async def test_who_is_back_within_a_minute_has_everything_in_order(world: World,
     assert (await world.get(path(world, id)))["failing_since"] is None
 
 
-async def test_who_answers_but_takes_nothing_is_not_asked_more_often_than_the_waits_say(
+async def test_a_refusing_receiver_is_not_asked_more_often_than_the_backoff_allows(
     world: World, receivers: Receivers
 ):
     """That it answers when it is only looked for proves nothing."""
@@ -396,7 +396,9 @@ async def test_hundreds_of_events_reach_ten_receivers_that_were_away_for_an_hour
             assert len(numbers) == 2 * rounds
 
 
-async def test_who_takes_nothing_for_days_is_switched_off_and_says_why(world: World, receivers: Receivers):
+async def test_a_webhook_without_success_for_days_is_disabled_with_the_reason(
+    world: World, receivers: Receivers
+):
     id = await webhook(world)
     receivers.away.add(URL)
     app = await world.application()
@@ -414,7 +416,7 @@ async def test_who_takes_nothing_for_days_is_switched_off_and_says_why(world: Wo
     assert kinds(receivers.got[URL]) == ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
 
 
-async def test_who_answers_410_is_switched_off_at_once(world: World, receivers: Receivers):
+async def test_a_410_disables_a_webhook_at_once(world: World, receivers: Receivers):
     id = await webhook(world)
     receivers.answers[URL] = lambda sent: 410
     await deploy(world, await world.application())
@@ -424,7 +426,7 @@ async def test_who_answers_410_is_switched_off_at_once(world: World, receivers: 
     assert len(receivers.tried[URL]) == 1
 
 
-async def test_what_one_event_is_refused_for_days_is_given_up_and_what_follows_it_goes_on(
+async def test_an_event_refused_for_days_is_dropped_and_later_ones_are_delivered(
     world: World, receivers: Receivers
 ):
     id = await webhook(world)
@@ -518,7 +520,7 @@ class Away:
         raise Unavailable("it is away")
 
 
-async def test_what_could_not_be_written_down_is_sent_again(world: World, receivers: Receivers):
+async def test_a_delivery_that_was_not_recorded_is_sent_again(world: World, receivers: Receivers):
     id = await webhook(world)
     await world.post(path(world, id, "/test"))
     ctx = world.installation.ctx

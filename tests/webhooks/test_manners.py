@@ -93,7 +93,7 @@ async def test_a_redirect_is_a_failure_and_is_not_followed(outside: World):
 @pytest.mark.parametrize(
     "says", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort"], ids=repr
 )
-async def test_who_breaks_off_or_talks_nonsense_did_not_take_it(outside: World, says: bytes):
+async def test_a_broken_answer_is_no_delivery(outside: World, says: bytes):
     async def broken(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(says)
 
@@ -169,7 +169,7 @@ async def only_delivers(world: World) -> None:
     await until(deployed)
 
 
-async def test_who_was_paused_past_its_lease_writes_nothing_of_what_another_has_delivered(postgres_url: str):
+async def test_a_replica_paused_past_its_lease_records_no_delivery_of_another(postgres_url: str):
     slow, quick, clock = Slow(), Receivers(), HandClock()
     async with (
         make_world(postgres_url, out=slow, clock=clock) as one,
