@@ -28,6 +28,7 @@ from windlass.config import Settings
 from windlass.control.background.worker import LEASE, Worker
 from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.fake import FakeEngine
+from windlass.install.connecting import DockerConnector
 from windlass.install.installation import Installation, install, open_store
 from windlass.install.parts import Parts
 from windlass.routers.fake import FakeRouter
@@ -262,6 +263,7 @@ async def _deployer(folder: Path, services: int) -> AsyncIterator[Deployer]:
         router=FakeRouter(),
         git=FakeRepositories(),
         servers=FakeServers(),
+        connector=DockerConnector(Settings(data_dir=str(folder)), "bench"),
     )
     settings = Settings(
         data_dir=str(folder),

@@ -29,6 +29,7 @@ from windlass.control.telling.delivery import SIDE_BY_SIDE
 from windlass.control.telling.webhooks import attempts_of
 from windlass.core.words.webhook_payload import NamedId, WebhookPayload, rendered
 from windlass.engines.fake import FakeEngine
+from windlass.install.connecting import DockerConnector
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.routers.fake import FakeRouter
@@ -205,7 +206,7 @@ async def measure(given: Calling, url: str, dead: str) -> Called:
     engine = FakeEngine()
     parts = Parts(
         engine=engine, builder=FakeBuilder(engine.takes), router=FakeRouter(), git=FakeRepositories(),
-        servers=FakeServers(),
+        servers=FakeServers(), connector=DockerConnector(Settings(data_dir=given.folder), "bench"),
     )  # fmt: skip
     settings = Settings(
         data_dir=given.folder, admin_token=ADMIN, rate_limit=1_000_000_000, outbound_allow=LOOPBACK

@@ -18,19 +18,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from windlass.base.clock import SECOND
 from windlass.base.http_out import HttpResult, NoAnswer
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
 from windlass.control.request.context import OutgoingHttp, Repositories
-from windlass.control.request.places import Gateway
+from windlass.control.request.places import EngineAccess, Gateway, Place, Places
 from windlass.control.workloads.kind import AnyKind
 from windlass.core.declare.registry import Registry
 from windlass.engines.fake import FakeEngine, FakeProbes
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.routers.fake import FakeRouter
+from windlass.store import CLUSTER
 
 ADMIN = "admin-token-of-the-tests-0123456789abcdef"
 NOON = 1_790_000_000_000
@@ -200,6 +202,7 @@ class World:
 
     async def settle(self) -> None:
         """Lets all work that is due now be done."""
+        await self.installation.ctx.places.catch_up()
         await self.installation.worker.settle()
 
     async def run(self, seconds: float) -> None:
@@ -217,6 +220,37 @@ class World:
         return [row for row in rows if kind is None or row.kind == kind]
 
 
+class FakeConnector:
+    """Clusters at other addresses: each has a fake engine of its own."""
+
+    def __init__(self) -> None:
+        self.engines: dict[str, FakeEngine] = {}
+        """By cluster."""
+        self.trouble = ""
+        """What is wrong with each engine that is to be connected."""
+        self.checked: list[EngineAccess] = []
+        self.reconnected: list[EngineAccess] = []
+
+    def place(self, access: EngineAccess, local: Place) -> Place:
+        engine = self.engines.setdefault(access.cluster, FakeEngine("image"))
+        return replace(
+            local,
+            id=access.cluster,
+            engine=engine,
+            builder=FakeBuilder(engine.takes),
+            router=FakeRouter() if access.router_port else local.router,
+            is_connected=True,
+            reconnect=self._reconnect,
+        )
+
+    async def check(self, access: EngineAccess) -> str:
+        self.checked.append(access)
+        return self.trouble
+
+    async def _reconnect(self, access: EngineAccess) -> None:
+        self.reconnected.append(access)
+
+
 def fake_parts(engine: FakeEngine, router: Gateway | None = None, git: Repositories | None = None) -> Parts:
     return Parts(
         engine=engine,
@@ -224,6 +258,7 @@ def fake_parts(engine: FakeEngine, router: Gateway | None = None, git: Repositor
         router=router or FakeRouter(),
         git=git or FakeRepositories(),
         servers=FakeServers(),
+        connector=FakeConnector(),
     )
 
 
@@ -264,12 +299,23 @@ async def make_world(
             out=out,
         )
         await engine.start(installation.noticed, installation.ctx.logs.take)
+        places = installation.ctx.places
+        await places.start(installation.noticed, installation.ctx.logs.take)
+        installation.ctx.store.listen(_clusters_to(places))
         world = World(installation, clock, engine, where)
         try:
             world.org = str((await world.get("/organization"))["id"])
             yield world
         finally:
             await installation.stop()
+
+
+def _clusters_to(places: Places) -> Callable[[str], None]:
+    def heard(word: str) -> None:
+        if word.startswith(CLUSTER):
+            places.changed(word.removeprefix(CLUSTER))
+
+    return heard
 
 
 async def _asked(app: Any, scope: Mapping[str, Any], body: bytes) -> Answer:

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+
+from windlass.docker.failures import Away, EngineRefused
+from windlass.docker.transports import DockerTransport, SettingsTransport
 
 if TYPE_CHECKING:
     import aiohttp
 
 OLDEST: Final = (1, 41)  # Docker 20.10: statistics at once, BuildKit
 NEWEST: Final = (1, 47)  # what this client was written against
-HERE: Final = "127.0.0.1"
 CONNECTING: Final = 5.0
 PATIENCE: Final = 120.0
 MOST: Final = 64 * 1024 * 1024
@@ -40,19 +38,6 @@ ENDING: Final = (
 
 NO_ANSWER: Final = "The Docker engine does not answer: whoever runs this server has to start it"
 """For those who deploy: where the engine is concerns the operator alone."""
-
-
-class Away(Exception):
-    """The engine does not answer; the message says where it was looked for, and what to do."""
-
-
-class EngineRefused(Exception):
-    """The engine answered, and said no."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
 
 
 class EngineAnswer:
@@ -80,9 +65,9 @@ class EngineAnswer:
 
 
 class Docker:
-    def __init__(self, host: str = "") -> None:
+    def __init__(self, host: str | DockerTransport = "") -> None:
         """`unix:///var/run/docker.sock`, `tcp://10.0.0.5:2375`; empty looks where engines usually are."""
-        self._named = host
+        self._transport = SettingsTransport(host) if isinstance(host, str) else host
         self._version = ""
         self._session: aiohttp.ClientSession | None = None
         self._base = ""
@@ -90,7 +75,20 @@ class Docker:
     @property
     def host(self) -> str:
         """Where it is, or was looked for."""
-        return self._named or f"unix://{_usual()[0]}"
+        return self._transport.host
+
+    @property
+    def address(self) -> str:
+        """Where ports are reached that its containers publish; the engine is told to publish them there."""
+        return self._transport.address
+
+    async def move(self, transport: DockerTransport) -> None:
+        """Goes on over another transport; calls under way end as if the engine were away."""
+        old, self._transport, self._version = self._transport, transport, ""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+        await old.close()
 
     async def json(self, method: str, path: str, **given: Any) -> Any:
         """What the call answers, decoded; None where it answers nothing."""
@@ -119,11 +117,9 @@ class Docker:
         patience: float | None = PATIENCE,
     ) -> AsyncIterator[EngineAnswer]:
         """`patience` is how long the engine may be silent; None is for ever."""
-        session = self._opened()
         if not self._version:
-            self._version = await self._negotiated(session)
+            self._version = await self._negotiated()
         async with self._asked(
-            session,
             method,
             f"/v{self._version}{path}",
             params=params,
@@ -137,7 +133,7 @@ class Docker:
 
     async def ping(self) -> Mapping[str, str]:
         """The headers of an engine that is well; nothing is negotiated or kept."""
-        async with self._asked(self._opened(), "GET", "/_ping", patience=CONNECTING) as response:
+        async with self._asked("GET", "/_ping", patience=CONNECTING) as response:
             if response.status >= 400:
                 raise await self._no(response)
             return dict(response.headers)
@@ -146,50 +142,28 @@ class Docker:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+        await self._transport.close()
 
-    @property
-    def address(self) -> str:
-        """Where ports are reached that its containers publish; the engine is told to publish them there."""
-        parts = urlsplit(self.host)
-        if parts.scheme == "unix" or parts.hostname in (None, "localhost"):
-            return HERE
-        try:
-            return HERE if ip_address(parts.hostname).is_loopback else parts.hostname
-        except ValueError as error:
+    async def identity(self) -> str:
+        """Returns the id that the engine gave itself; raises Away or EngineRefused with what is wrong."""
+        headers = await self.ping()
+        if "Api-Version" not in headers:
             raise EngineRefused(
-                400,
-                f"docker_host names {parts.hostname}: give the address of a remote Docker engine in numbers, "
-                "because its containers publish their ports at exactly that address",
-            ) from error
+                400, f"There is no Docker engine at {self.host}: another program answers there"
+            )
+        return str((await self.json("GET", "/info"))["ID"])
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session, self._base = self._connected()
+            import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no Docker)
+
+            connector, self._base = self._transport.connector()
+            self._session = aiohttp.ClientSession(connector=connector)
         return self._session
-
-    def _connected(self) -> tuple[aiohttp.ClientSession, str]:
-        import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no Docker)
-
-        parts = urlsplit(self._named or f"unix://{_found()}")
-        connector: aiohttp.BaseConnector
-        match parts.scheme:
-            case "unix":
-                connector = aiohttp.UnixConnector(path=parts.path, limit=0)
-                base = "http://docker"
-            case "tcp" | "http" | "https" if parts.hostname:
-                connector = aiohttp.TCPConnector(limit=0)
-                base = f"{'https' if parts.scheme == 'https' else 'http'}://{parts.netloc}"
-            case _:
-                raise Away(
-                    f"docker_host is {self._named!r}: it must begin with unix://, tcp:// or https://, "
-                    "such as unix:///var/run/docker.sock"
-                )
-        return aiohttp.ClientSession(connector=connector), base
 
     @asynccontextmanager
     async def _asked(
         self,
-        session: aiohttp.ClientSession,
         method: str,
         path: str,
         *,
@@ -207,6 +181,8 @@ class Docker:
             headers["Content-Type"] = "application/json"
             data = b"" if body is None else json.dumps(body).encode()
         with self.translated():
+            await self._transport.ready()
+            session = self._opened()
             # A large body would hold the loop up; what can be read is sent in pieces.
             sent = io.BytesIO(data) if isinstance(data, bytes) else data
             response = await session.request(
@@ -215,6 +191,7 @@ class Docker:
                 params=_query(params or {}),
                 data=sent,
                 headers=headers,
+                allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECTING, sock_read=patience),
             )
         try:
@@ -222,9 +199,9 @@ class Docker:
         finally:
             response.close()
 
-    async def _negotiated(self, session: aiohttp.ClientSession) -> str:
+    async def _negotiated(self) -> str:
         """The newest version that both sides know."""
-        async with self._asked(session, "GET", "/version", patience=CONNECTING) as response:
+        async with self._asked("GET", "/version", patience=CONNECTING) as response:
             with self.translated():
                 said = json.loads(await response.read())
         theirs = _numbers(str(said.get("ApiVersion", "")))
@@ -255,19 +232,7 @@ class Docker:
             yield
         except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError) as error:
             self._version = ""  # another one may answer next time
-            raise Away(self._away(error)) from error
-
-    def _away(self, error: Exception) -> str:
-        if isinstance(error, PermissionError) or "Permission denied" in str(error):
-            return (
-                f"Windlass may not use the Docker engine at {self.host}: add the user that runs Windlass to "
-                "the group docker, and start Windlass anew"
-            )
-        why = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-        return (
-            f"The Docker engine at {self.host} does not answer ({why}): start it, or set docker_host to "
-            "where it is"
-        )
+            raise Away(self._transport.explain(error)) from error
 
 
 def _query(params: Mapping[str, object]) -> dict[str, str]:
@@ -282,23 +247,3 @@ def _word(value: object) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))
-
-
-def _usual() -> tuple[Path, ...]:
-    """The machine's own engine; one without root; Docker Desktop."""
-    home = Path.home() / ".docker"
-    return (
-        Path("/var/run/docker.sock"),
-        Path(f"/run/user/{os.getuid()}/docker.sock"),
-        home / "run" / "docker.sock",
-        home / "desktop" / "docker.sock",
-    )
-
-
-def _found() -> Path:
-    there = [path for path in _usual() if path.is_socket()]
-    if not there:
-        raise Away(
-            f"There is no Docker engine at {_usual()[0]}: install Docker, or set docker_host to where it is"
-        )
-    return there[0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.client import Docker
+from windlass.docker.failures import EngineRefused
 
 PULLING: Final = 600.0
 """Seconds that a registry may be silent."""

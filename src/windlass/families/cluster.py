@@ -1,15 +1,61 @@
-"""A cluster: machines that run services, reached through an engine."""
+"""A cluster: machines that run services, reached through an engine.
 
-from typing import Annotated, Any, Literal
+A cluster without an engine is kept and shown, but nothing reaches it: nothing is deployed there.
+"""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
 from windlass.core.access import Scope
-from windlass.core.declare.fields import Count, Description, Line, Maybe, Name, Positive, absent, example
-from windlass.core.declare.resource import Family, Owner, Shown, Spec
+from windlass.core.declare.actions import get
+from windlass.core.declare.fields import (
+    Count,
+    Description,
+    Id,
+    Line,
+    Maybe,
+    Name,
+    Port,
+    Positive,
+    Timestamp,
+    absent,
+    example,
+    hidden,
+    kept,
+    shaped,
+)
+from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
 from windlass.families.organization import organization
 
 Vendor = Literal["AWS", "SCW", "GCP", "DO", "AZURE", "OVH", "CIVO", "HETZNER", "ORACLE", "IBM", "ON_PREMISE"]
+
+
+EngineWord = Literal["LOCAL", "DOCKER"]
+Pem = Annotated[
+    str,
+    Meta(
+        max_length=32_768,
+        pattern=shaped(r"^(|-----BEGIN [A-Z0-9 ]+-----[ -~\r\n]+)\Z", "must be in PEM form: -----BEGIN …"),
+    ),
+]
+EngineAddress = Annotated[
+    str,
+    Meta(
+        max_length=150,
+        pattern=shaped(
+            r"^(tcp://|ssh://[A-Za-z0-9_][A-Za-z0-9._-]{0,63}@)([0-9.]{7,15}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?\Z",
+            "must be like tcp://10.0.0.5:2376 or ssh://deploy@10.0.0.5, with the host in numbers, because "
+            "containers publish their ports at exactly that address",
+        ),
+        description="Where the Docker engine is, with the host in numbers: tcp://10.0.0.5:2376 (with TLS) or "
+        "ssh://deploy@10.0.0.5",
+    ),
+]
+_SENT_TO: Final = ("engine", "engine_address", "engine_ca_certificate", "engine_host_key")
 
 
 class Cluster(Spec):
@@ -33,6 +79,51 @@ class Cluster(Spec):
     keda: Maybe[dict[str, Any]] = absent
     labels_groups: list[dict[str, Any]] = []
     secret_manager_accesses: list[dict[str, Any]] = []
+    engine: Maybe[
+        Annotated[
+            EngineWord,
+            Meta(
+                description="LOCAL: the engine of the machine that Windlass runs on. DOCKER: the Docker "
+                "engine at `engine_address`. Without it nothing is deployed on the cluster"
+            ),
+            kept(),
+        ]
+    ] = absent
+    engine_address: Maybe[Annotated[EngineAddress, kept()]] = absent
+    engine_ca_certificate: Maybe[
+        Annotated[
+            Pem,
+            Meta(description="Authority that signed the certificate of the engine: ca.pem"),
+            kept(),
+        ]
+    ] = absent
+    engine_certificate: Maybe[
+        Annotated[Pem, Meta(description="Shown to the engine as a TLS client: cert.pem"), kept()]
+    ] = absent
+    engine_host_key: Maybe[
+        Annotated[
+            Line,
+            Meta(description="Public key of an SSH server, as `ssh-keyscan` prints it: ssh-ed25519 AAAA…"),
+            kept(),
+        ]
+    ] = absent
+    engine_key: Annotated[
+        Pem,
+        Meta(
+            description="Private key of `engine_certificate` (key.pem), or of the user of SSH. Never answered"
+        ),
+        hidden("has_engine_key", sent_to=_SENT_TO),
+    ] = ""
+    router_port: Maybe[
+        Annotated[
+            Port,
+            Meta(
+                description="Port of this server at which services of the cluster are reached by host name. "
+                "Left out: the gateway port, as for services of this machine"
+            ),
+            kept(),
+        ]
+    ] = absent
 
 
 class ClusterShown(Shown):
@@ -45,6 +136,75 @@ class ClusterShown(Shown):
     version: str = ""
 
 
+class ClusterStatus(Shown):
+    """Whether services can be deployed on a cluster."""
+
+    cluster_id: Id
+    status: Annotated[
+        str,
+        Meta(
+            description="DEPLOYED: its engine answers. DEPLOYMENT_ERROR: it does not, and `message` says "
+            "why. READY: the cluster names no engine"
+        ),
+        example("DEPLOYED"),
+    ]
+    is_deployed: Annotated[bool, Meta(description="Whether its engine answers")]
+    is_connected: Annotated[bool, Meta(description="Whether the cluster names an engine")]
+    message: Annotated[str, Meta(description="What is wrong, and what to do")] = ""
+    next_k8s_available_version: str | None = None
+    last_execution_id: str | None = None
+    cluster_lock: dict[str, Any] | None = None
+    last_deployment_date: Timestamp | None = None
+    reason: Literal["UNSPECIFIED", "MAINTENANCE"] = "UNSPECIFIED"
+
+
+def normalise(spec: Cluster) -> None:
+    """Refuses fields that do not go together; names the first that is missing or too many."""
+    given = {
+        "engine_address": spec.engine_address,
+        "engine_ca_certificate": spec.engine_ca_certificate,
+        "engine_certificate": spec.engine_certificate,
+        "engine_host_key": spec.engine_host_key,
+        "engine_key": spec.engine_key,
+        "router_port": spec.router_port,
+    }
+    if spec.engine_address:
+        _check_address(spec.engine_address)
+    needed = _needed(spec)
+    for name, value in given.items():
+        if value and name not in needed:
+            raise clash(name, "leave it out: " + _unneeded(spec))
+        if not value and needed.get(name):
+            raise clash(name, f"is required with engine_address {spec.engine_address or ''}".rstrip())
+
+
+def _check_address(address: str) -> None:
+    parts = urlsplit(address)
+    try:
+        ip_address(parts.hostname or "")
+        is_port = parts.port is None or parts.port > 0
+    except ValueError:
+        is_port = False
+    if not is_port:
+        raise clash("engine_address", f"{address} has no valid host or port, as tcp://10.0.0.5:2376 has")
+
+
+def _needed(spec: Cluster) -> Mapping[str, bool]:
+    """Returns the fields that an engine takes, and whether it must have them."""
+    if spec.engine != "DOCKER":
+        return {}
+    always = {"engine_address": True, "engine_key": True, "router_port": False}
+    if isinstance(spec.engine_address, str) and spec.engine_address.startswith("ssh://"):
+        return always | {"engine_host_key": True}
+    return always | {"engine_ca_certificate": True, "engine_certificate": True}
+
+
+def _unneeded(spec: Cluster) -> str:
+    if spec.engine != "DOCKER":
+        return "it is for a cluster whose engine is DOCKER"
+    return f"a cluster at {spec.engine_address} does not take it"
+
+
 cluster = Family(
     "cluster",
     Cluster,
@@ -52,4 +212,6 @@ cluster = Family(
     shown=ClusterShown,
     nested=True,
     write_need=Scope.ADMIN,
+    normalise=normalise,
+    actions=(get("status", ClusterStatus, "Read whether the engine of a cluster answers", outside=True),),
 )

@@ -37,11 +37,13 @@ from windlass.control.people.authenticate import Authenticator, signer_of
 from windlass.control.people.organizations import NOBODY, found_organization
 from windlass.control.request.context import Context, OutgoingHttp, Routing
 from windlass.control.request.deployments import RECONCILE
+from windlass.control.request.engine_access import find_access
 from windlass.control.request.log_store import LOGS, Logs, recover
 from windlass.control.request.neighbours import Neighbours
 from windlass.control.request.nudges import Nudges
 from windlass.control.request.places import LOCAL, Place, Places
 from windlass.control.request.shared_readers import SharedReaders
+from windlass.control.services.clusters import connect_older_clusters
 from windlass.control.telling.webhooks import veil_stored
 from windlass.control.workloads.commit_lists import Listings
 from windlass.control.workloads.kind import AnyKind
@@ -65,7 +67,7 @@ from windlass.install.ownership import (
     refusal,
 )
 from windlass.install.parts import Parts, kept_engine, real_parts
-from windlass.store import ROUTE, Store, Tx
+from windlass.store import CLUSTER, ROUTE, Store, Tx
 
 _log = log("main")
 _STORM = 0.05
@@ -119,6 +121,7 @@ class Installation:
         await ctx.git.sweep()
         await ctx.places.local.engine.start(self.noticed, ctx.logs.take)
         ctx.store.listen(self._heard)
+        await ctx.places.start(self.noticed, ctx.logs.take)
         self._routed |= _now(await ctx.store.write(self._ask_to_keep))
         await self._find_routes()
         loops = (
@@ -127,6 +130,7 @@ class Installation:
             self._note_marks(),
             self._note_changes(),
             self._route(),
+            ctx.places.keep_up(),
         )
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
@@ -143,17 +147,14 @@ class Installation:
         await self.ctx.listings.stop()
         await self.ctx.out.close()
         self.left_running = await self._count_running()
-        place = self.ctx.places.local
-        await place.engine.stop()
-        await place.builder.stop()
-        await place.router.stop()
+        await self.ctx.places.stop()
         self.ctx.logs.close()
         await self.ctx.store.close()
 
     async def _count_running(self) -> int:
         with suppress(EngineError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                seen = await self.ctx.places.local.engine.all()
+                seen = [one for place in self.ctx.places.all() for one in await place.engine.all()]
             return len({one.service for one in seen if one.phase is Phase.RUNNING})
         return 0
 
@@ -181,6 +182,8 @@ class Installation:
         if word.startswith(ROUTE):
             self._routed[word.removeprefix(ROUTE)] = time.monotonic()
             self._must_route.set()
+        elif word.startswith(CLUSTER):
+            self.ctx.places.changed(word.removeprefix(CLUSTER))
 
     async def _note_changes(self) -> None:
         """Makes work of what the engine saw, a little later, so that a storm of it is one piece of work."""
@@ -357,7 +360,7 @@ def _context(
         store=store,
         clock=clock,
         encryption=encryption,
-        places=Places(_local(own, settings)),
+        places=Places(_local(own, settings), store.reads, lambda id: find_access(ctx, id), own.connector),
         git=own.git,
         listings=Listings(own.git),
         logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
@@ -429,6 +432,7 @@ async def _take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor)
 async def _seed(ctx: Context, tx: Tx) -> str | None:
     """The first organization with its cluster; its Admin token, unless one was given in the settings."""
     await veil_stored(ctx, tx)
+    await connect_older_clusters(ctx, tx)
     await tx.work.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
     await tx.work.ask(TIDY, TIDY, tx.now + 10 * SECOND)
     await tx.work.ask(SCALE, SCALE, tx.now + SCALE_EVERY)

@@ -21,10 +21,11 @@ from windlass.builders.git import Git
 from windlass.builders.native import NativeBuilder
 from windlass.config import BadSetting, Settings
 from windlass.control.request.context import Repositories
-from windlass.control.request.places import Gateway, Servers
+from windlass.control.request.places import Connector, Gateway, Servers
 from windlass.engines.engine import Engine
 from windlass.engines.process import ProcessEngine
 from windlass.install import mark
+from windlass.install.connecting import DockerConnector
 from windlass.routers.builtin import BuiltinRouter
 
 PROCESS, DOCKER = ENGINES = ("process", "docker")
@@ -37,6 +38,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     router: Gateway
     git: Repositories
     servers: Servers
+    connector: Connector
 
 
 async def real_parts(settings: Settings, clock: Clock, installation: str) -> Parts:
@@ -59,6 +61,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str) -> Par
         ),
         git=WithBundled(git, folder / "bundled"),
         servers=NativeDatabases(folder / "databases"),
+        connector=DockerConnector(settings, installation),
     )
 
 

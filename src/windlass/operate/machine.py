@@ -12,7 +12,7 @@ from pathlib import Path
 from windlass.builders.databases.machine import InstalledServer, ServerFolders, servers
 from windlass.builders.databases.native import KINDS, ServerKind
 from windlass.config import BadSetting, Settings
-from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker import Away, Docker, EngineRefused
 from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.records import unknown_records
 from windlass.install.parts import chosen_engine, docker_at, isolation_of, kept_engine, process_folder

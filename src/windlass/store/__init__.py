@@ -4,7 +4,16 @@ Questions are methods of the tables of `Reads`. A change is a function that is g
 a `Tx`.
 """
 
-from windlass.store.nudges import DEAF, ROUTE, events_word, inside_word, route_word, status_word
+from windlass.store.nudges import (
+    CLUSTER,
+    DEAF,
+    ROUTE,
+    cluster_word,
+    events_word,
+    inside_word,
+    route_word,
+    status_word,
+)
 from windlass.store.store import Store
 from windlass.store.tables.audit import EventFilter
 from windlass.store.tables.deliveries import DeliveryRow
@@ -20,6 +29,7 @@ from windlass.store.tables.work import Claim, Lane
 from windlass.store.transaction import Reads, Tx, Write
 
 __all__ = (
+    "CLUSTER",
     "DEAF",
     "FAR",
     "ROUTE",
@@ -40,6 +50,7 @@ __all__ = (
     "Store",
     "Tx",
     "Write",
+    "cluster_word",
     "events_word",
     "inside_word",
     "route_word",

@@ -7,6 +7,7 @@ from typing import Final
 DEAF: Final = "deaf"
 """A nudge made by this replica alone: others may have been missed."""
 ROUTE: Final = "route:"
+CLUSTER: Final = "cluster:"
 
 
 def events_word(org: str) -> str:
@@ -27,3 +28,8 @@ def status_word(id: str) -> str:
 def route_word(service: str) -> str:
     """Returns the word for a change of the routes of this service."""
     return f"{ROUTE}{service}"
+
+
+def cluster_word(id: str) -> str:
+    """Returns the word for a cluster that was created, changed or deleted."""
+    return f"{CLUSTER}{id}"

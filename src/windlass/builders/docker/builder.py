@@ -44,10 +44,10 @@ _log = log("builders.docker")
 class DockerBuilder:
     makes: Literal["native", "image"] = "image"
 
-    def __init__(self, *, host: str, installation: str, buildkit: bool | None = None) -> None:
+    def __init__(self, *, host: str | Docker, installation: str, buildkit: bool | None = None) -> None:
         """`installation` tells our images from those of another Windlass on the same engine. The engine
         decides about BuildKit, unless it is given here."""
-        self._docker = Docker(host)
+        self._docker = host if isinstance(host, Docker) else Docker(host)
         self._installation = installation
         self._buildkit = buildkit
         self._building: list[tuple[str, str]] = []

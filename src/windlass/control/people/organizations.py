@@ -16,10 +16,9 @@ from windlass.control.request.paths import target
 from windlass.control.request.reading import paged, with_fields
 from windlass.control.request.recording import record
 from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, may_below
-from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.states import State
 from windlass.core.words.events import Event
-from windlass.families.cluster import Cluster, ClusterShown, cluster
+from windlass.families.cluster import Cluster, cluster
 from windlass.families.environment import Environment, environment
 from windlass.families.organization import Organization, organization
 from windlass.store import Row, Tx
@@ -60,7 +59,7 @@ async def found_organization(
     reply = await create_in(ctx, tx, new)
     above = await tx.resources.find("organization", new.id)
     assert above is not None
-    await create_in(ctx, tx, NewResource(cluster, Cluster(name="local"), above, actor, call))
+    await create_in(ctx, tx, NewResource(cluster, Cluster(name="local", engine="LOCAL"), above, actor, call))
     token = await issue(ctx, tx, above, "admin", Scope.ADMIN, actor) if with_token else None
     return reply, token
 
@@ -90,34 +89,7 @@ class Organizations(Behaviour[Organization]):
         draft.give(organization_plan={"plan": draft.spec.plan, "audit_logs_retention_in_days": kept})
 
 
-@behaves(cluster)
-class Clusters(Behaviour[Cluster]):
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Cluster]) -> None:
-        first = await tx.resources.first(draft.org, cluster.name) is None
-        draft.give(is_default=first)
-
-    async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Environments show the name of their cluster."""
-        for env in await tx.links.sources(row.id, "cluster_id"):
-            await tx.resources.rewrite(env.id, rewritten(env.body, _shown_of(row)))
-
-    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        using = await tx.links.sources(row.id, "cluster_id")
-        if using:
-            raise Conflict(f"{len(using)} environments run on this cluster: delete them first")
-        if len(await tx.resources.of_parent(row.parent, cluster.name)) == 1:
-            raise Conflict("This is the only cluster of the organization: add another before deleting it")
-        if row.read(ClusterShown).is_default:
-            await self._default_to_next(tx, row)
-
-    async def _default_to_next(self, tx: Tx, row: Row) -> None:
-        heir = next(
-            other for other in await tx.resources.of_parent(row.parent, cluster.name) if other.id != row.id
-        )
-        await tx.resources.rewrite(heir.id, rewritten(heir.body, {"is_default": True}))
-
-
-def _shown_of(row: Row) -> Mapping[str, object]:
+def shown_of(row: Row) -> Mapping[str, object]:
     """The fields of an environment that tell of its cluster."""
     spec = row.read(Cluster)
     return {
@@ -138,10 +110,10 @@ class Environments(Behaviour[Environment]):
         if row is None:
             raise Conflict("cluster_id: the organization has no cluster yet; create one first")
         draft.links = {"cluster_id": row.id}
-        draft.give(cluster_id=row.id, cluster=row.id, **_shown_of(row))
+        draft.give(cluster_id=row.id, cluster=row.id, **shown_of(row))
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
-        await tx.statuses.add(draft.id, draft.org, State.READY)
+        await tx.statuses.add(draft.id, draft.org, State.READY, draft.links["cluster_id"])
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Environment]) -> None:
         change.extras |= {"cluster": change.before.cluster_id}

@@ -13,6 +13,7 @@ from windlass.base.clock import stamp
 from windlass.base.errors import Conflict
 from windlass.control.request.context import Call, Origin, encode
 from windlass.control.request.outbox import write_deliveries
+from windlass.control.request.places import NOT_CONNECTED
 from windlass.control.request.recording import about_itself, emit, origin_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import Named
@@ -21,10 +22,12 @@ from windlass.core.deploy.plan import superseded
 from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
 from windlass.core.deploy.states import BUILDS, OPEN, WORDS, Do, Progress, State, action, action_status
 from windlass.core.words.events import Event
+from windlass.families.cluster import Cluster, cluster
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 RECONCILE = "reconcile"
 NEWEST: Final = ChosenVersion()
+_NEED_AN_ENGINE = frozenset({Do.DEPLOY, Do.RESTART, Do.RUN})
 _FIELDS = frozenset(Deployment.__struct_encode_fields__)
 
 _particulars = msgspec.json.Decoder(Particulars).decode
@@ -39,6 +42,8 @@ async def accept(
 ) -> tuple[DeploymentRow, StatusRow]:
     """Accepted and durable: the deployment, the state, the event and the work are one transaction."""
     status = await status_of(tx, service)
+    if do in _NEED_AN_ENGINE:
+        await _refuse_unconnected(tx, status.cluster)
     waiting = await tx.deployments.open(service.id)
     if in_deletion(waiting):
         raise Conflict(f"{name_of(service)} is being deleted")
@@ -73,6 +78,12 @@ async def accept(
     await announce(tx, TOLD[do].queued, service, deployment, story, call=call)
     await tx.work.ask(RECONCILE, service.id, org=service.org)
     return deployment, status
+
+
+async def _refuse_unconnected(source: Reads, id: str) -> None:
+    row = await source.resources.find(cluster.name, id)
+    if row is not None and not row.read(Cluster).engine:
+        raise Conflict(NOT_CONNECTED)
 
 
 async def refuse_in_deletion(source: Reads, parent: str) -> None:

@@ -1,25 +1,39 @@
 """Places where services run: an engine, and the builder, router and database servers that go with it.
 
-An environment names its cluster, and a cluster names its place. Everything that starts, builds, routes or
-erases something of a service asks the place of that service.
+An environment names its cluster, and a cluster names its engine. Everything that starts, builds, routes or
+erases something of a service asks the place of that service. All clusters with the engine of this machine
+share one place; each cluster at another address has a place of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from windlass.base.errors import Unavailable
+from windlass.base.locks import Locks
+from windlass.base.log import log
 from windlass.builders.builder import Builder
-from windlass.core.deploy.workload import Artifact
-from windlass.engines.engine import Engine
-from windlass.routers.router import Router
-from windlass.store import Reads
+from windlass.core.deploy.workload import Artifact, OutputLine
+from windlass.engines.engine import Engine, Notice, Sink
+from windlass.families.environment import EnvironmentShown
+from windlass.routers.router import RouteError, Router
+from windlass.store import Reads, Row
 
 LOCAL: Final = "local"
 """The id of the place that every server has: the engine of its own machine."""
+_LOOK_EVERY: Final = 60.0
+"""Seconds after which clusters are read again: a nudge may be lost."""
+NOT_CONNECTED: Final = (
+    "Connect the cluster to an engine first (its field engine), or use an environment on another cluster: "
+    "nothing reaches this one"
+)
+_log = log("places")
 
 
 class Servers(Protocol):
@@ -49,6 +63,22 @@ class Gateway(Router, Protocol):
     def port(self) -> int: ...
 
 
+class EngineAccess(Struct, frozen=True, kw_only=True):
+    """The engine that a cluster names, and what is needed to connect to it."""
+
+    cluster: str
+    org: str
+    name: str
+    engine: str
+    """LOCAL, DOCKER, or empty if the cluster names none."""
+    address: str = ""
+    ca_certificate: str = ""
+    certificate: str = ""
+    host_key: str = ""
+    key: str = ""
+    router_port: int = 0
+
+
 class Place(Struct, frozen=True, kw_only=True):
     """An engine with the parts that serve it."""
 
@@ -59,21 +89,221 @@ class Place(Struct, frozen=True, kw_only=True):
     servers: Servers
     public_host: str
     """The host under which public ports are reached."""
+    is_connected: bool = True
+    """False for a cluster that names no engine: nothing is deployed there, and nothing of it is anywhere."""
+    reconnect: Callable[[EngineAccess], Awaitable[None]] | None = None
+    """Goes on with another address or other credentials; None for the place of this machine."""
+
+    @property
+    def refusal(self) -> str:
+        """Says why nothing can be deployed there, whatever it is; empty if it can."""
+        return "" if self.is_connected else NOT_CONNECTED
+
+
+class Connector(Protocol):
+    """Connects to engines at other addresses; see `install.connecting`."""
+
+    def place(self, access: EngineAccess, local: Place) -> Place:
+        """Makes the place of a cluster, beside the local one. Opens no connection."""
+        ...
+
+    async def check(self, access: EngineAccess) -> str:
+        """Says what is wrong with an engine or its credentials, and what to do; empty if all is well."""
+        ...
+
+
+FindAccess = Callable[[str], Awaitable[EngineAccess | None]]
+"""Takes the id of a cluster; answers None if there is no such cluster."""
 
 
 class Places:
-    """All places that this server reaches."""
+    """All places that this server reaches, opened when they are first needed."""
 
-    def __init__(self, local: Place) -> None:
+    def __init__(self, local: Place, reads: Reads, find: FindAccess, connector: Connector) -> None:
         self.local = local
+        self._reads, self._find, self._connector = reads, find, connector
+        self._open: dict[str, tuple[EngineAccess, Place]] = {}
+        """By cluster."""
+        self._clusters: dict[str, str] = {}
+        """By service: a service never changes its cluster."""
+        self._locks = Locks()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed: set[str] = set()
+        self._must_look = asyncio.Event()
+        self._watch: tuple[Notice, Sink] | None = None
 
     def all(self) -> Sequence[Place]:
-        return [self.local]
+        return [self.local, *(place for _, place in self._open.values() if place.reconnect)]
 
     async def of(self, service: str) -> Place:
-        """Returns the place of a service, also of one that was deleted a moment ago."""
-        return self.local
+        """Returns the place of a service; the local one for a service that is not known any more."""
+        return await self.at(await self.cluster_of(service))
 
     async def of_environment(self, source: Reads, environment: str) -> Place:
         """Returns the place where services of an environment are deployed."""
-        return self.local
+        row = await source.resources.get(environment)
+        return await self.at(cluster_of(row)) if row else self.local
+
+    async def at(self, cluster: str) -> Place:
+        """Returns the place of a cluster."""
+        if not cluster:
+            return self.local
+        if known := self._open.get(cluster):
+            return known[1]
+        async with self._locks[cluster]:
+            return known[1] if (known := self._open.get(cluster)) else await self._opened(cluster)
+
+    async def check(self, access: EngineAccess) -> str:
+        """Says what is wrong with an engine that a cluster is to be connected to; empty if all is well."""
+        return await self._connector.check(access) if access.engine == "DOCKER" else ""
+
+    # As long as the server runs
+
+    async def start(self, notice: Notice, sink: Sink) -> None:
+        """Opens the places of all clusters in use; returns when each answered, or did not answer in time."""
+        self._watch = notice, sink
+        for cluster in await self._reads.statuses.clusters():
+            await self.at(cluster)
+        await asyncio.gather(*self._tasks)
+
+    def changed(self, cluster: str) -> None:
+        """Has a cluster read again that was created, changed or deleted, maybe by another server."""
+        self._changed.add(cluster)
+        self._must_look.set()
+
+    async def keep_up(self) -> None:
+        """Follows changes of clusters, for ever."""
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_EVERY):
+                    await self._must_look.wait()
+            except TimeoutError:
+                self._changed |= {*self._open}
+            try:
+                await self.catch_up()
+            except Unavailable as error:
+                _log.warning("clusters are read later", extra={"reason": str(error)})
+
+    async def catch_up(self) -> None:
+        """Reads the clusters again that were changed."""
+        self._must_look.clear()
+        changed, self._changed = self._changed, set()
+        for cluster in changed:
+            await self._refresh(cluster)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for place in self.all():
+            await self._close(place)
+        self._open.clear()
+
+    async def _opened(self, cluster: str) -> Place:
+        access = await self._find(cluster)
+        if access is None:
+            return replace(self.local, id=cluster, is_connected=False)
+        if access.engine == "DOCKER":
+            place = self._connector.place(access, self.local)
+            self._begin(cluster, place)
+        elif access.engine == "LOCAL":
+            place = self.local
+        else:
+            place = replace(self.local, id=cluster, is_connected=False)
+        self._open[cluster] = access, place
+        return place
+
+    def _begin(self, cluster: str, place: Place) -> None:
+        """Finds and watches what runs there, without keeping anybody waiting."""
+        if self._watch is None:
+            return
+        self.later(self._started(cluster, place, *self._watch))
+
+    def later(self, deed: Coroutine[None, None, None]) -> None:
+        """Does something in the background, at the latest until `stop`."""
+        task = asyncio.create_task(deed)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _started(self, cluster: str, place: Place, notice: Notice, sink: Sink) -> None:
+        if place.router is not self.local.router:
+            try:
+                await place.router.start()
+            except (RouteError, OSError) as error:
+                _log.error("a cluster has no router", extra={"cluster": cluster, "reason": str(error)})
+        self._clusters |= dict.fromkeys(await self._reads.statuses.on_cluster(cluster), cluster)
+        scope = _Scope(self, cluster, notice, sink)
+        await place.engine.start(scope.notice, scope.take)
+
+    async def _refresh(self, cluster: str) -> None:
+        async with self._locks[cluster]:
+            known, access = self._open.get(cluster), await self._find(cluster)
+            if known is None or known[0] == access:
+                if known is None and access and access.engine == "DOCKER":
+                    await self._opened(cluster)
+                return
+            before, place = known
+            if access and place.reconnect and _is_same_kind(before, access):
+                self._open[cluster] = access, place
+                await place.reconnect(access)
+                return
+            del self._open[cluster]
+            if place.reconnect:
+                await self._close(place)
+            if access:
+                await self._opened(cluster)
+
+    async def _close(self, place: Place) -> None:
+        await place.engine.stop()
+        await place.builder.stop()
+        if place is self.local or place.router is not self.local.router:
+            await place.router.stop()
+
+    def known_cluster_of(self, service: str) -> str | None:
+        """Returns the cluster of a service without asking the store; None if it was not asked before."""
+        return self._clusters.get(service)
+
+    async def cluster_of(self, service: str) -> str:
+        """Returns the cluster of a service; empty if there is no such service."""
+        if (cluster := self._clusters.get(service)) is not None:
+            return cluster
+        status = await self._reads.statuses.get(service)
+        if status is None:
+            return ""
+        self._clusters[service] = status.cluster
+        return status.cluster
+
+
+class _Scope:
+    """Passes on what the engine of a cluster tells of services of this cluster, and nothing of others: the
+    engine belongs to the organization of the cluster."""
+
+    def __init__(self, places: Places, cluster: str, notice: Notice, sink: Sink) -> None:
+        self._places, self._cluster = places, cluster
+        self._notice, self._sink = notice, sink
+
+    def notice(self, service: str) -> None:
+        self._pass_on(service, lambda: self._notice(service))
+
+    def take(self, service: str, lines: Sequence[OutputLine]) -> None:
+        self._pass_on(service, lambda: self._sink(service, lines))
+
+    def _pass_on(self, service: str, deed: Callable[[], None]) -> None:
+        known = self._places.known_cluster_of(service)
+        if known is None:  # deployed by another server a moment ago
+            self._places.later(self._look_up(service, deed))
+        elif known == self._cluster:
+            deed()
+
+    async def _look_up(self, service: str, deed: Callable[[], None]) -> None:
+        if await self._places.cluster_of(service) == self._cluster:
+            deed()
+
+
+def _is_same_kind(before: EngineAccess, after: EngineAccess) -> bool:
+    """True if the parts of the place can stay, with another way to the engine."""
+    return (before.engine, before.router_port) == (after.engine, after.router_port)
+
+
+def cluster_of(environment: Row) -> str:
+    return environment.read(EnvironmentShown).cluster_id

@@ -16,6 +16,7 @@ from windlass.control.request.context import Call, Context, Reply, encode, reads
 from windlass.control.request.deleting import delete_row
 from windlass.control.request.deployments import cancel, details_of, shown_status, status_of
 from windlass.control.request.paths import target
+from windlass.control.request.places import cluster_of
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
 from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document
@@ -97,7 +98,7 @@ async def _asked(ctx: Context, tx: Tx, call: Call, environment: Row, alone: Stat
     """Notes what was asked of the environment; one without services is there at once."""
     status = await tx.statuses.get(environment.id)
     if status is None:
-        await tx.statuses.add(environment.id, environment.org, State.READY)
+        await tx.statuses.add(environment.id, environment.org, State.READY, cluster_of(environment))
         status = await status_of(tx, environment)
     at = None if alone is State.READY else tx.now
     new = replace(

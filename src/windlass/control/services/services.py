@@ -22,6 +22,7 @@ from windlass.control.request.deployments import (
     status_of,
 )
 from windlass.control.request.paths import parent_of, target
+from windlass.control.request.places import cluster_of
 from windlass.control.request.reading import paging
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
 from windlass.control.telling.logs import log_reply
@@ -51,7 +52,7 @@ class Services(Behaviour[Spec]):
         await kind.creating(ctx, tx, draft)
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
-        await tx.statuses.add(draft.id, draft.org, State.READY)
+        await tx.statuses.add(draft.id, draft.org, State.READY, cluster_of(draft.above))
         await reserve_declared(ctx, tx, draft.family.name, draft.id)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Spec]) -> None:

@@ -67,11 +67,11 @@ class DockerEngine(EngineByHand):
     takes: Literal["native", "image"] = "image"
     has_go_between = True
 
-    def __init__(self, *, host: str, folder: Path, installation: str) -> None:
+    def __init__(self, *, host: str | Docker, folder: Path, installation: str) -> None:
         """`installation` tells what is ours from what another Windlass has on the same engine; `folder` keeps
         what must outlive Windlass and belongs to this engine alone."""
         super().__init__()
-        self._docker = Docker(host)
+        self._docker = host if isinstance(host, Docker) else Docker(host)
         self._installation = installation
         self._place = DockerResources(self._docker, installation)
         self._watch = EventWatcher(self._docker, installation, folder / "read")

@@ -25,6 +25,8 @@ class StatusRow(Struct, frozen=True, gc=False):
     """Over everything that it was deployed with."""
     instances: int = 0
     """The number of instances decided last, between minimum and maximum."""
+    cluster: str = ""
+    """Where the service runs: work on it needs the engine of this cluster."""
 
 
 _COLUMNS: Final = columns(StatusRow)
@@ -35,6 +37,8 @@ FROM resource JOIN status ON status.id = resource.id WHERE resource.parent = $1
 ORDER BY resource.created, resource.id"""
 SERVING: Final = "SELECT id, org, serving FROM status WHERE serving IS NOT NULL ORDER BY id"
 SERVICES: Final = "SELECT id FROM status ORDER BY id"
+CLUSTERS: Final = "SELECT DISTINCT cluster FROM status WHERE cluster <> '' ORDER BY cluster"
+ON_CLUSTER: Final = "SELECT id FROM status WHERE cluster = $1 ORDER BY id"
 SERVICES_BY_AGE: Final = """
 SELECT status.id FROM status JOIN resource ON resource.id = status.id
 ORDER BY CASE WHEN status.serving IS NULL THEN 1 ELSE 0 END, resource.created, status.id"""
@@ -63,6 +67,14 @@ class StatusTable(Table):
     async def services(self) -> list[str]:
         return [row[0] for row in await self._session.all(SERVICES)]
 
+    async def clusters(self) -> list[str]:
+        """Returns the clusters that environments or services are on."""
+        return [row[0] for row in await self._session.all(CLUSTERS)]
+
+    async def on_cluster(self, cluster: str) -> list[str]:
+        """Returns the services and environments on a cluster."""
+        return [row[0] for row in await self._session.all(ON_CLUSTER, cluster)]
+
     async def services_by_age(self) -> list[str]:
         """Returns all services: running ones first, and in each part the oldest first."""
         return [row[0] for row in await self._session.all(SERVICES_BY_AGE)]
@@ -72,9 +84,9 @@ class StatusChanges(StatusTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def add(self, id: str, org: str, state: str) -> None:
+    async def add(self, id: str, org: str, state: str, cluster: str = "") -> None:
         now = self._session.now
-        await self._session.all(ADD, id, org, state, "", None, 0, None, now, None, "", 0)
+        await self._session.all(ADD, id, org, state, "", None, 0, None, now, None, "", 0, cluster)
 
     async def change(self, row: StatusRow) -> None:
         self._session.nudge(status_word(row.id))

@@ -47,7 +47,7 @@ def reason_of(error: Exception, seconds: int) -> str:
 async def _built(ledger: Ledger, making: Making) -> BuiltArtifact:
     ctx = ledger.ctx
     kind = ctx.kinds[making.service.family]
-    if why := kind.hindrance(ledger.place):
+    if why := ledger.place.refusal or kind.hindrance(ledger.place):
         raise BuildError(why)
     async with asyncio.timeout(ctx.settings.build_seconds):
         return await wait_while_away(ctx, ctx.settings.ready_seconds, lambda: kind.make(ctx, making))

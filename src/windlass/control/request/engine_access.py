@@ -1,0 +1,30 @@
+"""The engines that clusters name, read from the store."""
+
+from __future__ import annotations
+
+from windlass.control.request.context import Context
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.places import EngineAccess
+from windlass.families.cluster import Cluster, cluster
+
+
+async def find_access(ctx: Context, id: str) -> EngineAccess | None:
+    row = await ctx.store.reads.resources.find(cluster.name, id)
+    if row is None:
+        return None
+    return access_of(row.id, row.org, row.read(Cluster), decrypt_hidden(ctx, row).get("engine_key", ""))
+
+
+def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:
+    return EngineAccess(
+        cluster=id,
+        org=org,
+        name=spec.name,
+        engine=spec.engine or "",
+        address=spec.engine_address or "",
+        ca_certificate=spec.engine_ca_certificate or "",
+        certificate=spec.engine_certificate or "",
+        host_key=spec.engine_host_key or "",
+        key=key,
+        router_port=spec.router_port or 0,
+    )

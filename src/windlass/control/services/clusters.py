@@ -1,0 +1,148 @@
+"""Clusters: connected to an engine, checked when that happens, and whether the engine has answered since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from windlass.base.errors import Conflict, Invalid
+from windlass.control.people.organizations import NOBODY, shown_of
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
+from windlass.control.request.context import Call, Context, Reply, encode, prepares, reads
+from windlass.control.request.engine_access import access_of
+from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.paths import parent_to_create_in, target
+from windlass.control.request.places import EngineAccess
+from windlass.control.request.references import check_addresses
+from windlass.core.declare.document import Document, merge_patched, replaced, sent_in
+from windlass.core.declare.resource import Spec, Verb
+from windlass.core.declare.stored import rewritten
+from windlass.families.cluster import Cluster, ClusterShown, ClusterStatus, cluster
+from windlass.families.organization import organization
+from windlass.store import Reads, Row, Tx, cluster_word
+
+_CONNECTED = "clusters"
+"""Set when the clusters of an older Windlass have got their engine."""
+_UNSAVED = "new"
+"""Stands for the id of a cluster that is being created."""
+
+
+# Connecting
+
+
+@prepares(f"{cluster.name}.{Verb.CREATE}")
+async def check_new(ctx: Context, call: Call) -> None:
+    """Connects before the cluster is stored, to answer with what is wrong."""
+    parent, spec = await parent_to_create_in(ctx.store.reads, call), call.sent(Cluster)
+    cluster.normalise(spec)
+    await _check(ctx, access_of(_UNSAVED, parent.org, spec, spec.engine_key))
+
+
+@prepares(*(f"{cluster.name}.{verb}" for verb in (Verb.UPDATE, Verb.PATCH)))
+async def check_changed(ctx: Context, call: Call) -> None:
+    """Connects to a new address, or with new credentials, before these are stored."""
+    row = await target(ctx.store.reads, call)
+    before: Document = msgspec.json.decode(row.body)
+    hidden, changes = decrypt_hidden(ctx, row), sent_in(call.sent(Spec))
+    lay = merge_patched if call.operation.handler.endswith(f".{Verb.PATCH}") else replaced
+    spec = lay(cluster, before, hidden, changes)
+    assert isinstance(spec, Cluster)
+    cluster.normalise(spec)
+    check_addresses(cluster, before | hidden, spec, changes)
+    access = access_of(row.id, row.org, spec, spec.engine_key)
+    if access != access_of(row.id, row.org, row.read(Cluster), hidden.get("engine_key", "")):
+        await _check(ctx, access)
+
+
+async def _check(ctx: Context, access: EngineAccess) -> None:
+    if why := await ctx.places.check(access):
+        raise Invalid(why)
+
+
+@behaves(cluster)
+class Clusters(Behaviour[Cluster]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Cluster]) -> None:
+        first = await tx.resources.first(draft.org, cluster.name) is None
+        draft.give(is_default=first, **_connected(draft.spec))
+        tx.nudge(cluster_word(draft.id))
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
+        if _engine_of(change.before) != _engine_of(change.spec) and await _is_in_use(tx, change.row.id):
+            raise Conflict(
+                "Uninstall or delete the services of this cluster before changing engine or engine_address: "
+                "what they store is on the engine of now"
+            )
+        change.extras |= _connected(change.spec)
+        tx.nudge(cluster_word(change.row.id))
+
+    async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
+        """Environments show the name of their cluster."""
+        for env in await tx.links.sources(row.id, "cluster_id"):
+            await tx.resources.rewrite(env.id, rewritten(env.body, shown_of(row)))
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        using = await tx.links.sources(row.id, "cluster_id")
+        if using:
+            raise Conflict(f"{len(using)} environments run on this cluster: delete them first")
+        if len(await tx.resources.of_parent(row.parent, cluster.name)) == 1:
+            raise Conflict("This is the only cluster of the organization: add another before deleting it")
+        if row.read(ClusterShown).is_default:
+            await self._default_to_next(tx, row)
+        tx.nudge(cluster_word(row.id))
+
+    async def _default_to_next(self, tx: Tx, row: Row) -> None:
+        heir = next(
+            other for other in await tx.resources.of_parent(row.parent, cluster.name) if other.id != row.id
+        )
+        await tx.resources.rewrite(heir.id, rewritten(heir.body, {"is_default": True}))
+
+
+def _engine_of(spec: Cluster) -> tuple[str, str]:
+    return spec.engine or "", spec.engine_address or ""
+
+
+def _connected(spec: Cluster) -> Mapping[str, object]:
+    """The fields of the answer that say whether the cluster names an engine."""
+    if spec.engine:
+        return {"status": "DEPLOYED", "deployment_status": "UP_TO_DATE", "has_access": True}
+    return {"status": "READY", "deployment_status": "NEVER_DEPLOYED", "has_access": False}
+
+
+async def _is_in_use(source: Reads, id: str) -> bool:
+    """True if anything was deployed on the cluster, or is about to be."""
+    for service in await source.statuses.on_cluster(id):
+        status = await source.statuses.get(service)
+        if status and (status.serving or status.deployed_at or await source.deployments.open(service)):
+            return True
+    return False
+
+
+async def connect_older_clusters(ctx: Context, tx: Tx) -> None:
+    """Gives clusters of an older Windlass the engine of this machine: all services ran on it."""
+    if await tx.facts.get(_CONNECTED):
+        return
+    for org in await tx.resources.of_parent(NOBODY, organization.name):
+        for row in await tx.resources.of_parent(org.id, cluster.name):
+            await tx.resources.rewrite(row.id, rewritten(row.body, {"engine": "LOCAL"}))
+    await tx.facts.set(_CONNECTED, b"connected")
+
+
+# Since then
+
+
+@reads("cluster.status")
+async def status(ctx: Context, call: Call) -> Reply:
+    row = await target(ctx.store.reads, call)
+    place = await ctx.places.at(row.id)
+    message = await place.engine.trouble() if place.is_connected else place.refusal
+    answers = place.is_connected and not message
+    word = "DEPLOYED" if answers else "DEPLOYMENT_ERROR" if place.is_connected else "READY"
+    answer = ClusterStatus(
+        cluster_id=row.id,
+        status=word,
+        is_deployed=answers,
+        is_connected=place.is_connected,
+        message=message,
+    )
+    return Reply(encode(answer))

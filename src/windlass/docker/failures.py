@@ -1,0 +1,16 @@
+"""The two ways in which a call to an engine fails."""
+
+from __future__ import annotations
+
+
+class Away(Exception):
+    """The engine does not answer; the message says where it was looked for, and what to do."""
+
+
+class EngineRefused(Exception):
+    """The engine answered, and said no."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message

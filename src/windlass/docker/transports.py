@@ -1,0 +1,272 @@
+"""Ways to a Docker engine: the socket of this machine, plain TCP, and TLS with a client certificate."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from windlass.base.addresses import Reach, resolve
+from windlass.docker.failures import Away, EngineRefused
+
+if TYPE_CHECKING:
+    import aiohttp
+
+HERE: Final = "127.0.0.1"
+TLS_PORT: Final = 2376
+
+
+class DockerTransport(Protocol):
+    """How connections to one engine are made."""
+
+    @property
+    def host(self) -> str:
+        """Where the engine is, or was looked for."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """Where ports are reached that containers publish; the engine is told to publish them there."""
+        ...
+
+    async def ready(self) -> None:
+        """Called before each request. Raises Away with what to do, or OSError."""
+        ...
+
+    def connector(self) -> tuple[aiohttp.BaseConnector, str]:
+        """Returns what makes connections, and the base of the URLs."""
+        ...
+
+    def explain(self, error: Exception) -> str:
+        """Says why there was no answer, and what to do."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class SettingsTransport:
+    """The engine that the operator's settings name: a socket, or TCP without encryption."""
+
+    def __init__(self, named: str) -> None:
+        self._named = named
+
+    @property
+    def host(self) -> str:
+        return self._named or f"unix://{_usual()[0]}"
+
+    @property
+    def address(self) -> str:
+        parts = urlsplit(self.host)
+        if parts.scheme == "unix" or parts.hostname in (None, "localhost"):
+            return HERE
+        try:
+            return HERE if ip_address(parts.hostname).is_loopback else parts.hostname
+        except ValueError as error:
+            raise EngineRefused(
+                400,
+                f"docker_host names {parts.hostname}: give the address of a remote Docker engine in numbers, "
+                "because its containers publish their ports at exactly that address",
+            ) from error
+
+    async def ready(self) -> None:
+        """A connection needs nothing before it."""
+
+    def connector(self) -> tuple[aiohttp.BaseConnector, str]:
+        import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no Docker)
+
+        parts = urlsplit(self._named or f"unix://{_found()}")
+        match parts.scheme:
+            case "unix":
+                return aiohttp.UnixConnector(path=parts.path, limit=0), "http://docker"
+            case "tcp" | "http" | "https" if parts.hostname:
+                scheme = "https" if parts.scheme == "https" else "http"
+                return aiohttp.TCPConnector(limit=0), f"{scheme}://{parts.netloc}"
+            case _:
+                raise Away(
+                    f"docker_host is {self._named!r}: it must begin with unix://, tcp:// or https://, "
+                    "such as unix:///var/run/docker.sock"
+                )
+
+    def explain(self, error: Exception) -> str:
+        if isinstance(error, PermissionError) or "Permission denied" in str(error):
+            return (
+                f"Windlass may not use the Docker engine at {self.host}: add the user that runs Windlass to "
+                "the group docker, and restart Windlass"
+            )
+        why = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+        return (
+            f"The Docker engine at {self.host} does not answer ({why}): start it, or set docker_host to "
+            "where it is"
+        )
+
+    async def close(self) -> None:
+        """It keeps nothing."""
+
+
+class TlsIdentity(Struct, frozen=True):
+    """PEM texts that prove each side to the other."""
+
+    authority: str
+    """Signed the certificate of the engine."""
+    certificate: str
+    key: str
+
+
+class BadIdentity(ValueError):
+    """A certificate or key cannot be used; the message begins with the name of the part."""
+
+
+class TlsTransport:
+    """An engine on another machine, where both sides show certificates. `reach` limits where it may be."""
+
+    def __init__(self, address: str, port: int, identity: TlsIdentity, reach: Reach) -> None:
+        self._address, self._port, self._reach = address, port, reach
+        self._identity = identity
+
+    @property
+    def host(self) -> str:
+        return f"tcp://{_in_url(self._address)}:{self._port}"
+
+    @property
+    def address(self) -> str:
+        return HERE if ip_address(self._address).is_loopback else self._address
+
+    async def ready(self) -> None:
+        """A connection needs nothing before it."""
+
+    def connector(self) -> tuple[aiohttp.BaseConnector, str]:
+        import aiohttp  # noqa: PLC0415 (as above)
+
+        from windlass.base.http_out.client import Guard  # noqa: PLC0415 (loads aiohttp)
+
+        guard = Guard(self._reach, resolve)
+        connector = aiohttp.TCPConnector(
+            ssl=tls_context(self._identity), resolver=guard, socket_factory=guard.opened, limit=0
+        )
+        return connector, f"https://{_in_url(self._address)}:{self._port}"
+
+    def explain(self, error: Exception) -> str:
+        return f"Docker engine at {self.host}: {_tls_reason(error, self._address, self._port)}"
+
+    async def close(self) -> None:
+        """It keeps nothing."""
+
+
+def tls_context(identity: TlsIdentity) -> ssl.SSLContext:
+    """Raises BadIdentity if a part is not what it should be."""
+    try:
+        context = ssl.create_default_context(cadata=identity.authority)
+    except (ssl.SSLError, ValueError) as error:
+        raise BadIdentity("engine_ca_certificate: must be a certificate in PEM form (ca.pem)") from error
+    # OpenSSL reads its own certificate and key from files only.
+    with tempfile.TemporaryDirectory(prefix="windlass-tls-") as folder:
+        certificate, key = Path(folder) / "certificate", Path(folder) / "key"
+        certificate.write_text(identity.certificate)
+        key.touch(mode=0o600)
+        key.write_text(identity.key)
+        try:
+            context.load_cert_chain(certificate, key, password=_no_password)
+        except _Locked as error:
+            raise BadIdentity("engine_key: must be a private key without a passphrase (key.pem)") from error
+        except ssl.SSLError as error:
+            raise BadIdentity(_unusable(error)) from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+class _Locked(Exception):
+    """The key asks for a passphrase."""
+
+
+def _no_password() -> str:
+    raise _Locked
+
+
+def _unusable(error: ssl.SSLError) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "engine_key: must be the key of engine_certificate (the key.pem beside its cert.pem)"
+    return (
+        "engine_certificate, engine_key: must be a client certificate and its private key in PEM form "
+        "(cert.pem and key.pem)"
+    )
+
+
+def _tls_reason(error: Exception, address: str, port: int) -> str:
+    """Says what to do about a connection that failed."""
+    inner = _ssl_error(error)
+    if isinstance(inner, ssl.SSLCertVerificationError):
+        return _untrusted(inner, address)
+    text = str(inner or error)
+    if any(word in text for word in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")):
+        return (
+            f"use its TLS port: at port {port} it speaks no TLS "
+            f"(dockerd --tlsverify -H tcp://0.0.0.0:{TLS_PORT})"
+        )
+    if inner and "alert" in text.lower():
+        return (
+            "send a certificate that it accepts as engine_certificate: signed by the authority that dockerd "
+            "knows as --tlscacert, valid now, and for client authentication"
+        )
+    if isinstance(error, PermissionError) or "Permission denied" in text:
+        return (
+            f"ask the operator of this server to allow {address} (WINDLASS_OUTBOUND_ALLOW): it makes no "
+            "connection to addresses that are not public, unless they are allowed"
+        )
+    if isinstance(error, TimeoutError) or "timeout" in type(error).__name__.lower():
+        return "check the address, and that no firewall keeps this server out: there was no answer in time"
+    if "refused" in text.lower() or "Connect call failed" in text:
+        return f"check the port, and that dockerd listens there: nothing answers at port {port}"
+    return f"check that dockerd runs there: the connection ended ({text or type(error).__name__})"
+
+
+def _untrusted(error: ssl.SSLCertVerificationError, address: str) -> str:
+    why = error.verify_message
+    if "mismatch" in why or "match" in why:
+        return (
+            f"give dockerd a certificate that names {address} (subjectAltName = IP:{address}): its "
+            "certificate is for another name or address"
+        )
+    if "expired" in why or "not yet valid" in why:
+        return f"renew the certificate of dockerd: {why}"
+    return (
+        "send the authority that signed its certificate as engine_ca_certificate: the one given did not sign "
+        f"it ({why})"
+    )
+
+
+def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
+    """Finds the failure of TLS inside those of the HTTP client."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
+        error = inner or error.__cause__
+    return error
+
+
+def _in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _usual() -> tuple[Path, ...]:
+    """The machine's own engine; one without root; Docker Desktop."""
+    home = Path.home() / ".docker"
+    return (
+        Path("/var/run/docker.sock"),
+        Path(f"/run/user/{os.getuid()}/docker.sock"),
+        home / "run" / "docker.sock",
+        home / "desktop" / "docker.sock",
+    )
+
+
+def _found() -> Path:
+    there = [path for path in _usual() if path.is_socket()]
+    if not there:
+        raise Away(
+            f"There is no Docker engine at {_usual()[0]}: install Docker, or set docker_host to where it is"
+        )
+    return there[0]

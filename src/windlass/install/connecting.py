@@ -1,0 +1,86 @@
+"""Connects clusters to Docker engines at other addresses."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from windlass.base.addresses import Reach
+from windlass.base.http_in.connections import trusted
+from windlass.builders.databases import NativeDatabases
+from windlass.config import BadSetting, Settings
+from windlass.control.request.places import EngineAccess, Gateway, Place
+from windlass.docker import Away, Docker, EngineRefused
+from windlass.docker.transports import TLS_PORT, BadIdentity, DockerTransport, TlsIdentity, TlsTransport
+from windlass.routers.builtin import BuiltinRouter
+
+PLACES: Final = "places"
+"""The folder of what belongs to engines of clusters, below the data directory."""
+_CHECK_SECONDS: Final = 15.0
+
+
+class DockerConnector:
+    """Makes places of clusters whose engine is Docker, reached with TLS or SSH."""
+
+    def __init__(self, settings: Settings, installation: str) -> None:
+        try:
+            self._reach = Reach(settings.outbound_allow)
+        except ValueError as error:
+            raise BadSetting(f"outbound_allow: {error}") from error
+        self._settings, self._installation = settings, installation
+
+    def place(self, access: EngineAccess, local: Place) -> Place:
+        # Loaded only where it is used: its HTTP client is a third of the time to start.
+        from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
+        from windlass.engines.docker import DockerEngine  # noqa: PLC0415
+
+        docker = Docker(self._transport(access))
+        folder = Path(self._settings.data_dir).resolve() / PLACES / access.cluster
+        # Two clusters may name one engine: what is of one is nothing to the other.
+        label = f"{self._installation}.{access.cluster}"
+
+        async def reconnect(to: EngineAccess) -> None:
+            await docker.move(self._transport(to))
+
+        return replace(
+            local,
+            id=access.cluster,
+            engine=DockerEngine(host=docker, folder=folder / "docker", installation=label),
+            builder=DockerBuilder(host=docker, installation=label),
+            servers=NativeDatabases(folder / "databases"),
+            router=self._router(access, local),
+            is_connected=True,
+            reconnect=reconnect,
+        )
+
+    async def check(self, access: EngineAccess) -> str:
+        docker: Docker | None = None
+        try:
+            docker = Docker(self._transport(access))
+            async with asyncio.timeout(_CHECK_SECONDS):
+                await docker.identity()
+        except BadIdentity as error:
+            return str(error)
+        except TimeoutError:
+            return f"engine_address: no answer from {access.address} within {_CHECK_SECONDS:.0f} seconds"
+        except (Away, EngineRefused) as error:
+            return f"engine_address: {error}"
+        finally:
+            if docker is not None:
+                await docker.close()
+        return ""
+
+    def _transport(self, access: EngineAccess) -> DockerTransport:
+        parts = urlsplit(access.address)
+        identity = TlsIdentity(access.ca_certificate, access.certificate, access.key)
+        return TlsTransport(parts.hostname or "", parts.port or TLS_PORT, identity, self._reach)
+
+    def _router(self, access: EngineAccess, local: Place) -> Gateway:
+        if not access.router_port:
+            return local.router
+        trusts = trusted(self._settings.trusted_proxies)
+        return BuiltinRouter(self._settings.gateway_host, access.router_port, trusts=trusts)

@@ -1,0 +1,293 @@
+"""Clusters: connected to engines, each with services of its own, or not connected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.world import FakeConnector, World
+from windlass.control.services.clusters import connect_older_clusters
+from windlass.core.deploy.workload import OutputLine
+from windlass.engines.fake import FakeEngine
+from windlass.families.cluster import Cluster
+
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\n"
+TLS: dict[str, Any] = {
+    "engine": "DOCKER",
+    "engine_address": "tcp://10.0.0.5:2376",
+    "engine_ca_certificate": PEM,
+    "engine_certificate": PEM,
+    "engine_key": KEY,
+}
+SSH: dict[str, Any] = {
+    "engine": "DOCKER",
+    "engine_address": "ssh://deploy@10.0.0.5",
+    "engine_host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ",
+    "engine_key": KEY,
+}
+
+
+def connector(world: World) -> FakeConnector:
+    found = world.installation.ctx.places._connector
+    assert isinstance(found, FakeConnector)
+    return found
+
+
+async def cluster(world: World, name: str = "east", **fields: Any) -> str:
+    return await world.made(f"/organization/{world.org}/cluster", {"name": name} | (fields or TLS))
+
+
+async def application_on(world: World, cluster: str, **fields: Any) -> str:
+    project = await world.made(f"/organization/{world.org}/project", {"name": world.name("project")})
+    environment = await world.made(
+        f"/project/{project}/environment", {"name": world.name("env"), "cluster_id": cluster}
+    )
+    return await world.application(environment, **fields)
+
+
+async def deploy(world: World, app: str) -> None:
+    assert (await world.post(f"/application/{app}/deploy")).status == 202
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+def engine_of(world: World, cluster: str) -> FakeEngine:
+    return connector(world).engines[cluster]
+
+
+async def status(world: World, cluster: str) -> Any:
+    return await world.get(f"/organization/{world.org}/cluster/{cluster}/status")
+
+
+# Connected
+
+
+async def test_a_service_runs_on_the_engine_of_its_cluster_alone(world):
+    east, west = await cluster(world, "east"), await cluster(world, "west")
+    app = await application_on(world, east)
+    await deploy(world, app)
+    assert {key[0] for key in engine_of(world, east).instances} == {app}
+    assert not connector(world).engines.get(west) or not engine_of(world, west).instances
+    assert not world.engine.instances
+
+
+async def test_the_first_cluster_is_the_engine_of_this_machine(world):
+    (local,) = (await world.get(f"/organization/{world.org}/cluster"))["results"]
+    assert (local["name"], local["engine"]) == ("local", "LOCAL")
+    app = await world.application()
+    await deploy(world, app)
+    assert {key[0] for key in world.engine.instances} == {app}
+    assert (await status(world, local["id"]))["is_deployed"] is True
+
+
+async def test_a_put_without_the_fields_of_the_engine_leaves_a_cluster_connected(world):
+    east = await cluster(world)
+    path = f"/organization/{world.org}/cluster/{east}"
+    changed = await world.put(path, {"name": "east 2", "cloud_provider": "AWS", "region": "eu-west-3"})
+    assert (changed.status, changed["engine_address"]) == (200, TLS["engine_address"])
+    assert changed["has_engine_key"] is True
+
+
+async def test_an_engine_that_cannot_be_used_is_not_connected_and_the_answer_says_why(world):
+    connector(world).trouble = "engine_address: check the port"
+    answer = await world.post(f"/organization/{world.org}/cluster", {"name": "east"} | TLS)
+    assert (answer.status, answer.message) == (400, "engine_address: check the port")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (TLS | {"engine_address": "tcp://docker.example:2376"}, "engine_address"),
+        (TLS | {"engine_address": "tcp://10.0.0.999:2376"}, "engine_address"),
+        (TLS | {"engine_address": "tcp://10.0.0.5:99999"}, "engine_address"),
+        (TLS | {"engine_address": "unix:///var/run/docker.sock"}, "engine_address"),
+        (TLS | {"engine_key": "secret"}, "engine_key"),
+        *((({**TLS, field: None} if field != "engine_key" else {**TLS, field: ""}), field)
+          for field in TLS if field != "engine"),
+        *((({**SSH, field: None} if field != "engine_key" else {**SSH, field: ""}), field)
+          for field in SSH if field not in {"engine", "engine_address"}),
+        (SSH | {"engine_certificate": PEM}, "engine_certificate"),
+        ({"engine": "LOCAL", "engine_key": KEY}, "engine_key"),
+        ({"engine_address": "tcp://10.0.0.5:2376"}, "engine_address"),
+        ({"router_port": 8000}, "router_port"),
+        ({"engine": "KUBERNETES"}, "engine"),
+    ],
+)  # fmt: skip
+async def test_fields_of_an_engine_that_do_not_go_together_are_refused_by_name(world, body, field):
+    answer = await world.post(f"/organization/{world.org}/cluster", {"name": "east"} | body)
+    assert answer.status == 400
+    assert answer.message.startswith(f"{field}: ")
+    assert not connector(world).checked
+
+
+async def test_a_key_stays_with_the_address_that_it_was_given_for(world):
+    """Nothing connects anywhere before the key is sent again."""
+    east = await cluster(world)
+    path, known = f"/organization/{world.org}/cluster/{east}", len(connector(world).checked)
+    for field, value in {"engine_address": "tcp://10.0.0.6:2376", "engine_ca_certificate": PEM + PEM}.items():
+        answer = await world.patch(path, {field: value})
+        assert answer.status == 400
+        assert answer.message.startswith("engine_key: send it again")
+    assert len(connector(world).checked) == known
+    assert (
+        await world.patch(path, {"engine_address": "tcp://10.0.0.6:2376", "engine_key": KEY})
+    ).status == 200
+
+
+async def test_new_credentials_are_used_at_once_and_checked_before(world):
+    east = await cluster(world)
+    app = await application_on(world, east)
+    await deploy(world, app)
+    path = f"/organization/{world.org}/cluster/{east}"
+    assert (await world.patch(path, {"engine_certificate": PEM + PEM, "engine_key": KEY})).status == 200
+    await world.settle()
+    assert connector(world).reconnected[-1].certificate == PEM + PEM
+    connector(world).trouble = "engine_key: must be the key of engine_certificate"
+    assert (await world.patch(path, {"engine_certificate": PEM, "engine_key": KEY})).status == 400
+
+
+async def test_a_cluster_with_services_stays_at_its_engine(world):
+    east = await cluster(world)
+    app = await application_on(world, east)
+    path = f"/organization/{world.org}/cluster/{east}"
+    elsewhere = {"engine_address": "tcp://10.0.0.6:2376", "engine_key": KEY}
+    await deploy(world, app)
+    answer = await world.patch(path, elsewhere)
+    assert answer.status == 409
+    assert answer.message.startswith("Uninstall or delete the services of this cluster")
+    await world.post(f"/application/{app}/uninstall")
+    await world.settle()
+    assert (await world.patch(path, elsewhere)).status == 200
+
+
+async def test_only_admins_connect_clusters(world):
+    for scopes in (("Write",), ("Deploy",), ("Read",)):
+        token = await world.new_token(*scopes)
+        answer = await world.post(f"/organization/{world.org}/cluster", {"name": "east"} | TLS, token=token)
+        assert answer.status == 403
+    assert not connector(world).checked
+
+
+async def test_the_key_of_an_engine_is_never_answered(world):
+    east = await cluster(world)
+    body = (await world.get(f"/organization/{world.org}/cluster/{east}")).body
+    assert KEY.strip().encode() not in body.replace(b"\\n", b"\n")
+    events = [row.body for row in await world.events()]
+    assert not any(b"MIIE" in event for event in events)
+
+
+# Not connected
+
+
+async def test_a_deploy_on_a_cluster_that_names_no_engine_is_refused(world):
+    cloud = await cluster(world, name="cloud", cloud_provider="AWS", region="eu-west-3", kubernetes="MANAGED")
+    app = await application_on(world, cloud)
+    for action in ("deploy", "redeploy"):
+        answer = await world.post(f"/application/{app}/{action}")
+        assert answer.status == 409
+        assert answer.message.startswith("Connect the cluster to an engine first")
+    assert await world.state(f"/application/{app}") == "STOPPED"
+    said = await status(world, cloud)
+    assert (said["status"], said["is_connected"], said["is_deployed"]) == ("READY", False, False)
+    assert said["message"].startswith("Connect the cluster")
+
+
+async def test_a_service_on_a_cluster_that_names_no_engine_can_be_deleted(world):
+    cloud = await cluster(world, name="cloud", cloud_provider="AWS")
+    app = await application_on(world, cloud)
+    assert (await world.delete(f"/application/{app}")).status == 204
+    await world.settle()
+    assert (await world.get(f"/application/{app}")).status == 404
+
+
+async def test_a_cluster_that_is_connected_later_takes_the_services_that_wait_for_it(world):
+    cloud = await cluster(world, name="cloud", cloud_provider="AWS")
+    app = await application_on(world, cloud)
+    assert (await world.post(f"/application/{app}/deploy")).status == 409
+    assert (await world.patch(f"/organization/{world.org}/cluster/{cloud}", TLS)).status == 200
+    await world.settle()
+    await deploy(world, app)
+    assert engine_of(world, cloud).instances
+
+
+async def test_clusters_of_an_older_windlass_keep_the_engine_of_this_machine(world):
+    """They were stored without the field, and all their services ran here."""
+    east = await cluster(world, name="east", cloud_provider="AWS")
+    store = world.installation.ctx.store
+    row = await store.reads.resources.get(east)
+    old = {key: value for key, value in msgspec.json.decode(row.body).items() if key != "engine"}
+
+    async def as_before(tx: Any) -> None:
+        await tx.resources.rewrite(east, msgspec.json.encode(old))
+        await tx.facts.set("clusters", b"")
+
+    await store.write(as_before)
+    await store.write(lambda tx: connect_older_clusters(world.installation.ctx, tx))
+    assert (await store.reads.resources.get(east)).read(Cluster).engine == "LOCAL"
+
+
+# Away
+
+
+async def test_services_are_left_alone_while_their_engine_is_away_and_go_on_when_it_is_back(world):
+    east = await cluster(world)
+    app = await application_on(world, east)
+    await deploy(world, app)
+    engine = engine_of(world, east)
+    engine.away = True
+    said = await status(world, east)
+    assert (said["status"], said["is_deployed"], said["is_connected"]) == ("DEPLOYMENT_ERROR", False, True)
+    assert said["message"]
+    await world.run(1200)
+    assert len(engine.instances) == 1
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    engine.away = False
+    assert (await status(world, east))["status"] == "DEPLOYED"
+    await deploy(world, app)
+    assert len(engine.instances) == 1
+
+
+async def test_an_engine_that_is_away_keeps_no_other_waiting(world):
+    east = await cluster(world)
+    await deploy(world, await application_on(world, east))
+    engine_of(world, east).away = True
+    app = await world.application()
+    await deploy(world, app)
+    assert (await world.delete(f"/application/{app}")).status == 204
+    await world.run(1200)
+    assert not world.engine.instances
+
+
+# Apart
+
+
+async def test_the_engine_of_a_cluster_says_nothing_about_services_of_another(world):
+    """It belongs to an organization, which may have it say whatever it likes."""
+    east = await cluster(world)
+    app = await world.application()
+    await deploy(world, app)
+    other = await application_on(world, east)
+    await deploy(world, other)
+    place = await world.installation.ctx.places.at(east)
+    engine, line = engine_of(world, east), OutputLine(world.clock.now(), "forged", "pod", "1")
+    assert place.engine is engine
+    for service in (app, other):
+        engine.says(service, line)
+    assert "forged" not in str((await world.get(f"/application/{app}/log"))["results"])
+    assert "forged" in str((await world.get(f"/application/{other}/log"))["results"])
+
+
+async def test_another_organization_cannot_put_an_environment_on_a_cluster(world):
+    east = await cluster(world)
+    org, token = await world.organization()
+    project = await world.post(f"/organization/{org}/project", {"name": "theirs"}, token=token)
+    answer = await world.post(
+        f"/project/{project['id']}/environment", {"name": "blue", "cluster_id": east}, token=token
+    )
+    assert answer.status == 400
+    assert answer.message.startswith("cluster_id: no cluster of this organization")
+    assert (await world.get(f"/organization/{org}/cluster/{east}/status", token=token)).status == 404
+    assert (await world.get(f"/organization/{world.org}/cluster/{east}/status", token=token)).status == 404
