@@ -229,6 +229,13 @@ class House:
         assert "id" in made, made
         return str(made["id"])
 
+    async def task(self, script: str) -> str:
+        made = await self.call(
+            "POST", f"/environment/{self.environment}/task", {"name": "t", "script": script}
+        )
+        assert "id" in made, made
+        return str(made["id"])
+
     async def do(self, app: str, deed: str, **body: Any) -> str:
         """Asks for a deployment, and answers its id; empty: it was refused."""
         answer = await self.call("POST", f"/application/{app}/{deed}", body)
@@ -329,9 +336,10 @@ class House:
 
     async def delete_everything(self) -> None:
         async with self.books.opened() as reads:
-            services = [id for id in await reads.statuses.services() if id != self.environment]
-        for service in services:
-            await self.call("DELETE", f"/application/{service}")
+            ids = [id for id in await reads.statuses.services() if id != self.environment]
+            services = [await reads.resources.get(id) for id in ids]
+        for service in filter(None, services):
+            await self.call("DELETE", f"/{service.family}/{service.id}")
 
     async def tidied(self) -> None:
         """What was deleted is erased, at the latest by the next sweep."""

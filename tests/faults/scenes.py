@@ -28,6 +28,7 @@ class Street:
         self.store = await house.application("frail", ports=[HTTP], storage=[STORAGE])
         self.deaf = await house.application("deaf", ports=[HTTP])
         self.empty = await house.application("nothing")
+        self.task = await house.task("echo begun; sleep 2.2")
         for app in (self.web, self.pair, self.store):
             await house.do(app, "deploy")
         await house.converges()
@@ -65,6 +66,11 @@ class Street:
         id = await self.house.do(self.deaf, "deploy")
         await self.house.reaches(self.deaf, id, "DEPLOYING")
         await self.house.call("POST", f"/application/{self.deaf}/cancelDeployment")
+
+    async def run(self) -> None:
+        """A run to its end, for longer than its worker waits for it."""
+        answer = await self.house.call("POST", f"/task/{self.task}/deploy")
+        assert answer["action"] == "RUN", answer
 
     async def calm(self) -> None:
         """What was to be cancelled is, where somebody died before."""
@@ -127,6 +133,7 @@ SCENES = {
     "fail": Scene(Street.fail),
     "cancel": Scene(Street.cancel),
     "delete": Scene(Street.delete),
+    "run": Scene(Street.run),
     "grow": Scene(Street.nothing, Street.grow),
     "shrink": Scene(Street.nothing, Street.shrink),
     "stop": Scene(Street.stop),

@@ -23,6 +23,7 @@ import windlass.engines.docker
 import windlass.store.postgres
 import windlass.store.sqlite  # noqa: F401 (all that a server would load)
 from tests.forks import obey
+from tests.tasks import with_tasks
 from windlass.config import Settings
 from windlass.install.installation import install
 from windlass.serve.server import listen, serve
@@ -74,7 +75,7 @@ async def live(order: dict[str, Any]) -> None:
     settings = Settings(**order["settings"])
     listening = listen("127.0.0.1", 0)
     given = {"lease": order["lease"]} if "lease" in order else {}
-    installation = await install(settings, point=Fate(folder).point, **given)
+    installation = await install(settings, point=Fate(folder).point, **with_tasks(), **given)
 
     def announce(port: int) -> None:
         (folder / "port.new").write_text(str(port))

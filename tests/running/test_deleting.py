@@ -10,6 +10,7 @@ import pytest
 
 from tests.running.test_deployments import deploy, deployed, deployments, under_way
 from tests.world import World
+from windlass.control.deploying.patience import LEAST_TRIES
 from windlass.core.words.events import Event
 
 
@@ -88,6 +89,23 @@ async def test_nothing_else_is_done_with_a_service_that_is_being_deleted(world: 
     assert len(await deployments(world, app)) == 3
 
 
+@pytest.mark.parametrize("family", ["environmentVariable", "secret"])
+async def test_no_variable_is_added_to_a_service_that_is_being_deleted(world: World, family: str):
+    app = await deployed(world)
+    environment = await environment_of(world, app)
+    above = await world.made(f"/environment/{environment}/{family}", {"key": "ABOVE", "value": "1"})
+    await world.delete(f"/application/{app}")
+    path = f"/application/{app}/{family}"
+    for answer in (
+        await world.post(path, {"key": "LATE", "value": "1"}),
+        await world.post(f"{path}/{above}/override", {"value": "2"}),
+        await world.post(f"{path}/{above}/alias", {"key": "OTHER"}),
+    ):
+        assert (answer.status, "is being deleted" in answer.message) == (409, True), answer
+    await world.settle()
+    assert (await world.get(f"/application/{app}")).status == 404
+
+
 async def test_a_deletion_cannot_be_cancelled(world: World):
     app = await deployed(world)
     await world.delete(f"/application/{app}")
@@ -126,6 +144,44 @@ async def test_a_name_is_held_until_its_service_is_gone(world: World):
 
 
 # It fails
+
+
+async def test_a_deletion_whose_engine_is_away_holds_no_slot_and_ends_when_it_is_back(world: World):
+    app = await deployed(world)
+    world.engine.away = True
+    await world.delete(f"/application/{app}")
+    await world.settle()  # comes back: the work waits for a later time
+    assert (await deployments(world, app))[0]["status"] == "DEPLOYING"
+    world.engine.away = False
+    await world.run(10)
+    assert (await world.get(f"/application/{app}")).status == 404
+
+
+async def test_a_deletion_fails_when_its_engine_stays_away(world: World):
+    app = await deployed(world)
+    world.engine.away = True
+    await world.delete(f"/application/{app}")
+    await world.settle()
+    world.clock.turn(world.installation.ctx.settings.ready_seconds)
+    for _ in range(LEAST_TRIES):
+        await world.settle()
+        world.clock.turn(10)
+    newest = (await deployments(world, app))[0]
+    assert (newest["status"], newest["message"]) == ("FAILED", "The engine does not answer")
+    world.engine.away = False
+
+
+async def test_a_deletion_does_not_fail_because_the_server_was_stopped_for_long(world: World):
+    app = await deployed(world)
+    world.engine.away = True
+    await world.delete(f"/application/{app}")
+    await world.settle()
+    world.clock.turn(10 * world.installation.ctx.settings.ready_seconds)
+    await world.settle()
+    assert (await deployments(world, app))[0]["status"] == "DEPLOYING"
+    world.engine.away = False
+    await world.run(10)
+    assert (await world.get(f"/application/{app}")).status == 404
 
 
 async def test_a_deletion_that_fails_says_why_and_leaves_the_service(world: World):

@@ -12,6 +12,7 @@ from windlass.base.clock import stamp
 from windlass.base.errors import Conflict
 from windlass.control.request.behaviour import Draft, behaviour_of
 from windlass.control.request.context import Call, Context, Reply, encode, writes
+from windlass.control.request.deployments import refuse_below_deleted
 from windlass.control.request.hidden import encrypt_hidden, refuse_veils, unveiled
 from windlass.control.request.paths import parent_to_create_in
 from windlass.control.request.reading import in_dialect, with_fields
@@ -58,6 +59,8 @@ async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     """Creates a resource, for a request or for the server itself."""
     family, call, spec = new.family, new.call, new.spec
+    if new.parent and new.parent.family in ctx.kinds:
+        await refuse_below_deleted(tx, new.parent)
     named = await check_references(tx, family, spec, new.org, new.actor)
     family.normalise(spec)
     refuse_veils(family, spec)

@@ -93,6 +93,14 @@ async def refuse_in_deletion(source: Reads, parent: str) -> None:
         raise Conflict(f"The {row.family} {row.name} is being deleted: nothing can be added to it")
 
 
+async def refuse_below_deleted(source: Reads, service: Row) -> None:
+    """Refuses what would be added to a service that is being deleted."""
+    if in_deletion(await source.deployments.open(service.id)):
+        raise Conflict(
+            f"The {service.family} {name_of(service)} is being deleted: nothing can be added to it"
+        )
+
+
 def in_deletion(waiting: Iterable[DeploymentRow]) -> bool:
     return any(one.action == Do.DELETE for one in waiting)
 

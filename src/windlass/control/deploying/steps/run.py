@@ -17,7 +17,7 @@ from windlass.core.deploy.workload import Outcome, Workload
 from windlass.core.words.variables import Unusable
 from windlass.engines.engine import EngineAway, EngineError
 
-LOOK_AGAIN = 10_000
+LOOK_AGAIN = 5_000
 """Milliseconds after which a run is looked at in any case; the engine tells at once when it ends."""
 
 
