@@ -11,8 +11,7 @@ import msgspec
 
 from tests.engines.stations import Opener
 from windlass.core.deploy.workload import Workload
-from windlass.engines.by_hand.engine import EngineByHand
-from windlass.engines.engine import EngineError
+from windlass.engines.engine import Engine, EngineError
 
 
 def live_until_killed(opener: Opener, it: Workload, generation: int, seed: int, ready: Any) -> None:
@@ -26,8 +25,9 @@ async def _live(opener: Opener, it: Workload, generation: int, dice: random.Rand
     while True:
         generation += 1
         release = msgspec.structs.replace(it, generation=generation)
-        deeds = [_run(engine, release, index) for index in (0, 0, 1)]
-        deeds += [_remove(engine, it.service, generation - 1, dice.choice([None, [0]]))]
+        before = msgspec.structs.replace(it, generation=generation - 1)
+        deeds = [_apply(engine, release, count) for count in (1, 1, 2)]
+        deeds += [dice.choice([_remove, _shrink])(engine, before)]
         dice.shuffle(deeds)
         await asyncio.gather(*deeds)
         await asyncio.sleep(dice.random() * 0.02)
@@ -45,10 +45,14 @@ async def _run_once(opener: Opener, it: Workload, ready: Any) -> None:
     await asyncio.Event().wait()
 
 
-async def _run(engine: EngineByHand, it: Workload, index: int) -> None:
+async def _apply(engine: Engine, it: Workload, count: int) -> None:
     with contextlib.suppress(EngineError):  # the other one has removed this generation already
-        await engine.run(it, index)
+        await engine.apply(it, count)
 
 
-async def _remove(engine: EngineByHand, service: str, generation: int, indexes: list[int] | None) -> None:
-    await engine.end(service, generation=generation, indexes=indexes, grace=0.05)
+async def _shrink(engine: Engine, it: Workload) -> None:
+    await _apply(engine, it, 1)
+
+
+async def _remove(engine: Engine, it: Workload) -> None:
+    await engine.remove(it.service, generation=it.generation, grace=0.05)

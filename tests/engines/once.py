@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import random
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,29 +12,16 @@ from msgspec import structs
 
 from tests.engines import programs
 from tests.engines.crashes import run_once_until_killed
-from tests.engines.stations import CAPABILITIES, Rig, Station, until, wanted
+from tests.engines.stations import AtStation, Rig, Station, needs, until, wanted
 from windlass.core.deploy.workload import Phase, Volume, Workload
 from windlass.engines.engine import EngineError
-
-
-def needs(rig: Rig, *capabilities: str) -> None:
-    for each in capabilities:
-        assert each in CAPABILITIES
-        if each in rig.cannot:
-            pytest.xfail(f"it is not able to do this here ({CAPABILITIES[each]}): {rig.cannot[each]}")
 
 
 async def job(rig: Rig, **given: Any) -> Workload:
     return wanted(await rig.artifact(programs.ENDS_ONCE), **given)
 
 
-class RunsOnce:
-    @pytest.fixture
-    async def station(self, rig: Rig) -> AsyncIterator[Station]:
-        async with Station(rig) as made:
-            yield made
-            await made.engine.sweep(await made.engine.services())
-
+class RunsOnce(AtStation):
     @pytest.mark.parametrize("code", [0, 3])
     async def test_a_run_to_the_end_tells_how_it_ended(self, rig, station, code):
         it = await job(rig, variables={"CODE": str(code)})
@@ -51,7 +37,7 @@ class RunsOnce:
         first = await station.engine.once(it)
         assert await station.engine.once(it) == first
         assert station.said.count("begun") == 1
-        (seen,) = await station.engine.copies(it.service)
+        (seen,) = await station.seen(it.service)
         assert (seen.phase, seen.exit_code, seen.restarts) == (Phase.EXITED, 4, 0)
 
     async def test_another_generation_and_another_index_are_runs_of_their_own(self, rig, station):

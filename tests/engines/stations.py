@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+import pytest
 from msgspec import structs
 
 from windlass.core.deploy.workload import Artifact, Instance, OutputLine, Phase, Workload, WorkloadPort
-from windlass.engines.by_hand.engine import EngineByHand
+from windlass.engines.engine import Engine
 
 LONG = 30.0
 """Seconds after which what must come has not come. Nothing depends on how fast it comes."""
 
-Opener = Callable[[], EngineByHand]
+Opener = Callable[[], Engine]
 
 
 class Rig(Protocol):
@@ -59,6 +60,13 @@ CAPABILITIES = {
 }
 
 
+def needs(rig: Rig, *capabilities: str) -> None:
+    for capability in capabilities:
+        assert capability in CAPABILITIES
+        if capability in rig.cannot:
+            pytest.xfail(f"it cannot do this here ({CAPABILITIES[capability]}): {rig.cannot[capability]}")
+
+
 class Station:
     """One engine at work, and what came of it."""
 
@@ -79,8 +87,21 @@ class Station:
     def said(self) -> list[str]:
         return [line.message for line in self.lines]
 
+    async def apply(self, workload: Workload, count: int = 1) -> Instance:
+        """Applies a workload; returns the last instance of its generation, once there are so many."""
+        seen = (await self.engine.apply(workload, count)).of(workload.generation)
+
+        async def declared() -> Sequence[Instance]:
+            there = (await self.engine.observe(workload.service)).of(workload.generation).instances
+            return there if len(there) >= count else ()
+
+        return (seen.instances if len(seen.instances) >= count else await until(declared))[-1]
+
+    async def seen(self, service: str) -> Sequence[Instance]:
+        return (await self.engine.observe(service)).instances
+
     async def one(self, service: str) -> Instance:
-        (found,) = await self.engine.copies(service)
+        (found,) = await self.seen(service)
         return found
 
     async def running(self, service: str, restarts: int = 0) -> Instance:
@@ -106,6 +127,16 @@ class Station:
             return self.said.count(line) >= times
 
         await until(heard, lambda: f"{line!r} was not said: {self.said[-20:]}")
+
+
+class AtStation:
+    """Tests of an engine at work; they leave nothing on it."""
+
+    @pytest.fixture
+    async def station(self, rig: Rig) -> AsyncIterator[Station]:
+        async with Station(rig) as made:
+            yield made
+            await made.engine.sweep(await made.engine.services())
 
 
 async def until(check: Callable[[], Awaitable[Any]], why: Callable[[], str] = lambda: "it never came") -> Any:

@@ -1,27 +1,28 @@
-"""The engine for tests keeps the promises of one-off runs, which tests of the control plane rely on."""
+"""The engine for tests keeps the promises that tests of the control plane rely on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
 from tests.engines.once import RunsOnce
+from tests.engines.rollouts import Rollouts
 from tests.engines.stations import Opener
 from windlass.core.deploy.workload import Artifact, OutputLine, Phase, Workload
 from windlass.engines.fake import FakeEngine
 
 
 class FakeRig:
-    cannot = {
+    cannot: Mapping[str, str] = {
         "adopt": "it lives in the process of the test",
         "memory": "it runs nothing",
         "programs": "it runs nothing",
     }
 
-    def __init__(self) -> None:
-        self._engine = FakeEngine()
+    def __init__(self, engine: FakeEngine | None = None) -> None:
+        self._engine = engine or FakeEngine()
         self._engine.work = self._work
 
     def opener(self) -> Opener:
@@ -53,5 +54,5 @@ def rig() -> FakeRig:
     return FakeRig()
 
 
-class TestOneOffRuns(RunsOnce):
+class TestFake(Rollouts, RunsOnce):
     """See there."""

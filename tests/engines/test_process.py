@@ -97,7 +97,7 @@ async def test_a_program_is_given_nothing_that_is_not_its_own(rig, station, name
     ours, theirs = os.pipe()
     os.set_inheritable(theirs, True)
     it = wanted(rig.made(ABOUT_ITSELF), variables=names, ports=[PORT])
-    await station.engine.run(it, 0)
+    await station.apply(it)
     told = await told_by(station)
     os.close(ours)
     os.close(theirs)
@@ -196,25 +196,25 @@ def answer_of(deed: Callable[..., None], *given: Any) -> Any:
 
 async def test_a_variable_that_no_program_can_have_is_an_error_and_leaves_nothing(rig, station):
     with pytest.raises(EngineError, match="null"):
-        await station.engine.run(wanted(rig.made(programs.SLEEPS), variables={"BAD": "a\0b"}), 0)
+        await station.apply(wanted(rig.made(programs.SLEEPS), variables={"BAD": "a\0b"}))
     assert await rig.traces(SERVICE) == []
 
 
 async def test_without_a_command_it_is_not_started_and_leaves_nothing(rig, station):
     with pytest.raises(EngineError, match="Procfile"):
-        await station.engine.run(wanted(rig.made("", command=())), 0)
+        await station.apply(wanted(rig.made("", command=())))
     assert await rig.traces(SERVICE) == []
 
 
 async def test_what_was_built_and_is_gone_is_not_started_and_leaves_nothing(rig, station):
     with pytest.raises(EngineError, match="deploy again"):
-        await station.engine.run(wanted(Artifact(kind="native", ref="/nowhere", command=("true",))), 0)
-    assert await station.engine.copies(SERVICE) == []
+        await station.apply(wanted(Artifact(kind="native", ref="/nowhere", command=("true",))))
+    assert not await station.seen(SERVICE)
     assert await rig.traces(SERVICE) == []
 
 
 async def test_a_command_that_is_not_there_says_so_and_is_tried_again(rig, station):
-    await station.engine.run(wanted(rig.made("", command=("no-such-program",))), 0)
+    await station.apply(wanted(rig.made("", command=("no-such-program",))))
     seen = await station.ended(SERVICE)
     assert seen.reason == "exited with code 127: the command was not found"
     assert any("no-such-program" in line for line in station.said)
@@ -235,7 +235,7 @@ async def test_an_engine_that_was_stopped_can_be_started_once_more(rig):
     await engine.start(
         lambda service: None, lambda service, lines: said.extend(line.message for line in lines)
     )
-    await engine.run(wanted(rig.made(programs.ENDS)), 0)
+    await engine.apply(wanted(rig.made(programs.ENDS)), 1)
     await until(lambda: _twice(said))
     await engine.discard(SERVICE)
     await engine.stop()
@@ -260,7 +260,7 @@ async def test_each_instance_has_a_copy_of_its_own_and_shares_what_lies_beside(r
     (app / "sub" / "up").symlink_to("../sub/own")
     (app / "itself").symlink_to(app / "sub")
     read = "absolute/shared relative/shared sub/up itself/own"
-    await station.engine.run(wanted(art, variables={"READ": read}), 0)
+    await station.apply(wanted(art, variables={"READ": read}))
     await station.hears("itself/own is own")
     assert station.said == [
         "absolute/shared is shared",
@@ -284,10 +284,10 @@ for name in (".cache", ".m2", ".gradle", ".npm", "go"):
 time.sleep(1000)
 """
     it = wanted(rig.made(program))
-    await station.engine.run(it, 0)
+    await station.apply(it)
     await station.hears("1", times=5)
     await station.engine.remove(SERVICE)
-    await station.engine.run(structs.replace(it, generation=2), 0)
+    await station.apply(structs.replace(it, generation=2))
     await station.hears("2", times=5)
     await station.engine.discard(SERVICE)
     assert list((rig.folder / "caches").iterdir()) == []
@@ -303,7 +303,7 @@ async def test_files_and_volumes_elsewhere_are_told_by_variables(rig, station):
     volume = rig.folder / "volumes" / SERVICE / "my-data"
     volume.mkdir(parents=True)
     (volume / "first").write_text("was kept")
-    await station.engine.run(it, 0)
+    await station.apply(it)
     await station.hears("$WINDLASS_FILES/etc/app/config.yml a secret")
     await station.hears("$WINDLASS_VOLUME_MY_DATA/first was kept")
     written = rig.folder / "services" / SERVICE / "1-0" / "files" / "etc" / "app" / "config.yml"
@@ -315,11 +315,11 @@ async def test_an_empty_volume_begins_with_what_the_application_has_there(rig, s
     (rig.artifact_folder(art) / "app" / "data").mkdir()
     (rig.artifact_folder(art) / "app" / "data" / "seed").write_text("first")
     it = wanted(art, volumes=(Volume(name="data", mount="/app/data"),))
-    await station.engine.run(it, 0)
+    await station.apply(it)
     seed = rig.folder / "volumes" / SERVICE / "data" / "seed"
     assert seed.read_text() == "first"
     seed.write_text("changed")
-    await station.engine.run(structs.replace(it, generation=2), 0)
+    await station.apply(structs.replace(it, generation=2))
     assert seed.read_text() == "changed"
 
 
@@ -330,14 +330,14 @@ async def test_a_link_of_the_application_does_not_lead_us_to_write_elsewhere(rig
     (rig.artifact_folder(art) / "app" / "conf").symlink_to(tmp_path / "etc")
     (rig.artifact_folder(art) / "app" / "deep").symlink_to(".")
     with pytest.raises(EngineError, match="leads elsewhere"):
-        await station.engine.run(wanted(art, files={path: b"root::0:0"}), 0)
+        await station.apply(wanted(art, files={path: b"root::0:0"}))
     assert list((tmp_path / "etc").iterdir()) == []
     assert await rig.traces(SERVICE) == []
 
 
 async def test_a_path_cannot_climb_out_of_the_folder_of_its_instance(rig, station):
     it = wanted(rig.made(programs.SLEEPS), files={"/app/../../../climbed": b"", "../../../climbed": b""})
-    await station.engine.run(it, 0)
+    await station.apply(it)
     found = {str(path.relative_to(rig.folder)) for path in rig.folder.rglob("climbed")}
     assert found == {f"services/{SERVICE}/1-0/files/climbed"}
 
@@ -349,7 +349,7 @@ async def test_who_finds_its_port_taken_is_told_of_the_variable(rig, station):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         it = wanted(rig.made(programs.SERVES_ELSEWHERE), ports=[port], variables={"OWN_CHOICE": str(port)})
-        await station.engine.run(it, 0)
+        await station.apply(it)
         seen = await station.ended(SERVICE)
     assert "PORT" in seen.reason
     assert f"port {port} of this machine is taken" in seen.reason
@@ -357,7 +357,7 @@ async def test_who_finds_its_port_taken_is_told_of_the_variable(rig, station):
 
 async def test_who_ends_for_another_reason_is_not_told_of_ports(rig, station):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        await station.engine.run(wanted(rig.made(programs.ENDS), ports=[taken.getsockname()[1]]), 0)
+        await station.apply(wanted(rig.made(programs.ENDS), ports=[taken.getsockname()[1]]))
         assert (await station.ended(SERVICE)).reason == "exited with code 3"
 
 
@@ -366,23 +366,23 @@ async def test_a_variable_that_names_the_port_inside_becomes_the_one_that_stands
     for generation in (1, 2):
         variables = {"PORT": str(port), "WHO": str(generation)}
         it = wanted(rig.made(programs.SERVES), ports=[port], generation=generation, variables=variables)
-        await station.engine.run(it, 0)
+        await station.apply(it)
     await station.hears("listening", times=2)
-    seen = await station.engine.copies(SERVICE)
+    seen = await station.seen(SERVICE)
     assert [await ask(each, port) for each in seen] == ["hello from 1", "hello from 2"]
     assert port not in {each.ports[port] for each in seen}
 
 
 async def test_a_program_keeps_its_port_when_it_is_begun_anew(rig, station):
     it = wanted(rig.made(programs.ENDS), ports=[80])
-    made = await station.engine.run(it, 0)
+    made = await station.apply(it)
     assert (await station.running(SERVICE, restarts=1)).ports == made.ports
 
 
 async def test_ports_of_instances_that_are_gone_are_free_again(rig, station):
     claims = rig.folder / "ports"
     it = wanted(rig.made(programs.SLEEPS), ports=[80, 81])
-    await station.engine.run(it, 0)
+    await station.apply(it)
     assert len(list(claims.iterdir())) == 2
     (claims / "10000").symlink_to("somebody/1-0")  # of a Windlass that was killed in between
     await station.engine.remove(SERVICE)
@@ -438,7 +438,7 @@ def test_output_becomes_lines(tmp_path, written, lines):
 
 async def test_what_a_program_writes_takes_no_room_once_it_is_read(rig, station):
     it = wanted(rig.made(programs.WRITES), variables={"LINES": "600000"})
-    await station.engine.run(it, 0)
+    await station.apply(it)
     await station.hears("done, without an end")
     about = (rig.folder / "services" / SERVICE / "1-0" / "output").stat()
     assert about.st_size > 6_000_000
@@ -449,7 +449,7 @@ async def test_of_a_backlog_that_is_too_long_the_oldest_is_lost_and_that_is_said
     rig = ProcessRig(tmp_path, backlog=100_000)
     it = wanted(rig.made(programs.WRITES), variables={"LINES": "100000"})
     async with Station(rig) as before:
-        await before.engine.run(it, 0)
+        await before.apply(it)
     output = rig.folder / "services" / SERVICE / "1-0" / "output"
     await until(lambda: _ends_with(output, b"without an end"))
     async with Station(rig) as after:
@@ -478,7 +478,7 @@ async def test_lines_that_could_not_be_kept_are_handed_over_again(rig):
 
     engine = rig.opener()()
     await engine.start(lambda service: None, sink)
-    await engine.run(it, 0)
+    await engine.apply(it, 1)
     await until(lambda: _has(lines, "done, without an end"))
     assert lines == [*(f"line {number}" for number in range(100)), "done, without an end"]
     await engine.sweep(await engine.services())
@@ -492,7 +492,7 @@ async def _has(lines, line):
 async def test_one_of_two_windlasses_reads_and_the_other_goes_on_when_it_ends(rig):
     it = wanted(rig.made(programs.WRITES_ALWAYS))
     async with Station(rig) as second, Station(rig) as first:
-        await second.engine.run(it, 0)
+        await second.apply(it)
         await second.hears("line 20")
         assert first.said == []
         await second.engine.stop()
@@ -506,7 +506,7 @@ async def test_a_program_that_truncates_its_own_output_is_read_on(rig, station):
     program = (
         "import os, time\nfor n in range(5):\n    os.system(f'echo {n} > /dev/stderr')\n    time.sleep(0.3)\n"
     )
-    await station.engine.run(wanted(rig.made(program + "time.sleep(1000)")), 0)
+    await station.apply(wanted(rig.made(program + "time.sleep(1000)")))
     await station.hears("4")
     assert station.said == ["0", "1", "2", "3", "4"]
 
@@ -517,7 +517,7 @@ async def test_a_program_that_truncates_its_own_output_is_read_on(rig, station):
 async def test_a_pid_that_is_somebody_elses_by_now_is_not_taken_for_ours(rig, stranger):
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
-        await before.engine.run(it, 0)
+        await before.apply(it)
         shelf = RecordStore(rig.folder)
         record = shelf.read(KEY)
         assert record is not None
@@ -549,8 +549,8 @@ async def test_a_record_torn_by_a_power_cut_is_like_none(rig):
     home.mkdir(parents=True)
     (home / "record.json").write_bytes(b"\0" * 40)
     async with Station(rig) as station:
-        assert await station.engine.copies(SERVICE) == []
-        assert (await station.engine.run(wanted(rig.made(programs.SLEEPS)), 0)).phase is Phase.RUNNING
+        assert not await station.seen(SERVICE)
+        assert (await station.apply(wanted(rig.made(programs.SLEEPS)))).phase is Phase.RUNNING
         await station.engine.sweep(await station.engine.services())
 
 
@@ -561,18 +561,19 @@ OF_ANOTHER_VERSION = [b'{"form": 2, "instance": {}}', b'{"service": 1}', b"[]"]
 async def test_nothing_is_started_or_erased_over_a_record_of_another_version(rig, record, caplog):
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
-        await before.engine.run(it, 0)
+        await before.apply(it)
     file = RecordStore(rig.folder).home(KEY) / "record.json"
     readable = file.read_bytes()
     file.write_bytes(record)
     async with Station(rig) as after:
         engine = after.engine
-        [instance] = await engine.copies(SERVICE)
+        [instance] = await after.seen(SERVICE)
         assert instance.phase is Phase.EXITED
         for deed in (
-            engine.run(it, 0),
-            engine.run(structs.replace(it, generation=2), 0),
-            engine.end(SERVICE, generation=1, indexes=[0]),
+            engine.apply(it, 1),
+            engine.apply(structs.replace(it, generation=2), 1),
+            engine.apply(it, 0),
+            engine.remove(SERVICE, generation=1),
             engine.set_aside(SERVICE, rig.folder / "aside"),
             engine.discard(SERVICE),
         ):
@@ -594,7 +595,7 @@ async def _are_twins(rig) -> bool:
 async def test_a_record_of_another_version_that_counts_as_none_starts_a_second_copy(rig, monkeypatch):
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
-        await before.engine.run(it, 0)
+        await before.apply(it)
     (RecordStore(rig.folder).home(KEY) / "record.json").write_bytes(OF_ANOTHER_VERSION[0])
     real = RecordStore.read_in
 
@@ -604,7 +605,7 @@ async def test_a_record_of_another_version_that_counts_as_none_starts_a_second_c
 
     monkeypatch.setattr(RecordStore, "read_in", as_if_torn)
     async with Station(rig) as after:
-        await after.engine.run(it, 0)
+        await after.apply(it)
         await until(partial(_are_twins, rig))
         await after.engine.discard(SERVICE)
         await after.engine.sweep([])  # the copy without a record is found by its folder, which is gone
@@ -629,7 +630,7 @@ CELL_OF_THE_FIRST_VERSION = {
 
 async def test_an_instance_that_an_earlier_version_recorded_is_adopted_and_not_started_again(rig):
     async with Station(rig) as before:
-        started = await before.engine.run(wanted(rig.made(programs.SLEEPS)), 0)
+        started = await before.apply(wanted(rig.made(programs.SLEEPS)))
     file = RecordStore(rig.folder).home(KEY) / "record.json"
     record = json.loads(file.read_bytes())
     process = record["process"]
@@ -638,7 +639,7 @@ async def test_an_instance_that_an_earlier_version_recorded_is_adopted_and_not_s
     kept["cell"] = {name: record["cell"][name] for name in CELL_OF_THE_FIRST_VERSION}
     file.write_text(json.dumps(kept))
     async with Station(rig) as after:
-        [instance] = await after.engine.copies(SERVICE)
+        [instance] = await after.seen(SERVICE)
         assert instance.ports == started.ports
         assert instance.restarts == 0
         assert json.loads(file.read_bytes())["process"] == process
@@ -648,8 +649,8 @@ async def test_an_instance_that_an_earlier_version_recorded_is_adopted_and_not_s
 async def test_a_removal_that_was_interrupted_is_finished(rig):
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
-        await before.engine.run(it, 0)
-        await before.engine.run(it, 1)
+        await before.apply(it)
+        await before.engine.apply(it, 2)
     shelf = RecordStore(rig.folder)
     shelf.removed.note(SERVICE, [1])  # as far as it came
     async with Station(rig) as after:
@@ -659,7 +660,7 @@ async def test_a_removal_that_was_interrupted_is_finished(rig):
 
 
 async def _nothing(station):
-    return await station.engine.copies(SERVICE) == []
+    return not await station.seen(SERVICE)
 
 
 async def _no_traces(rig):
@@ -676,7 +677,7 @@ async def test_processes_without_a_folder_and_commands_without_a_windlass_are_en
 
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
-        await before.engine.run(it, 0)
+        await before.apply(it)
     home = RecordStore(rig.folder).home(KEY)
     gone = identity(os.getpid())
     with (
@@ -701,10 +702,10 @@ async def test_it_says_when_its_folder_cannot_be_used_and_goes_on_once_it_can(tm
     async with Station(rig) as station:
         assert "cannot be used" in await station.engine.trouble()
         with pytest.raises(EngineAway):
-            await station.engine.run(wanted(rig.made(programs.SLEEPS)), 0)
+            await station.apply(wanted(rig.made(programs.SLEEPS)))
         (tmp_path / "engine").unlink()
         assert await station.engine.trouble() == ""
-        assert (await station.engine.run(wanted(rig.made(programs.SLEEPS)), 0)).phase is Phase.RUNNING
+        assert (await station.apply(wanted(rig.made(programs.SLEEPS)))).phase is Phase.RUNNING
         await station.engine.sweep(await station.engine.services())
 
 
@@ -752,7 +753,7 @@ def live_in(group: Path, rig: ProcessRig, answer: Any) -> None:
 async def _live(rig: ProcessRig) -> tuple[str, list[str], list[str]]:
     async with Station(rig) as station:
         it = wanted(rig.made(HIDES))
-        await station.engine.run(it, 0)
+        await station.apply(it)
         await station.hears("here")
         record = RecordStore(rig.folder).read(KEY)
         assert record is not None

@@ -46,7 +46,7 @@ def rig(tmp_path: Path) -> ProcessRig:
 
 
 async def run(station: Station, rig: ProcessRig, program: str, service: str = LIAR, **given: Any) -> Any:
-    return await station.engine.run(wanted(rig.made(program), service=service, **given), 0)
+    return await station.apply(wanted(rig.made(program), service=service, **given))
 
 
 async def lied(station: Station, rig: ProcessRig, lie: dict[str, str], program: str = SLEEPS) -> None:

@@ -81,10 +81,11 @@ class Engine(Protocol):
         ...
 
     async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
-        """Makes sure that exactly `count` instances of this generation are there, beside other generations.
-        Starts those that are missing, leaves those that run as they are, and ends surplus ones after `leave`.
-        Returns the service as it is then, without waiting until the instances are ready. Raises VolumeLost
-        instead of making a volume that `is_known`, and an EngineError for a generation that was removed.
+        """Brings a generation to exactly `count` instances, beside other generations: starts those that are
+        missing, leaves those that run as they are, and ends surplus ones after `leave`. Returns the service
+        as it is then, without waiting until the instances are ready; an engine with a controller of its own
+        may start them a little later. Raises VolumeLost instead of making a volume that `is_known`, and an
+        EngineError for a generation that was removed.
 
         From now on the engine restarts each instance, with growing pauses, whenever it ends or fails a probe
         in `alive`, and marks it as not ready while it fails one in `ready`, if these are `watched`."""

@@ -1,0 +1,233 @@
+"""Every engine brings a generation to the number of instances asked for, and says when it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.engines import programs
+from tests.engines.stations import AtStation, Rig, Station, needs, until, wanted
+from windlass.core.deploy.workload import (
+    Artifact,
+    HealthProbe,
+    Instance,
+    Observation,
+    Phase,
+    ProbeKind,
+    Workload,
+)
+from windlass.engines.engine import NotReady
+
+SOON = 0.05
+"""Seconds between two probes of these tests."""
+
+
+PATIENCE = 20.0
+"""Seconds in which a generation becomes ready."""
+
+
+class StillUsed(Exception):
+    """Raised instead of letting instances end."""
+
+
+async def workload(rig: Rig, program: str = programs.SLEEPS, **given: Any) -> Workload:
+    return wanted(await rig.artifact(program), **({"settle": 0.0, "patience": PATIENCE} | given))
+
+
+async def rolled_out(station: Station, it: Workload, count: int) -> Observation:
+    await station.engine.apply(it, count)
+    await station.engine.wait_until_ready(it, count)
+    return await station.engine.observe(it.service)
+
+
+class Rollouts(AtStation):
+    # How many
+
+    async def test_as_many_instances_run_as_were_asked_for(self, rig, station):
+        it = await workload(rig)
+        made = await rolled_out(station, it, 3)
+        assert len(made.instances) == len(await rig.copies(it.service)) == 3
+        assert [copy.phase for copy in made.ready] == [Phase.RUNNING] * 3
+
+    async def test_applying_again_leaves_what_runs_as_it_is(self, rig, station):
+        it = await workload(rig)
+        assert await rolled_out(station, it, 2) == await rolled_out(station, it, 2)
+
+    async def test_a_larger_number_starts_only_what_is_missing(self, rig, station):
+        it = await workload(rig)
+        before = await rolled_out(station, it, 1)
+        after = await rolled_out(station, it, 3)
+        assert len(await rig.copies(it.service)) == 3
+        assert _ids(before.instances) < _ids(after.instances)
+        assert before.instances[0] in after.instances
+
+    async def test_a_smaller_number_ends_only_what_is_too_many(self, rig, station):
+        it = await workload(rig)
+        before = await rolled_out(station, it, 3)
+        after = await rolled_out(station, it, 1)
+        assert len(await rig.copies(it.service)) == 1
+        assert after.instances[0] in before.instances
+        assert len((await rolled_out(station, it, 2)).ready) == 2
+
+    async def test_the_number_none_ends_all_and_the_generation_may_come_back(self, rig, station):
+        it = await workload(rig)
+        await rolled_out(station, it, 2)
+        assert (await rolled_out(station, it, 0)).instances == ()
+        assert list(await rig.copies(it.service)) == []
+        assert len((await rolled_out(station, it, 1)).ready) == 1
+
+    async def test_other_generations_stay_as_they_are(self, rig, station):
+        old = await workload(rig)
+        before = await rolled_out(station, old, 2)
+        both = await rolled_out(station, structs.replace(old, generation=2), 1)
+        assert both.of(1) == before
+        assert len(both.of(2).ready) == 1
+
+    async def test_one_generation_is_removed_and_the_other_stays(self, rig, station):
+        old = await workload(rig)
+        await rolled_out(station, old, 2)
+        both = await rolled_out(station, structs.replace(old, generation=2), 2)
+        await station.engine.remove(old.service, generation=1, grace=0.1)
+        assert await station.engine.observe(old.service) == both.of(2)
+
+    async def test_what_an_interrupted_call_has_left_the_next_one_completes(self, rig, station):
+        it = await workload(rig)
+        applying = asyncio.ensure_future(station.engine.apply(it, 3))
+        await until(lambda: _any(rig, it.service))
+        applying.cancel()
+        await asyncio.wait([applying])
+        assert len((await rolled_out(station, it, 3)).ready) == 3
+        assert len(await rig.copies(it.service)) == 3
+
+    # Those that leave
+
+    async def test_an_instance_gets_no_requests_before_it_ends_as_too_many(self, rig, station):
+        it = await workload(rig)
+        await rolled_out(station, it, 2)
+        seen: list[tuple[int, int, int]] = []
+
+        async def leave(surplus: Sequence[Instance]) -> None:
+            there = await station.engine.observe(it.service)
+            seen.append((len(surplus), len(there.ready), len(await rig.copies(it.service))))
+
+        await station.engine.apply(it, 1, leave)
+        assert seen == [(1, 1, 2)]
+
+    async def test_an_instance_that_may_not_leave_stays_and_is_ready(self, rig, station):
+        it = await workload(rig)
+        before = await rolled_out(station, it, 2)
+
+        async def leave(surplus: Sequence[Instance]) -> None:
+            raise StillUsed
+
+        with pytest.raises(StillUsed):
+            await station.engine.apply(it, 1, leave)
+        assert await station.engine.observe(it.service) == before
+        assert len(before.ready) == 2
+
+    # Ready
+
+    async def test_without_probes_a_generation_is_ready_once_it_has_run_for_long_enough(self, rig, station):
+        it = await workload(rig, settle=0.1)
+        await station.engine.apply(it, 2)
+        await station.engine.wait_until_ready(it, 2)
+
+    async def test_a_generation_of_which_one_has_ended_does_not_become_ready(self, rig, station):
+        needs(rig, "programs")
+        it = await workload(rig, programs.ENDS, settle=1000)
+        await station.engine.apply(it, 1)
+        with pytest.raises(NotReady, match=r"web exited with code 3 while it was starting"):
+            await station.engine.wait_until_ready(it, 1)
+
+    async def test_a_generation_of_which_one_is_missing_does_not_become_ready(self, rig, station):
+        it = await workload(rig, patience=0.2)
+        await station.engine.apply(it, 1)
+        with pytest.raises(NotReady, match="1 of its instances never started"):
+            await station.engine.wait_until_ready(it, 2)
+
+    async def test_a_generation_is_ready_when_its_probe_passes(self, rig, station):
+        needs(rig, "programs")
+        it = await workload(rig, programs.SERVES, ports=[8080], ready=(tcp(8080),))
+        await station.engine.apply(it, 1)
+        await station.engine.wait_until_ready(it, 1)
+        await station.hears("listening")
+
+    async def test_a_generation_whose_probe_never_passes_is_not_ready_and_says_why(self, rig, station):
+        needs(rig, "programs")
+        it = await workload(rig, ports=[8080], ready=(tcp(8080),), patience=0.5)
+        await station.engine.apply(it, 1)
+        with pytest.raises(NotReady, match=r"was not well after 0 seconds: .* port 8080"):
+            await station.engine.wait_until_ready(it, 1)
+
+    # Alive and ready from then on
+
+    async def test_an_instance_that_is_not_alive_any_more_is_restarted(self, rig, station):
+        needs(rig, "programs")
+        it = await workload(rig, alive=(absent(await rig.artifact(""), "dead"),))
+        made = await station.apply(it)
+        await write(station, it, made, "dead")
+
+        async def another() -> bool:
+            return "Instance 0 is not alive" in " ".join(station.said) and station.said.count("here") == 2
+
+        await until(another)
+        assert len(await rig.copies(it.service)) == 1
+        await until(lambda: _noticed(station, it.service))
+
+    async def test_an_instance_is_not_ready_while_its_probe_fails(self, rig, station):
+        needs(rig, "programs")
+        probe = absent(await rig.artifact(""), "busy")
+        it = await workload(rig, ready=(probe,), watched=True)
+        made = await station.apply(it)
+        await station.engine.wait_until_ready(it, 1)
+        await write(station, it, made, "busy")
+        await until(lambda: _ready(station, it.service, 0))
+        await until(lambda: _noticed(station, it.service))
+        assert (await station.one(it.service)).unready
+        await write(station, it, made, "busy", remove=True)
+        await until(lambda: _ready(station, it.service, 1))
+
+    async def test_a_probe_that_was_only_derived_is_not_asked_again(self, rig, station):
+        needs(rig, "programs")
+        it = await workload(rig, ready=(absent(await rig.artifact(""), "busy"),))
+        made = await station.apply(it)
+        await station.engine.wait_until_ready(it, 1)
+        await write(station, it, made, "busy")
+        await asyncio.sleep(SOON * 4)
+        assert (await station.engine.observe(it.service)).ready == (made,)
+
+
+def tcp(port: int) -> HealthProbe:
+    return HealthProbe(kind=ProbeKind.TCP, port=port)
+
+
+def absent(artifact: Artifact, name: str) -> HealthProbe:
+    """A probe that passes until the program's folder has a file of this name."""
+    python = artifact.command[0]
+    code = f"import os, sys; sys.exit(os.path.exists({name!r}))"
+    return HealthProbe(kind=ProbeKind.EXEC, command=(python, "-c", code), period=SOON, failures=1)
+
+
+async def write(station: Station, it: Workload, made: Instance, name: str, *, remove: bool = False) -> None:
+    code = f"import os; os.remove({name!r})" if remove else f"open({name!r}, 'w')"
+    assert await station.engine.execute(made, [it.artifact.command[0], "-c", code], 20) == (0, "")
+
+
+def _ids(instances: Sequence[Instance]) -> set[str]:
+    return {instance.id for instance in instances}
+
+
+async def _any(rig: Rig, service: str) -> bool:
+    return bool(await rig.copies(service))
+
+
+async def _noticed(station: Station, service: str) -> bool:
+    return service in station.notices
+
+
+async def _ready(station: Station, service: str, count: int) -> bool:
+    return len((await station.engine.observe(service)).ready) == count

@@ -1,0 +1,131 @@
+"""Negative controls: the promises of a rollout are broken by an engine, and the suite finds each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tests.engines import rollouts, stations
+from tests.engines.processes import ProcessRig
+from tests.engines.rollouts import Rollouts
+from tests.engines.stations import Station
+from tests.engines.test_fake import FakeRig
+from windlass.core.deploy.workload import Instance, Observation, Workload
+from windlass.engines.by_hand.engine import EngineByHand
+from windlass.engines.by_hand.health import HealthMonitor
+from windlass.engines.engine import Leave, NotReady, leave_at_once
+from windlass.engines.fake import FakeEngine
+
+
+class StartsOne(FakeEngine):
+    async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
+        return await super().apply(workload, min(count, 1), leave)
+
+
+class StartsAgain(FakeEngine):
+    async def run(self, wanted: Workload, index: int) -> Instance:
+        self.instances.pop((wanted.service, wanted.generation, index), None)
+        made = await super().run(wanted, index)
+        self.instances[wanted.service, wanted.generation, index] = replace(made, started_at=self.begun)
+        return made
+
+
+class EndsNone(FakeEngine):
+    async def end(self, service: str, **given: Any) -> None:
+        if given.get("indexes") is None:
+            await super().end(service, **given)
+
+
+class EndsAllInstead(FakeEngine):
+    async def end(self, service: str, **given: Any) -> None:
+        await super().end(service, **(given | {"indexes": None}))
+
+
+class EndsOtherGenerations(FakeEngine):
+    async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
+        for generation in range(1, workload.generation):
+            await self.remove(workload.service, generation=generation)
+        return await super().apply(workload, count, leave)
+
+
+class RemovesEveryGeneration(FakeEngine):
+    async def remove(self, service: str, *, generation: int | None = None, grace: float = 10.0) -> None:
+        await super().remove(service, grace=grace)
+
+
+class EndsWithoutLeave(FakeEngine):
+    async def apply(self, workload: Workload, count: int, leave: Leave = leave_at_once) -> Observation:
+        return await super().apply(workload, count)
+
+
+class LeavesReady(FakeEngine):
+    async def observe(self, service: str) -> Observation:
+        return Observation(tuple(await self.copies(service)))
+
+
+class WaitsForNothing(FakeEngine):
+    async def wait_until_ready(self, workload: Workload, count: int) -> None:
+        return None
+
+
+class Defect(Struct, frozen=True):
+    engine: type[FakeEngine]
+    found_by: str
+
+
+DEFECTS = [
+    Defect(StartsOne, "as_many_instances_run_as_were_asked_for"),
+    Defect(StartsAgain, "applying_again_leaves_what_runs_as_it_is"),
+    Defect(StartsAgain, "a_larger_number_starts_only_what_is_missing"),
+    Defect(EndsNone, "a_smaller_number_ends_only_what_is_too_many"),
+    Defect(EndsAllInstead, "a_smaller_number_ends_only_what_is_too_many"),
+    Defect(EndsNone, "the_number_none_ends_all_and_the_generation_may_come_back"),
+    Defect(EndsOtherGenerations, "other_generations_stay_as_they_are"),
+    Defect(RemovesEveryGeneration, "one_generation_is_removed_and_the_other_stays"),
+    Defect(StartsOne, "what_an_interrupted_call_has_left_the_next_one_completes"),
+    Defect(EndsWithoutLeave, "an_instance_gets_no_requests_before_it_ends_as_too_many"),
+    Defect(LeavesReady, "an_instance_gets_no_requests_before_it_ends_as_too_many"),
+    Defect(EndsWithoutLeave, "an_instance_that_may_not_leave_stays_and_is_ready"),
+    Defect(WaitsForNothing, "a_generation_of_which_one_is_missing_does_not_become_ready"),
+]
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: f"{defect.engine.__name__}-{defect.found_by}")
+async def test_the_suite_finds_an_engine_that_breaks_a_promise_of_rollouts(defect: Defect, monkeypatch):
+    monkeypatch.setattr(rollouts, "PATIENCE", 0.2)
+    rig = FakeRig(defect.engine())
+    promise = getattr(Rollouts(), f"test_{defect.found_by}")
+    async with Station(rig) as station:
+        with pytest.raises((AssertionError, NotReady, pytest.fail.Exception)):
+            await promise(rig, station)
+
+
+async def not_waiting(self: EngineByHand, workload: Workload, count: int) -> None:
+    return None
+
+
+UNPROBED = (HealthMonitor, "watch", lambda self, workload: None)
+UNWAITED = (EngineByHand, "wait_until_ready", not_waiting)
+
+
+@pytest.mark.parametrize(
+    ("removed", "found_by"),
+    [
+        (UNWAITED, "a_generation_of_which_one_has_ended_does_not_become_ready"),
+        (UNWAITED, "a_generation_whose_probe_never_passes_is_not_ready_and_says_why"),
+        (UNPROBED, "an_instance_that_is_not_alive_any_more_is_restarted"),
+        (UNPROBED, "an_instance_is_not_ready_while_its_probe_fails"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[1],
+)
+async def test_the_suite_finds_an_engine_that_asks_no_probes(tmp_path, monkeypatch, removed, found_by):
+    monkeypatch.setattr(stations, "LONG", 1.5)
+    monkeypatch.setattr(*removed)
+    rig = ProcessRig(tmp_path)
+    async with Station(rig) as station:
+        with pytest.raises((AssertionError, pytest.fail.Exception)):
+            await getattr(Rollouts(), f"test_{found_by}")(rig, station)
+        await station.engine.sweep(await station.engine.services())
