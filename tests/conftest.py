@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 import tempfile
 
 import pytest
@@ -15,6 +16,11 @@ pytest_plugins = ["pytester", "tests.forms", "tests.skips", "tests.patience", "t
 # A shell without job control starts background programs with SIGINT ignored. Commands that tests start, and
 # end with Ctrl-C, would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Where Python is told to keep no compiled files, each of hundreds of servers and commands compiles all of
+# Windlass, and each test process all tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Most of the time would go into waiting for the disk; what is promised of it is tried by killing processes.
 if os.access("/dev/shm", os.W_OK):

@@ -49,7 +49,8 @@ def pytest_collection_modifyitems(config, items):
         if LONG
         else [item for item in items if not item.get_closest_marker("long")]
     )
-    config.hook.pytest_deselected(items=[item for item in items if item not in {*kept}])
+    left_out = {*items} - {*kept}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = kept
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -77,21 +78,25 @@ FILES = {
     if EXAMPLE not in file.parents
 }
 TERMS = terms_of(PAGE)
-CLASSES = classes_of(FILES)
 
 
-def strangers(terms: Iterable[Term], classes: Iterable[tuple[str, str]]) -> list[str]:
+@functools.cache
+def classes() -> list[tuple[str, str]]:
+    return classes_of(FILES)
+
+
+def strangers(terms: Iterable[Term], known: Iterable[tuple[str, str]]) -> list[str]:
     """Classes that are called like a term, and that the term's line does not name."""
     lines = {term.name.casefold(): term for term in terms}
     return [
         f"{name} in {file}"
-        for name, file in classes
+        for name, file in known
         if (term := lines.get(as_noun(name))) is not None and name not in term.classes
     ]
 
 
 def test_no_two_classes_share_a_name():
-    assert repeated(name for name, _ in CLASSES) == []
+    assert repeated(name for name, _ in classes()) == []
     assert repeated(name for name, _ in classes_of({"a.py": "class Lane: ...", "b.py": "class Lane: ..."}))
 
 
@@ -109,13 +114,13 @@ def test_the_classes_of_a_term_are_in_its_rooms(term: Term):
     for room in term.rooms:
         assert (SOURCES / room).is_dir()
     for name in term.classes:
-        files = [file for known, file in CLASSES if known == name]
+        files = [file for known, file in classes() if known == name]
         assert files, f"there is no class {name}"
         assert all(file.startswith(tuple(f"{room}/" for room in term.rooms)) for file in files), files
 
 
 def test_a_class_that_is_called_like_a_term_has_its_meaning():
-    assert strangers(TERMS, CLASSES) == []
+    assert strangers(TERMS, classes()) == []
     engine = Term("engine", "Runs workloads", ("Engine",))
     assert strangers([engine], [("Engine", "engines/engine.py")]) == []
     assert strangers([engine._replace(classes=("Docker",))], [("Engine", "search/engine.py")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_glossary import CLASSES, classes_of
+from tests.test_glossary import classes, classes_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -34,12 +35,12 @@ OTHER_WORDS = {"Allow", "Authorization", "Host", "Volumes"}
 """Header fields, and a line that `windlass doctor` prints."""
 ALIASES = set(re.findall(r"^(\w+)(?:: TypeAlias)? = ", FIELDS.read_text(), re.M))
 """Kinds of field are annotated types, not classes."""
-KNOWN = {name for name, _ in CLASSES} | {
-    name
-    for name, _ in classes_of(
-        {str(file): file.read_text() for file in sorted((ROOT / "tests").rglob("*.py"))}
-    )
-}
+
+
+@functools.cache
+def known_classes() -> set[str]:
+    tests = {str(file): file.read_text() for file in sorted((ROOT / "tests").rglob("*.py"))}
+    return {name for name, _ in [*classes(), *classes_of(tests)]}
 
 
 def named(text: str) -> Iterator[tuple[str, str]]:
@@ -60,7 +61,7 @@ def is_there(kind: str, name: str) -> bool:
             return any((folder / name).exists() for folder in FOLDERS)
         case "module":
             return find_spec(name) is not None
-    return name in KNOWN | ALIASES | OTHER_WORDS
+    return name in known_classes() | ALIASES | OTHER_WORDS
 
 
 def anchors_of(text: str) -> set[str]:
