@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import say
 from tests.cli.listener import listening
 from tests.documented import body, operations
-from windlass.cli.derived_commands import CommandPath, DerivedCommand, deeds, kebab
+from windlass.cli.derived_commands import CommandPath, DerivedCommand, commands_of, kebab
 from windlass.cli.fields import fields_of
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
@@ -34,9 +34,9 @@ def server():
 def every_way() -> Mapping[str, list[tuple[DerivedCommand, CommandPath]]]:
     """Returns the commands of each operation, by its id."""
     found: dict[str, list[tuple[DerivedCommand, CommandPath]]] = defaultdict(list)
-    for words in deeds(registry()).values():
+    for words in commands_of(registry()).values():
         for deed in words.values():
-            for way in deed.ways:
+            for way in deed.paths:
                 found[way.operation.id].append((deed, way))
     return found
 
@@ -120,4 +120,7 @@ def test_its_command_explains_itself_and_says_what_it_needs(operation):
 
 
 def test_no_command_of_the_api_hides_one_of_the_machine():
-    assert not {"serve", "config", "doctor", "backup", "restore", "token", "api"} & deeds(registry()).keys()
+    assert (
+        not {"serve", "config", "doctor", "backup", "restore", "token", "api"}
+        & commands_of(registry()).keys()
+    )

@@ -11,12 +11,12 @@ from tests.cli.conftest import say
 from tests.cli.test_following import at_a_terminal
 from tests.cli.test_stories import shop
 from tests.schemathesis.serving import served
-from windlass.cli.derived_commands import deeds
+from windlass.cli.derived_commands import commands_of
 from windlass.core.access import Scope
 from windlass.core.deploy.workload import OutputLine
 from windlass.families import registry
 
-EVERYTHING = [deed for words in deeds(registry()).values() for deed in words.values()]
+EVERYTHING = [deed for words in commands_of(registry()).values() for deed in words.values()]
 
 
 async def meanwhile(windlass, *words, **options):

@@ -12,7 +12,7 @@ from openapi_spec_validator import OpenAPIV30SpecValidator
 from tests.families.made_up import EVERYTHING
 from tests.world import make_world
 from windlass.api.openapi import served
-from windlass.cli.derived_commands import deeds
+from windlass.cli.derived_commands import commands_of
 from windlass.cli.options import options_of
 
 
@@ -253,12 +253,12 @@ def test_a_family_is_listed_in_pages_and_whole():
     ],
 )
 def test_each_operation_is_a_command_with_the_ids_of_its_path(group, word, above, subject):
-    [way] = deeds(EVERYTHING)[group][word].ways
+    [way] = commands_of(EVERYTHING)[group][word].paths
     assert (list(way.above), [id.param for id in way.subject]) == (above, subject)
 
 
 def test_a_command_takes_the_further_ids_of_its_path_as_arguments():
-    options = options_of(EVERYTHING, deeds(EVERYTHING)["stage"]["add-service"])
+    options = options_of(EVERYTHING, commands_of(EVERYTHING)["stage"]["add-service"])
     arguments = [param for param in options.params if isinstance(param, click.Argument)]
     assert [argument.metavar for argument in arguments] == ["STAGE", "SERVICE_ID"]
     assert "environment" in options.above

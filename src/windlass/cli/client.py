@@ -1,4 +1,4 @@
-"""HTTP to the API, with nothing but the standard library; and what to do when it says no."""
+"""HTTP to the API, with the standard library only. Explains each refusal, and what to do about it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from windlass.terminal.tables import plain
 
 EVENTS = "text/event-stream"
 _SECONDS = 60
-"""Without a word from the server. In an answer that goes on, it says four times as often that it is there."""
+"""Seconds without a byte from the server. In a stream, it sends a comment four times as often."""
 _PAGE = 1000
 _PIECE = 1 << 16
 
 
 class ServerUnreachable(Stopped):
-    """Nobody answers, now; perhaps later."""
+    """The server does not answer now. It may later."""
 
 
 class ApiRefused(Stopped):
-    """The server said no, and why."""
+    """The server refused the request."""
 
     def __init__(self, message: str, answer: ApiAnswer) -> None:
         super().__init__(message)
@@ -44,21 +44,21 @@ class ApiRefused(Stopped):
 
 
 class ResponseStream:
-    """The body of an answer, as it comes."""
+    """The body of an answer, read piece by piece as it arrives."""
 
     def __init__(self, reply: http.client.HTTPResponse) -> None:
         self._reply = reply
-        # Of its own: the number of a descriptor that was closed meanwhile could be somebody else's.
+        # A descriptor of its own: the number of one that was closed meanwhile may be reused.
         self._line = socket.socket(fileno=os.dup(reply.fileno()))
 
     def pieces(self) -> Generator[bytes, None, None]:
-        """What breaks it off is an OSError or an HTTPException."""
+        """Yields the pieces. Raises OSError or HTTPException if the connection breaks."""
         with self._line, self._reply:
             while piece := self._reply.read1(_PIECE):
                 yield piece
 
     def hang_up(self) -> None:
-        """From another thread too: whoever waits for a piece waits no longer."""
+        """Ends the stream, from another thread too: a waiting reader waits no longer."""
         with contextlib.suppress(OSError):  # it has ended by itself
             self._line.shutdown(socket.SHUT_RDWR)
 
@@ -68,7 +68,7 @@ class ApiAnswer(Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
     going_on: ResponseStream | None = None
-    """Instead of a body: an answer that goes on for as long as both sides like."""
+    """The stream of an answer that goes on, instead of a body."""
 
     @property
     def json(self) -> Any:
@@ -85,12 +85,12 @@ class ApiAnswer(Struct, frozen=True):
 
 
 class Api:
-    """A server and who calls it."""
+    """A server, and the token that it is called with."""
 
     def __init__(self, url: str, token: str) -> None:
         self._url = _checked(url)
         self._token = token
-        # A redirect is not followed: the token is for this server, and for no other.
+        # A redirect is not followed: the token is for this server only.
         self._opener = urllib.request.build_opener(_NoRedirect, *_proxies(self._url))
         self._insist: Callable[[Callable[[], ApiAnswer]], ApiAnswer] = lambda ask: ask()
 
@@ -106,7 +106,7 @@ class Api:
         self._insist = insist
 
     def everything(self, path: str, /, **query: Any) -> list[Any]:
-        """A list from its first page to its last."""
+        """Returns a list from its first page to its last."""
         found: list[Any] = []
         page = 1
         while True:
@@ -125,7 +125,7 @@ class Api:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> ApiAnswer:
-        """The answer, if it is a good one."""
+        """Returns the answer of a successful request. Raises ApiRefused for any other."""
         return self._insist(lambda: self._call(method, path, body, query or {}, headers or {}))
 
     def _call(
@@ -224,7 +224,7 @@ def _checked(url: str) -> str:
 
 
 def _proxies(url: str) -> list[urllib.request.BaseHandler]:
-    """What runs on this machine is asked directly, whatever proxy the environment names."""
+    """Calls servers on this machine directly, even if the environment names a proxy."""
     host = urlsplit(url).hostname or ""
     try:
         here = ipaddress.ip_address(host).is_loopback

@@ -1,6 +1,6 @@
 """`windlass demo`: a bundled application with a database, from nothing to its address.
 
-Every step asks first what is there, so that a second call goes on where the first one was interrupted.
+Every step first looks for existing parts, so that a second call goes on where the first was interrupted.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import click
 import msgspec
 
 from windlass.cli.client import Api
+from windlass.cli.deployments import DeploymentFailed, StartedDeployment, is_under_way, say
 from windlass.cli.options import api_of, call_options
-from windlass.cli.waiting import DeploymentFailed, DeploymentWait, Started, say, under_way
+from windlass.cli.waiting import DeploymentWait
 from windlass.demo import BRANCH, URL
 from windlass.terminal.sections import Command, Option
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import FORM, print_json, wants_json
 
 MADE: Final = "Made by `windlass demo`, and removed by `windlass demo --remove`."
-"""By this description, a project is known to be the demonstration, whatever else it is called."""
+"""The description by which the project of the demonstration is found, even if it was renamed."""
 
 _PATIENCE: Final = 120.0
 _PAUSE: Final = 0.5
-"""Seconds: between two looks, a request of a thousand in an hour."""
+"""Seconds between two looks. Each is one of the thousand requests of an hour."""
 
 ENVIRONMENT: Final = {"name": "production", "mode": "PRODUCTION"}
 DATABASE: Final = {"name": "db", "type": "POSTGRESQL", "mode": "CONTAINER", "memory": 256}
@@ -98,7 +99,7 @@ class Demo:
         self._patience = patience
 
     def deploy(self, version: str, docs: str) -> dict[str, str]:
-        """Everything is there and runs afterwards: where, and under which ids."""
+        """Makes and starts everything that is missing. Returns the address and the ids."""
         project = self._own_project() or self._made(self._projects, self._described())
         environment = self._existing(f"/project/{project['id']}/environment", ENVIRONMENT)
         below = f"/environment/{environment['id']}"
@@ -137,7 +138,7 @@ class Demo:
             time.sleep(_PAUSE)
         say(f"Deleted the project {project['name']}, with all that was in it.")
 
-    # What is there
+    # Existing parts
 
     @property
     def _projects(self) -> str:
@@ -168,12 +169,12 @@ class Demo:
         listed = self.api.everything(path)
         return next((one for one in listed if one[by].casefold() == name.casefold()), None)
 
-    # What runs
+    # Running parts
 
     def _brought_up(self, family: str, service: Mapping[str, Any]) -> None:
         path, name = f"/{family}/{service['id']}", service["name"]
         status = self.api.get(f"{path}/status")
-        if under_way(status):
+        if is_under_way(status):
             self._wait(path, name, status)
             status = self.api.get(f"{path}/status")
         if str(status["state"]) == "RUNNING" and status.get("service_deployment_status") != "OUT_OF_DATE":
@@ -182,7 +183,7 @@ class Demo:
             self._wait(path, name, self.api.call("POST", f"{path}/deploy").json)
 
     def _wait(self, path: str, name: str, begun: Mapping[str, Any]) -> None:
-        started = Started(path, name, begun["deployment_request_id"])
+        started = StartedDeployment(path, name, begun["deployment_request_id"])
         try:
             DeploymentWait(self.api, started, seconds=self._patience).until_done()
         except DeploymentFailed as failed:

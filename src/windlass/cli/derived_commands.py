@@ -1,8 +1,8 @@
-"""Which commands there are: what follows from the registry. Pure; nothing here prints or asks.
+"""The commands that follow from the registry. Pure; nothing here prints or calls the API.
 
 A family gives a group of commands, `windlass environment-variable …`; each of its verbs and actions is one.
-Where a trait hangs a family below several others, one command has several ways, one for each path.
-An operation of no family is named by its path: `GET /aws/region` is one way of `windlass region list`.
+Where a trait hangs a family below several others, one command has several paths.
+An operation of no family is named by its path: `GET /aws/region` is one path of `windlass region list`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from windlass.core.access import Scope
 from windlass.core.declare.operations import Operation, PathId
-from windlass.core.declare.registry import Registry
+from windlass.core.declare.registry import Registry, is_service
 from windlass.core.declare.resource import Family, Verb
-from windlass.core.declare.traits import Deployment
+from windlass.core.declare.traits import CancelRequest
 
 _WORDS: Final = {Verb.READ: "get", Verb.PATCH: "edit", Verb.UPDATE: "replace"}
 
@@ -33,20 +33,20 @@ class CommandPath(Struct, frozen=True, kw_only=True):
     subject: tuple[PathId, ...]
     """Parameters that are given without an option: first the resource itself."""
     choice: str = ""
-    """What tells it from other ways that have the same families above: `aws`."""
+    """The word that distinguishes paths with the same families above: `aws`."""
 
 
 class DerivedCommand(Struct, frozen=True, kw_only=True):
-    """One command."""
+    """A command that follows from the registry."""
 
     group: str
     word: str
-    ways: tuple[CommandPath, ...]
+    paths: tuple[CommandPath, ...]
 
     @property
     def operation(self) -> Operation:
-        """Ways differ in their paths and in nothing else."""
-        return self.ways[0].operation
+        """The operation of the first path. The others differ in their paths only."""
+        return self.paths[0].operation
 
     @property
     def family(self) -> Family | None:
@@ -54,14 +54,19 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def own(self) -> bool:
-        """Whether without a name it is the caller's own. Nobody deletes that by leaving something out."""
+        """True if the command means the caller's own resource without a name. Never true for deleting."""
         is_top = self.family is not None and self.family.parent is None
-        return is_top and bool(self.ways[0].subject) and self.operation.method != "DELETE"
+        return is_top and bool(self.paths[0].subject) and self.operation.method != "DELETE"
 
     @property
     def starts(self) -> bool:
-        """Whether it starts something that goes on after its answer: that, and nothing else, needs Deploy."""
+        """True if it starts something that goes on after its answer: exactly these operations need Deploy."""
         return self.operation.need is Scope.DEPLOY
+
+    @property
+    def cancels(self) -> bool:
+        """True if deployments are expected to end as cancelled."""
+        return self.operation.body is CancelRequest
 
     @property
     def lists_services(self) -> bool:
@@ -75,62 +80,57 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def choices(self) -> list[str]:
-        return [way.choice for way in self.ways] if len(self.ways) > 1 and self.ways[0].choice else []
+        return [path.choice for path in self.paths] if len(self.paths) > 1 and self.paths[0].choice else []
 
     @property
     def summary(self) -> str:
-        """What the ways have in common: `List AWS regions`, `List GCP regions` are `List regions`."""
-        said = [way.operation.summary.partition(" (")[0].split() for way in self.ways]
-        return " ".join(word for word in said[0] if all(word in other for other in said))
+        """The common words of all paths: `List AWS regions`, `List GCP regions` are `List regions`."""
+        summaries = [path.operation.summary.partition(" (")[0].split() for path in self.paths]
+        return " ".join(word for word in summaries[0] if all(word in other for other in summaries))
 
 
-def is_service(family: Family) -> bool:
-    """True if resources of this family can be deployed."""
-    return not family.nested and any(action.answer is Deployment for action in family.actions)
-
-
-def deeds(registry: Registry) -> dict[str, dict[str, DerivedCommand]]:
-    """Commands, by group and word."""
-    found: dict[str, dict[str, list[CommandPath]]] = {}
+def commands_of(registry: Registry) -> dict[str, dict[str, DerivedCommand]]:
+    """Returns all commands, by group and word."""
+    paths: dict[str, dict[str, list[CommandPath]]] = {}
     for operation in registry.operations:
-        found.setdefault(_group(operation), {}).setdefault(_word(operation), []).append(_way(operation))
+        paths.setdefault(_group(operation), {}).setdefault(_word(operation), []).append(_path(operation))
     return {
-        group: {word: _deed(group, word, ways) for word, ways in words.items()}
-        for group, words in sorted(found.items())
+        group: {word: _command(group, word, some) for word, some in words.items()}
+        for group, words in sorted(paths.items())
     }
 
 
 def ancestry(registry: Registry, family: Family) -> list[Family]:
-    """All families that a resource of this one may lie below, nearest first."""
+    """Returns all families that a resource of this one may lie below, nearest first."""
     found: dict[str, Family] = {}
     level: list[Family] = [family]
     while level:
-        level = [above for one in level for above in registry.parents(one) if above is not None]
-        # Once more at the end: who is above in several ways is above all of them.
+        level = [above for child in level for above in registry.parents(child) if above is not None]
+        # Moved to the end: a family above in several ways is above all of them.
         for above in level:
             found.pop(above.name, None)
             found[above.name] = above
     return list(found.values())
 
 
-def about(deed: DerivedCommand) -> str:
-    """What a group is, in the words of the file that declares it."""
-    declared = deed.family.spec if deed.family else deed.operation.answer
-    said = sys.modules[declared.__module__].__doc__ if declared else None
-    return (said or deed.operation.group).strip().partition("\n")[0].rstrip(".")
+def about(command: DerivedCommand) -> str:
+    """Returns the description of a group in the file that declares it."""
+    declared = command.family.spec if command.family else command.operation.answer
+    description = sys.modules[declared.__module__].__doc__ if declared else None
+    return (description or command.operation.group).strip().partition("\n")[0].rstrip(".")
 
 
 def kebab(name: str) -> str:
-    """`environmentVariable` → `environment-variable`, `git_repository` → `git-repository`"""
+    """Returns a name in kebab case: `environmentVariable` → `environment-variable`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", name).lower()
 
 
-def _deed(group: str, word: str, ways: Sequence[CommandPath]) -> DerivedCommand:
-    told = [(way.choice, tuple(name for name, _ in way.above)) for way in ways]
-    if len(set(told)) < len(told):
-        clashing = ", ".join(way.operation.id for way in ways)
+def _command(group: str, word: str, paths: Sequence[CommandPath]) -> DerivedCommand:
+    keys = [(path.choice, tuple(name for name, _ in path.above)) for path in paths]
+    if len(set(keys)) < len(keys):
+        clashing = ", ".join(path.operation.id for path in paths)
         raise ValueError(f"`windlass {group} {word}` cannot tell these apart: {clashing}")
-    return DerivedCommand(group=group, word=word, ways=tuple(ways))
+    return DerivedCommand(group=group, word=word, paths=tuple(paths))
 
 
 def _group(operation: Operation) -> str:
@@ -144,7 +144,7 @@ def _word(operation: Operation) -> str:
     return kebab(_WORDS.get(word, word))  # type: ignore[call-overload]
 
 
-def _way(operation: Operation) -> CommandPath:
+def _path(operation: Operation) -> CommandPath:
     first = operation.itself.place if operation.itself else len(operation.ids)
     above = tuple((id.name or id.param, id.param) for id in operation.ids[:first])
     choice = "" if "." in operation.handler else "/".join(_literals(operation)[:-1])
@@ -152,7 +152,7 @@ def _way(operation: Operation) -> CommandPath:
 
 
 def _literals(operation: Operation) -> list[str]:
-    """Pieces of the path that no id follows."""
+    """Returns the segments of the path that no id follows."""
     pieces = [*operation.path.split("/")[1:], ""]
     return [
         piece

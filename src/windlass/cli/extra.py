@@ -65,7 +65,7 @@ def _pass_on(stream: ResponseStream) -> None:
             for piece in stream.pieces():
                 click.echo(piece, nl=False)
     except BrokenPipeError:
-        raise  # Whoever reads what is printed here has enough.
+        raise  # The reader of the output has closed it, as `head` does.
     except (OSError, http.client.HTTPException) as error:
         raise Stopped(f"the connection was lost: {str(error) or type(error).__name__}") from error
 
@@ -94,7 +94,7 @@ def token_command() -> click.Group:
 
 
 def _shortened(create: click.Command) -> click.Command:
-    # The field `scope`, an older way of saying `scopes`, gives its name up here.
+    # The field `scope`, an older form of `scopes`, gives its name up here.
     create.params = [param for param in create.params if param.opts != ["--scope"]]
     for param in create.params:
         if "--scopes" in param.opts:
@@ -113,7 +113,7 @@ def _renamed(delete: click.Command) -> click.Command:
 
 
 class TimeOption(click.ParamType[str]):
-    """`30d` from now on. What is no duration is a time, and for the server to judge."""
+    """A time from now, such as `30d`. Any other text is a time that the server judges."""
 
     name = "when"
 

@@ -1,7 +1,7 @@
 """The fields of a body as options, and back. Derived from the Struct that the API validates with.
 
-A field is named by its path, as in the messages of the API: `git_repository.url` is `--git-repository.url`.
-What is no scalar, such as a list of ports, takes JSON.
+A field is named by its path, as in the messages of the API: `git_repository.url` is `--git-repository.url`. A
+field that is no scalar, such as a list of ports, takes JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Field(Struct, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
     meaning: str = ""
     refers: str = ""
-    """The family whose id it wants."""
+    """The family whose id it takes."""
     default: Any = NODEFAULT
     required: bool = False
 
@@ -44,7 +44,7 @@ class Field(Struct, frozen=True, kw_only=True):
 
     @property
     def deep(self) -> bool:
-        """So far down that a list of options is better without it."""
+        """True for fields so deep that the list of options leaves them out."""
         return len(self.path) > 2
 
 
@@ -53,7 +53,7 @@ def fields_of(spec: type[Struct], without: frozenset[str] = frozenset()) -> list
 
 
 def _fields(spec: type[Struct], above: Path, seen: frozenset[type], wanted: bool) -> Iterator[Field]:
-    """`wanted` says whether all that these fields are in is required."""
+    """Yields the options of fields. `wanted` is true if everything around these fields is required."""
     for field in ordered_fields(spec):
         path = (*above, field.encode_name)
         kind, said = _bare(types.type_info(field.type))
@@ -92,7 +92,7 @@ def _scalar(kind: types.Type) -> tuple[type | None, tuple[str, ...]]:
 
 
 def _bare(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
-    """A type without what may be absent or null, and what its annotations say."""
+    """Returns a type without absence and null, and its annotations."""
     match kind:
         case types.Metadata(type=inner, extra=extra, extra_json_schema=schema):
             bare, said = _bare(inner)
@@ -105,7 +105,7 @@ def _bare(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
 
 
 def body_of(base: Mapping[str, Any], given: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
-    """One object: each value laid at its path over what was there."""
+    """Returns an object with each value put at its path, over earlier values."""
     body = dict(base)
     for path, value in given:
         inner = body

@@ -1,4 +1,4 @@
-"""Answers that continue: the events of one stream, over as many connections as it takes.
+"""Follows the events of one stream, over as many connections as it takes.
 
 A server that is away for a while is waited for, and asked to continue after the last event that came through.
 """
@@ -23,22 +23,22 @@ from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import plain
 
 LINE: Final = "message"
-"""What an event is that says nothing else of itself."""
+"""The kind of an event that names no other."""
 END: Final = "end"
 """The event after which nothing more comes."""
 PATIENCE: Final = 600.0
 """Seconds that a server may be away."""
 _SOONEST, _LATEST = 0.5, 10.0
 _LATER: Final = frozenset({429, 502, 503, 504})
-"""Answers of a server, or of a proxy before it, that may be others a little later."""
+"""Statuses of a server, or of a proxy before it, that may change a little later."""
 _MOST = 3600.0
 
 _LONG: Final = 5.0
-"""Seconds of which a person wants to know."""
+"""Seconds of waiting that a person is told about."""
 
 T = TypeVar("T")
 Ask = Callable[[Mapping[str, str]], ApiAnswer]
-"""Makes the call once more, with these headers."""
+"""Repeats the call with these headers."""
 
 
 class StreamEvent(Struct, frozen=True):
@@ -57,7 +57,7 @@ class Patience:
         self._pauses = pauses(_SOONEST, _LATEST)
 
     def pause(self, trouble: Exception) -> float:
-        """Seconds to wait; raises the trouble if that would not help, or not any more."""
+        """Returns seconds to wait. Raises the trouble if waiting would not help, or not any more."""
         if not _passes(trouble):
             raise trouble
         now, asked = time.monotonic(), _asked_for(trouble)
@@ -77,7 +77,7 @@ class Patience:
         self._until = 0.0
 
     def restored(self) -> None:
-        """It has not only begun to work again, it has worked."""
+        """Notes that an event arrived: after the next trouble, pauses begin short again."""
         self._pauses = pauses(_SOONEST, _LATEST)
 
     def _say(self, message: str) -> None:
@@ -100,8 +100,8 @@ def insist(ask: Callable[[], T], patience: Patience, only: Callable[[Exception],
 
 
 def when_too_many(ask: Callable[[], T]) -> T:
-    """Waits until the hour's requests are there again. Nothing was done for a request that came too early, so
-    that it can be repeated whatever it is."""
+    """Waits until the budget of requests is renewed. The server did nothing for a refused request, so that
+    any can be repeated."""
     return insist(ask, Patience(), _is_too_many)
 
 
@@ -110,7 +110,7 @@ def _is_too_many(trouble: Exception) -> bool:
 
 
 class Following:
-    """`events()` may be read in one thread, and ended with `hang_up` by another."""
+    """A stream that is followed. One thread may read `events()`, and another end it with `hang_up`."""
 
     def __init__(self, ask: Ask, first: ApiAnswer, *, quiet: bool = False) -> None:
         self._ask = ask
@@ -131,7 +131,7 @@ class Following:
         self._current.hang_up()
 
     def _one_connection(self) -> Generator[StreamEvent, None, Exception | None]:
-        """What ended it, if that was not the last event."""
+        """Reads one connection. Returns the trouble that ended it, or None after the last event."""
         try:
             with contextlib.closing(self._current.pieces()) as pieces:
                 for event in heard(pieces):
@@ -139,14 +139,14 @@ class Following:
                     self._patience.restored()
                     if event.kind == END:
                         return None
-                    if event.data:  # without, it only says where to go on
+                    if event.data:  # without data, it only tells the id to continue after
                         yield event
             return ServerUnreachable("The server has ended the stream.")
         except (OSError, http.client.HTTPException) as error:
             return ServerUnreachable(f"The connection was lost: {str(error) or type(error).__name__}.")
 
     def _wait_out(self, trouble: Exception) -> None:
-        """Until there is another connection, or nobody wants one any more."""
+        """Waits until there is another connection, or the stream was hung up."""
         while not self._over.is_set() and not self._over.wait(self._patience.pause(trouble)):
             try:
                 answer = self._ask({"Last-Event-ID": self._last} if self._last else {})
@@ -167,7 +167,7 @@ def _stream_of(answer: ApiAnswer) -> ResponseStream:
 
 
 def heard(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
-    """The events of a stream, as the HTML standard reads one. Comments are for whoever stands between."""
+    """Yields the events of a stream by the rules of the HTML standard. Comments are ignored."""
     said: dict[str, list[str]] = {}
     for line in _lines(pieces):
         name, _, value = line.partition(":")
@@ -180,7 +180,7 @@ def heard(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
 
 
 def pauses(soonest: float, latest: float) -> Iterator[float]:
-    """Longer and longer."""
+    """Yields pauses that grow up to `latest`."""
     return itertools.accumulate(itertools.repeat(soonest), lambda pause, _: min(pause * 1.15, latest))
 
 

@@ -18,7 +18,7 @@ _ID = re.compile(ids.PATTERN)
 
 
 class ResolvedResource(Struct, frozen=True):
-    """A resource, as `GET /resource` tells it."""
+    """A resource, as `GET /resource` answers it."""
 
     id: str
     name: str
@@ -27,7 +27,7 @@ class ResolvedResource(Struct, frozen=True):
 
 
 class NameResolver:
-    """Looks names up, below what was given of the families above."""
+    """Looks names up, below the given resources of the families above."""
 
     def __init__(self, api: Api, registry: Registry, given: Mapping[str, str]) -> None:
         self._api = api
@@ -37,7 +37,8 @@ class NameResolver:
 
     @property
     def home(self) -> str:
-        """The organization: as given, or the token's own. Whatever was found before told which that is."""
+        """The id of the organization: the given one, or the token's own, which any resource found before
+        names."""
         top = self._top
         if top.name not in self._given:
             for found in self._known.values():
@@ -70,7 +71,7 @@ class NameResolver:
         return ResolvedResource(match["id"], match["name"], match["path"], match["organization_id"])
 
     def nearest(self, families: Sequence[Family]) -> Family:
-        """The one of these that was given; of several in a line, the lowest."""
+        """Returns the one of these families that was given; of several in a line, the lowest."""
         named = [one for one in families if one.name in self._given]
         above = {higher.name for one in named for higher in ancestry(self._registry, one)}
         lowest = [one for one in named if one.name not in above]
@@ -84,7 +85,7 @@ class NameResolver:
         return next(one for one in self._registry.families.values() if one.parent is None)
 
     def _line(self, family: Family) -> list[Family]:
-        """The families on the way to this one, from the top."""
+        """Returns the families above this one, from the top, and itself."""
         line = [family]
         while parents := [one for one in self._registry.parents(line[0]) if one is not None]:
             line.insert(0, parents[0] if len(parents) == 1 else self.nearest(parents))

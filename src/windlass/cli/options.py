@@ -24,7 +24,7 @@ _LONGEST_CHOICE = 120
 
 
 class CommandOptions(Struct, frozen=True):
-    """What can be said to a command. Each part knows how to find itself in what was said."""
+    """The parameters of a command. Each part knows how to find its values among those given."""
 
     above: tuple[str, ...]
     """Families, or other literals of the path, that may be named."""
@@ -33,29 +33,28 @@ class CommandOptions(Struct, frozen=True):
     params: tuple[click.Parameter, ...]
 
 
-def options_of(registry: Registry, deed: DerivedCommand) -> CommandOptions:
-    operation = deed.operation
-    above = _above(registry, deed)
-    fixed = operation.family.fixed if operation.family and _is_edit(deed) else frozenset[str]()
+def options_of(registry: Registry, command: DerivedCommand) -> CommandOptions:
+    operation = command.operation
+    above = _above(registry, command)
+    fixed = operation.family.fixed if operation.family and _is_edit(command) else frozenset[str]()
     fields = fields_of(operation.body, fixed) if operation.body else []
     query = fields_of(operation.query) if operation.query else []
     own: list[click.Parameter] = [
-        *_arguments(deed),
+        *_arguments(command),
         *(_above_option(registry, name) for name in above),
         *(_field_option("query", place, field, _WHICH) for place, field in enumerate(query)),
         *(_body_options() if operation.body else ()),
-        *(_conditions(deed)),
+        *(_conditions(command)),
     ]
     taken = _names(own)
     shown = {place: field for place, field in enumerate(fields) if field.option not in taken}
-    told = [
-        _field_option("field", place, field, _FIELDS, edits=_is_edit(deed)) for place, field in shown.items()
-    ]
-    taken |= _names(told)
+    edits = _is_edit(command)
+    settable = [_field_option("field", place, field, _FIELDS, edits=edits) for place, field in shown.items()]
+    taken |= _names(settable)
     calling = [option for option in call_options() if not set(option.opts) & taken]
     where = [option for option in own if getattr(option, "section", _WHERE) == _WHERE]
     others = [option for option in own if option not in where]
-    return CommandOptions(tuple(above), tuple(fields), tuple(query), (*where, *told, *others, *calling))
+    return CommandOptions(tuple(above), tuple(fields), tuple(query), (*where, *settable, *others, *calling))
 
 
 def call_options() -> list[click.Option]:
@@ -66,16 +65,16 @@ def call_options() -> list[click.Option]:
     ]
 
 
-def api_of(said: Mapping[str, Any]) -> Api:
-    """As said at the command, or before it, or in the environment."""
+def api_of(given: Mapping[str, Any]) -> Api:
+    """Returns the API with the options of the command, of `windlass` before it, or of the environment."""
     root = click.get_current_context().find_root().params
-    return Api(said.get("url") or root["url"], said.get("token") or root["token"] or "")
+    return Api(given.get("url") or root["url"], given.get("token") or root["token"] or "")
 
 
-def values(prefix: str, fields: tuple[Field, ...], said: Mapping[str, Any]) -> Iterator[tuple[Field, Any]]:
-    """The fields that were given, each with its value."""
+def values(prefix: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> Iterator[tuple[Field, Any]]:
+    """Yields the fields that were given, each with its value."""
     for place, field in enumerate(fields):
-        value = said.get(f"{prefix}_{place}")
+        value = given.get(f"{prefix}_{place}")
         if value is None or value == ():
             continue
         if field.kind is None:
@@ -83,23 +82,23 @@ def values(prefix: str, fields: tuple[Field, ...], said: Mapping[str, Any]) -> I
         yield field, list(value) if field.many else value
 
 
-def base_body(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The body as far as it was given as a whole."""
+def base_body(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the body as far as it was given as a whole."""
     body: dict[str, Any] = {}
     for name, option in (("from_file", "--from-file"), ("data", "--data")):
-        text = said.get(name)
+        text = given.get(name)
         if text is not None:
-            found = _json(text.read() if name == "from_file" else text, option)
-            if not isinstance(found, dict):
+            fields = _json(text.read() if name == "from_file" else text, option)
+            if not isinstance(fields, dict):
                 raise Misused(f"{option}: must be a JSON object")
-            body |= found
+            body |= fields
     return body
 
 
-def free_fields(fields: tuple[Field, ...], said: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """What was given as `--field path=JSON`."""
+def free_fields(fields: tuple[Field, ...], given: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields the paths and values given as `--field path=JSON`."""
     known = {".".join(field.path): field.path for field in fields}
-    for text in said.get("field", ()):
+    for text in given.get("field", ()):
         name, equals, value = text.partition("=")
         if not equals:
             raise Misused(f"--field: must be like ports=[], and is {text!r}")
@@ -113,25 +112,27 @@ def _json(text: str, where: str) -> Any:
         raise Misused(str(error)) from error
 
 
-def _is_edit(deed: DerivedCommand) -> bool:
-    return deed.operation.handler.endswith((f".{Verb.UPDATE}", f".{Verb.PATCH}"))
+def _is_edit(command: DerivedCommand) -> bool:
+    return command.operation.handler.endswith((f".{Verb.UPDATE}", f".{Verb.PATCH}"))
 
 
-def _above(registry: Registry, deed: DerivedCommand) -> list[str]:
-    """Everything that can be named to say where: what paths need, and what narrows a search by name."""
-    families = [family.name for family in ancestry(registry, deed.family)] if deed.family else []
-    needed = [name for way in deed.ways for name, _ in way.above if name not in families]
+def _above(registry: Registry, command: DerivedCommand) -> list[str]:
+    """Returns the families that can be named: those that paths need, and those that narrow a search."""
+    families = [family.name for family in ancestry(registry, command.family)] if command.family else []
+    needed = [name for path in command.paths for name, _ in path.above if name not in families]
     return list(dict.fromkeys(needed + families))
 
 
-def _arguments(deed: DerivedCommand) -> Iterator[click.Parameter]:
-    if deed.choices:
-        yield click.Argument(["choice"], type=click.Choice(deed.choices), metavar="|".join(deed.choices))
-    for place, id in enumerate(deed.ways[0].subject):
+def _arguments(command: DerivedCommand) -> Iterator[click.Parameter]:
+    if command.choices:
+        yield click.Argument(
+            ["choice"], type=click.Choice(command.choices), metavar="|".join(command.choices)
+        )
+    for place, id in enumerate(command.paths[0].subject):
         yield click.Argument(
             [f"subject_{place}"],
-            required=not (place == 0 and deed.own),
-            metavar=deed.group.upper() if place == 0 else id.param.upper(),
+            required=not (place == 0 and command.own),
+            metavar=command.group.upper() if place == 0 else id.param.upper(),
         )
 
 
@@ -139,10 +140,10 @@ def _above_option(registry: Registry, name: str) -> Option:
     family = registry.families.get(name)
     spoken = kebab(name).replace("-", " ")
     named = "Id, name or path of names" if family and family.parent else "Id or name"
-    said = f"{named} of the {spoken}." if family and family.names else f"Id of the {spoken}."
+    help = f"{named} of the {spoken}." if family and family.names else f"Id of the {spoken}."
     if family and family.parent is None:
-        said += "  [the token's own]"
-    return Option([f"above_{name}", f"--{kebab(name)}"], help=said, metavar="ID|NAME", section=_WHERE)
+        help += "  [the token's own]"
+    return Option([f"above_{name}", f"--{kebab(name)}"], help=help, metavar="ID|NAME", section=_WHERE)
 
 
 def _body_options() -> Iterator[Option]:
@@ -164,24 +165,24 @@ def _body_options() -> Iterator[Option]:
     )
 
 
-def _conditions(deed: DerivedCommand) -> Iterator[Option]:
-    if deed.starts:
+def _conditions(command: DerivedCommand) -> Iterator[Option]:
+    if command.starts:
         yield Option(
             ["wait", "--wait"],
             is_flag=True,
             help="Show progress until it is done. The exit code is 1 if it fails.",
             section=_CALL,
         )
-    if deed.operation.listing and deed.operation.answer is not LogLine:
+    if command.operation.listing and command.operation.answer is not LogLine:
         yield Option(["wide", "--wide"], is_flag=True, help="Show every field, ids too.", section=_CALL)
-    if deed.operation.conditional:
+    if command.operation.conditional:
         yield Option(
             ["if_match", "--if-match"],
             metavar="ETAG",
             help="Only if this is still its version; otherwise the exit code is 1.",
             section=_CALL,
         )
-    if deed.operation.method == "DELETE":
+    if command.operation.method == "DELETE":
         yield Option(["yes", "-y", "--yes"], is_flag=True, help="Delete without asking.", section=_CALL)
 
 
@@ -218,25 +219,25 @@ def _metavar(field: Field) -> str | None:
 
 
 def _has_many(field: Field) -> bool:
-    """So many choices that they are told in lines of their own."""
+    """True if there are so many choices that they are listed in the help text."""
     return len("|".join(field.choices)) > _LONGEST_CHOICE
 
 
 def _help(field: Field, edits: bool) -> str:
-    said = [field.meaning.rstrip(".") + "." if field.meaning else ""]
+    parts = [field.meaning.rstrip(".") + "." if field.meaning else ""]
     if _has_many(field):
-        said.append(f"One of {', '.join(field.choices)}.")
+        parts.append(f"One of {', '.join(field.choices)}.")
     if field.many:
-        said.append("May be repeated.")
+        parts.append("May be repeated.")
     if field.required and not edits:
-        said.append("[required]")
+        parts.append("[required]")
     elif (
         not edits
         and field.default not in (NODEFAULT, None, "", False)
         and not isinstance(field.default, list)
     ):
-        said.append("[yes]" if field.default is True else f"[{field.default}]")
-    return "  ".join(part for part in said if part)
+        parts.append("[yes]" if field.default is True else f"[{field.default}]")
+    return "  ".join(part for part in parts if part)
 
 
 def _names(params: Iterable[click.Parameter]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Answers of the API, for people: a table for a list, pairs for a resource, lines for a log."""
+"""Shows answers of the API to people: a table for a list, pairs for a resource, lines for a log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STATES = ("state", "status")
 _ADDRESSES = ("url",)
 _ID = re.compile(ids.PATTERN)
 _WIDEST, _NO_LIMIT = 44, 10_000
-"""Characters of a column."""
+"""Most characters of a column."""
 
 
 def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
@@ -53,7 +53,7 @@ def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
 
 
 def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -> None:
-    """A line of what goes on. What is not `whole` is a remark of the server on what is missing."""
+    """Prints an event of a stream. One that is not `whole` is a remark of the server on missing events."""
     if whole and as_json:
         click.echo(data)
         return
@@ -70,13 +70,13 @@ def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -
 
 
 def show_line(line: Any) -> None:
-    """Of a log: when, who, what."""
+    """Prints a line of a log: time, instance, text."""
     at, who = click.style(_moment(line["created_at"]), dim=True), plain(line.get("pod_name") or "")
     click.echo(f"{at}  {click.style(who, fg='cyan')}  {plain(line['message'])}")
 
 
 def _show_happening(entry: Any) -> None:
-    """Of the audit: when, who, what, where."""
+    """Prints an event of the audit: time, person, action, resource."""
     where = "/".join(name for name in (entry.get("project_name"), entry.get("environment_name")) if name)
     what = (
         f"{entry['event_type']} {entry.get('sub_target_type') or entry['target_type']} {entry['target_name']}"
@@ -89,7 +89,7 @@ def _show_happening(entry: Any) -> None:
 
 
 def _show_statuses(changes: Any) -> None:
-    """How the environment is, and each service whose status is new."""
+    """Prints the state of the environment, and each service whose status changed."""
     _show_status("environment", changes["environment"])
     for name, statuses in changes.items():
         if isinstance(statuses, list) and name != "removed":
@@ -110,7 +110,7 @@ _LINES: Final[Mapping[type[Struct], Callable[[Any], None]]] = {
     OrganizationEvent: _show_happening,
     EnvironmentChanges: _show_statuses,
 }
-"""How one event of a stream is shown, by what it tells."""
+"""The function that prints an event of a stream, by the type of its data."""
 
 
 def _shown_as_line(operation: Operation) -> Callable[[Any], None] | None:
@@ -238,7 +238,8 @@ def _is_state(name: str) -> bool:
 
 
 def _list_in(operation: Operation) -> tuple[str, type[Struct]] | None:
-    """The one field of an answer that is a list of things, and what they are; of what is no thing itself."""
+    """Returns the field of an answer that is its only list of resources, and their type. Not for
+    resources."""
     if operation.answer is None or operation.method != "GET":
         return None
     fields = msgspec.structs.fields(operation.answer)
@@ -256,7 +257,7 @@ def _listed(annotation: Any) -> type[Struct] | None:
 
 
 def _show_next(links: dict[str, str]) -> None:
-    """Which option leads on, from the token in the link."""
+    """Prints the option for the next page, from the token in the link."""
     for name, told in (("next", "older"), ("previous", "newer")):
         query = dict(parse_qsl(urlsplit(links.get(name) or "").query))
         for word in ("continueToken", "stepBackToken"):
@@ -271,7 +272,7 @@ def _show_page(place: dict[str, int] | None) -> None:
 
 
 def _tells(operation: Operation, rows: Sequence[Any], name: str) -> bool:
-    """Text that is as usual everywhere, such as an icon, tells nothing; neither does what is empty."""
+    """True if a value tells something: not if it is empty, or the same everywhere, such as an icon."""
     usual = _usual(operation.answer, name)
     return any(row.get(name) not in (*_EMPTY, usual) for row in rows)
 
@@ -314,7 +315,7 @@ def _cell(value: Any) -> str:
 
 
 def _flat(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Fields by their paths, without those that are empty."""
+    """Yields fields by their paths, without those that are empty."""
     for name, value in document.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{above}{name}.")
@@ -326,7 +327,7 @@ def _flat(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]
 
 
 def _moment(text: str) -> str:
-    """A time as the clock on the wall shows it."""
+    """Returns a time in the local time zone."""
     if len(text) == 24 and text[10] == "T" and text.endswith("Z"):
         with contextlib.suppress(ValueError):
             return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"

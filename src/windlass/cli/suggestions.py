@@ -33,14 +33,14 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "down": "`windlass stop --all` stops every service.",
 }
 """Answers for commands that other tools have and Windlass does not."""
-# Applications are what people mean when they do not say.
+# People who name no resource usually mean an application.
 _USUAL: Final = "application"
 _MOST: Final = 3
 _ALIKE: Final = 0.7
 
 
 def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click.Context) -> NoReturn:
-    """`groups`: all commands at the top, with those in each."""
+    """Returns the error for an unknown command. `groups` are all commands at the top, with those in each."""
     if name in _ANSWERS:
         raise click.UsageError(f"No such command {name!r}. {_ANSWERS[name]}", ctx)
     found = [

@@ -16,9 +16,8 @@ import click
 from msgspec.structs import replace
 
 from windlass.cli.client import Api, ServerUnreachable, path_of
-from windlass.cli.derived_commands import is_service
+from windlass.cli.deployments import is_under_way, say, say_state
 from windlass.cli.following import Patience, insist, pauses, when_too_many
-from windlass.cli.waiting import say, say_state, under_way
 from windlass.config import Settings
 from windlass.control.request.context import Context
 from windlass.control.services.stopping import Stopping, stop_everything, up
@@ -79,11 +78,8 @@ def _running(api: Api) -> list[Any]:
 
 
 def _stop(service: Mapping[str, Any]) -> Operation:
-    family = next(
-        one
-        for one in registry().families.values()
-        if is_service(one) and one.name.upper() == service["service_type"]
-    )
+    families = registry().services
+    family = next(family for family in families if family.name.upper() == service["service_type"])
     return next(one for one in registry().operations if one.handler == f"{family.name}.stop")
 
 
@@ -95,7 +91,7 @@ def _wait(api: Api, stopping: set[str]) -> None:
             if shown.get(id) != one["state"]:
                 shown[id] = one["state"]
                 say_state(one["name"], one["state"])
-        if not any(under_way(one) for one in states.values()):
+        if not any(is_under_way(one) for one in states.values()):
             break
         time.sleep(pause)
     failed = [one["name"] for one in states.values() if one["state"] != "STOPPED"]

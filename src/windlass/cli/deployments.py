@@ -1,0 +1,159 @@
+"""Deployments as the command line tells of them: their states and last log lines, and how they ended.
+
+`waiting` and `waiting_for_all` read the streams that lead up to this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import click
+from msgspec import Struct
+
+from windlass.cli.client import Api
+from windlass.cli.following import Patience, insist
+from windlass.core.deploy.states import Do, Progress
+from windlass.terminal.stopped import Stopped
+from windlass.terminal.tables import coloured, plain
+
+_LINES: Final = 20
+_SETTLED: Final = {Progress.QUEUED, Progress.CANCELED, Progress.SUPERSEDED}
+
+
+class StartedDeployment(Struct, frozen=True):
+    """A deployment that the command has started."""
+
+    path: str
+    """The path of the service: /application/…"""
+    name: str
+    deployment: str
+
+    @property
+    def service(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def itself(self) -> str:
+        return f"{self.path}/deployment/{self.deployment}"
+
+
+class EndedDeployment(Struct, frozen=True):
+    """A deployment that is over."""
+
+    started: StartedDeployment
+    deployment: Mapping[str, Any]
+
+
+class DeploymentFailed(Stopped):
+    """A deployment ended in another way than it should."""
+
+    def __init__(self, name: str, deployment: Mapping[str, Any]) -> None:
+        self.why = _why(deployment)
+        super().__init__(f"{_advice(name, deployment)}: {self.why}")
+
+
+def _advice(name: str, deployment: Mapping[str, Any]) -> str:
+    """Says what to do after a failure."""
+    what = f"{_VERBS[Do(deployment['action'])]} {name} again"
+    match deployment["status"]:
+        case Progress.FAILED:
+            return f"mend this and {what}"
+        case Progress.SUPERSEDED:
+            return f"look at the newer deployment of {name}, which took the place of this one"
+        case Progress.CANCELED:
+            return f"{what} if you still want to: this deployment was cancelled"
+        case _:
+            return f"it was too late to cancel the deployment of {name}, which {deployment['status']}"
+
+
+_VERBS: Final[Mapping[Do, str]] = {
+    Do.DEPLOY: "deploy",
+    Do.RUN: "deploy",
+    Do.RESTART: "restart",
+    Do.STOP: "stop",
+    Do.UNINSTALL: "uninstall",
+    Do.DELETE: "delete",
+}
+
+
+def is_under_way(status: Mapping[str, Any]) -> bool:
+    state = str(status["state"])
+    return state != "RUNNING" and state.endswith(("ING", "QUEUED"))
+
+
+def summary(ended: EndedDeployment, url: str) -> str:
+    """Summarizes in one line how the deployment ended."""
+    name, deployment = ended.started.name, ended.deployment
+    action = Do(deployment["action"])
+    if deployment["status"] == Progress.CANCELED:
+        return f"{name}: the deployment v{deployment['number']} is cancelled"
+    if action is Do.STOP:
+        return f"{name} is stopped ({_took(deployment)}); its data, settings and history stay"
+    if action is Do.UNINSTALL:
+        return f"{name} is removed with its data ({_took(deployment)}); its settings and history stay"
+    if action is Do.RUN:
+        return f"{name} ran to its end ({_took(deployment)}, v{deployment['number']})"
+    count = int(deployment.get("instances") or 1)
+    version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
+    facts = f"{count} instance{'s' if count != 1 else ''}, {_took(deployment)}, {version}"
+    place = f"live at {click.style(url, bold=True)}" if url else "live, without a public address"
+    return f"{name} is {place} ({facts})"
+
+
+def serves(ended: EndedDeployment) -> bool:
+    """True if the service runs now and may have an address."""
+    action, status = ended.deployment["action"], ended.deployment["status"]
+    return status == Progress.SUCCEEDED and action in {Do.DEPLOY, Do.RESTART}
+
+
+def first_address(api: Api, path: str) -> str:
+    """Returns the address of the default port of a service, or an empty text."""
+    links = insist(lambda: api.get(f"{path}/link"), Patience())["results"]
+    return str(links[0]["url"]) if links else ""
+
+
+def _took(deployment: Mapping[str, Any]) -> str:
+    """Formats the time from the request to the end of the deployment."""
+    began, ended = (_seconds(str(deployment[name])) for name in ("created_at", "finished_at"))
+    seconds = max(0.0, ended - began)
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def _seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
+
+
+def state_of(deployment: Mapping[str, Any]) -> str:
+    """Returns the state of a deployment. The state of its service may be that of an earlier or later one."""
+    return str(deployment["status"] if deployment["status"] in _SETTLED else deployment["state"])
+
+
+def _why(deployment: Mapping[str, Any]) -> str:
+    return str(deployment.get("message") or "no reason was given")
+
+
+def last_lines(api: Api, path: str, **query: Any) -> list[Any]:
+    lines: list[Any] = insist(lambda: api.get(f"{path}/log", tail=_LINES, **query), Patience())["results"]
+    return lines
+
+
+def show_log(name: str, lines: Sequence[Any]) -> None:
+    if lines:
+        say(f"The last lines of the log of {name}:")
+        for line in lines:
+            show_below(line)
+
+
+def show_below(line: Mapping[str, Any]) -> None:
+    say(click.style(f"  {plain(line['message'])}", dim=True))
+
+
+def say_state(name: str, state: str) -> None:
+    say(f"{plain(name)}: {coloured(state)}")
+
+
+def say(message: str) -> None:
+    """Prints a message beside the answer, which alone goes to the standard output."""
+    click.echo(message, err=True)

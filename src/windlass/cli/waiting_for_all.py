@@ -1,0 +1,119 @@
+"""Waits for the new deployments of an environment: prints the states of its services as they change.
+
+Nothing is polled: the statuses of an environment have a stream. `waiting` waits for one deployment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from windlass.cli.client import Api, ApiAnswer
+from windlass.cli.deployments import (
+    DeploymentFailed,
+    EndedDeployment,
+    StartedDeployment,
+    is_under_way,
+    last_lines,
+    say,
+    say_state,
+    show_log,
+    state_of,
+)
+from windlass.cli.following import LINE, Following, Patience, insist
+from windlass.core.deploy.states import OPEN, Progress
+from windlass.terminal.stopped import Stopped
+from windlass.terminal.tables import plain
+
+
+class EnvironmentWait:
+    """Waits for the new deployments of an environment. Created before they start, to know the old ones."""
+
+    def __init__(self, api: Api, environment: str, *, cancelled: bool) -> None:
+        self._api = api
+        self._path = f"/environment/{environment}"
+        self._wanted = Progress.CANCELED if cancelled else Progress.SUCCEEDED
+        self._before = _by_service(self._api.get(f"{self._path}/statuses"))
+        self._shown: dict[str, str] = {}
+
+    def until_done(self, services: Mapping[str, StartedDeployment]) -> list[EndedDeployment]:
+        """Waits for the services of an environment, by id; raises `DeploymentFailed` if one of them fails."""
+        ended: list[EndedDeployment] = []
+        waited: dict[str, StartedDeployment] = {}
+        first = True
+        for statuses in self._changes():
+            if first:
+                waited = dict(self._started(statuses, services))
+                first = False
+            ended += list(self._over(statuses, waited))
+            if not waited:
+                break
+        self._judge(ended)
+        return ended
+
+    def _changes(self) -> Iterator[dict[str, Any]]:
+        """Yields statuses by service: first all, then those that changed."""
+
+        def ask(headers: Mapping[str, str]) -> ApiAnswer:
+            return self._api.call("GET", f"{self._path}/status/stream", headers=headers)
+
+        for event in Following(ask, insist(lambda: ask({}), Patience())).events():
+            if event.kind == LINE:
+                yield _by_service(json.loads(event.data))
+
+    def _started(
+        self, now: Mapping[str, Any], services: Mapping[str, StartedDeployment]
+    ) -> Iterator[tuple[str, StartedDeployment]]:
+        """Yields services with a new deployment, or with one that is to be cancelled."""
+        for id, status in now.items():
+            deployment, before = status["deployment_request_id"], self._before.get(id)
+            is_new = before is None or before["deployment_request_id"] != deployment
+            if self._wanted is Progress.CANCELED:
+                is_new = before is not None and is_under_way(before)
+            if id in services and deployment is not None and is_new:
+                service = services[id]
+                yield id, StartedDeployment(service.path, service.name, deployment)
+
+    def _over(
+        self, statuses: Mapping[str, Any], waited: dict[str, StartedDeployment]
+    ) -> Iterator[EndedDeployment]:
+        for id, started in [(id, waited[id]) for id in statuses if id in waited]:
+            status = statuses[id]
+            if is_under_way(status) and status["deployment_request_id"] == started.deployment:
+                self._say(started, str(status["state"]))
+                continue
+            deployment = self._read(started)
+            self._say(started, state_of(deployment))
+            if deployment["status"] not in OPEN:
+                del waited[id]
+                yield EndedDeployment(started, deployment)
+
+    def _read(self, started: StartedDeployment) -> Any:
+        return insist(lambda: self._api.get(started.itself), Patience())
+
+    def _say(self, started: StartedDeployment, state: str) -> None:
+        if self._shown.get(started.path) != state:
+            self._shown[started.path] = state
+            say_state(started.name, state)
+
+    def _judge(self, ended: Sequence[EndedDeployment]) -> None:
+        failed = [end for end in ended if end.deployment["status"] != self._wanted]
+        for end in failed:
+            if end.deployment["status"] == Progress.FAILED:
+                self._show_last_lines(end)
+        if len(failed) == 1:
+            raise DeploymentFailed(failed[0].started.name, failed[0].deployment)
+        for end in failed:
+            say(plain(DeploymentFailed(end.started.name, end.deployment).message))
+        if failed:
+            raise Stopped(f"{len(failed)} of {len(ended)} failed: see above what to do about each")
+
+    def _show_last_lines(self, end: EndedDeployment) -> None:
+        lines = last_lines(self._api, end.started.path, since=end.deployment["created_at"])
+        show_log(end.started.name, lines or last_lines(self._api, end.started.itself))
+
+
+def _by_service(statuses: Mapping[str, Any]) -> dict[str, Any]:
+    lists = (value for name, value in statuses.items() if isinstance(value, list) and name != "removed")
+    return {status["id"]: status for listed in lists for status in listed}
