@@ -60,7 +60,7 @@ def _derived() -> Any:
 
 @click.group(cls=Windlass, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="windlass")
-@click.option("--url", envvar="WINDLASS_URL", default="http://127.0.0.1:8080", help="Where the server is.")
+@click.option("--url", envvar="WINDLASS_URL", default="http://127.0.0.1:8080", help="Address of the server.")
 @click.option("--token", envvar="WINDLASS_TOKEN", help="API token; better in WINDLASS_TOKEN than here.")
 @click.option("--json/--text", FORM, default=None, help="Output as JSON, the default in pipes, or as text.")
 @click.pass_context

@@ -53,10 +53,12 @@ def demo_command() -> click.Command:
         "demo",
         callback=_demo,
         params=[
-            Option(["remove", "--remove"], is_flag=True, help="Delete the demonstration, and all it made."),
             Option(
-                ["yes", "-y", "--yes"], is_flag=True, help="With --remove: do not ask whether it is meant."
+                ["remove", "--remove"],
+                is_flag=True,
+                help="Delete the demonstration with everything that it created.",
             ),
+            Option(["yes", "-y", "--yes"], is_flag=True, help="With --remove: do not ask for confirmation."),
             Option(["project", "--project"], default="demo", show_default=True, help="Name of the project."),
             Option(
                 ["version", "--postgresql"], default="16", show_default=True, help="Version of PostgreSQL."
@@ -75,8 +77,8 @@ def demo_command() -> click.Command:
         help="""Deploy a bundled application with a database, and print its address.
 
         Makes a project with one environment, a PostgreSQL database and an application from a git repository
-        that is part of Windlass, deploys both and waits until they run. A repeated call goes on where
-        it was.""",
+        that is part of Windlass, deploys both and waits until they run. A repeated call continues an
+        unfinished one.""",
     )
 
 

@@ -59,7 +59,7 @@ def options_of(registry: Registry, command: DerivedCommand) -> CommandOptions:
 
 def call_options() -> list[click.Option]:
     return [
-        Option(["url", "--url"], help="Where the server is.", section=_CALL),
+        Option(["url", "--url"], help="Address of the server.", section=_CALL),
         Option(["token", "--token"], help="API token.", section=_CALL),
         Option([FORM, "--json/--text"], default=None, help="As JSON, or as text.", section=_CALL),
     ]

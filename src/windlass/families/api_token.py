@@ -58,14 +58,14 @@ class ApiToken(Spec):
             Meta(
                 min_length=1,
                 max_length=1000,
-                description="Ids of projects, environments or services; all else is as if it did not exist",
+                description="Ids of projects, environments or services; for this token, nothing else exists",
             ),
             fixed(),
         ]
     ] = absent
-    rate_limit: Annotated[Positive, Meta(description="Requests per hour, instead of the server's")] | None = (
-        None
-    )
+    rate_limit: (
+        Annotated[Positive, Meta(description="Requests per hour, instead of the server's default")] | None
+    ) = None
 
 
 class ApiTokenShown(Shown):
@@ -76,7 +76,7 @@ class ApiTokenShown(Shown):
     limited_to: list[Id] | None = None
     last_used_at: Timestamp | None = None
     creator_name: str = ""
-    token: Annotated[str, Meta(description="Shown this once"), shown_once()]
+    token: Annotated[str, Meta(description="Shown only in this answer"), shown_once()]
 
 
 def normalise(spec: ApiToken) -> None:
@@ -102,5 +102,5 @@ api_token = Family(
     audit=AuditWords(sub_target="API_TOKEN", is_part=True),
     write_need=Scope.ADMIN,
     normalise=normalise,
-    about="`token` is in this answer and in no other. Scopes, expiry and limits are for good.",
+    about="`token` is shown only in this answer. Scopes, expiry and limits cannot be changed.",
 )

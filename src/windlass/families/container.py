@@ -27,7 +27,7 @@ ImageName = Annotated[
         pattern=shaped(
             rf"^({_HOST}/)?{_PART}(/{_PART})*\Z", "must be the name of an image, such as ghcr.io/acme/shop"
         ),
-        description="Without the tag. A name without a registry is one of Docker Hub",
+        description="Without the tag. A name without a registry is from Docker Hub",
         examples=["ghcr.io/acme/shop"],
     ),
 ]
@@ -37,7 +37,7 @@ Tag = Annotated[
     str,
     Meta(
         pattern=shaped(rf"^{_TAG}\Z", _TAG_FORM),
-        description="What the engine has under it is run; only if it has nothing is it pulled",
+        description="An image that the engine already has is used; otherwise it is pulled",
         examples=["1.4.2"],
     ),
 ]
@@ -45,7 +45,7 @@ TagToDeploy = Annotated[
     str,
     Meta(
         pattern=shaped(rf"^({_TAG})?\Z", _TAG_FORM),
-        description="From now on the tag of the container; without it, the present one",
+        description="The new tag of the container; if left out, the present one",
         examples=["1.5.0"],
     ),
 ]
@@ -106,5 +106,5 @@ container = Family(
         has_logs,
         has_variables,
     ),
-    about="cpu is in millicores, memory in MB, storage in GB. 400 where the cluster runs no images.",
+    about="cpu is in millicores, memory in MB, storage in GB. 400 if the cluster runs no images.",
 )

@@ -13,11 +13,12 @@ class DeploymentSpec(Spec):
     """Has no fields to send: see the actions of services."""
 
 
-_BUILD_LOG: Final = "What was done, line by line, oldest first; `follow=true` goes on while it is built."
+_BUILD_LOG: Final = (
+    "The lines of the build log, oldest first; `follow=true` continues with new lines during the build."
+)
 _FOLLOW: Final = (
-    "A stream of server-sent events: the deployment as it is now, and again whenever it has "
-    "changed. `end` comes after the last, in which it has ended. Also with a `Last-Event-ID` it "
-    "begins with the deployment as it is now."
+    "A stream of server-sent events: the present state of the deployment, and each change. `end` follows "
+    "the last change. With a `Last-Event-ID` it begins with the present state, too."
 )
 
 deployment = Family(
@@ -30,7 +31,7 @@ deployment = Family(
     names=None,
     actions=(
         get("log", list[LogLine], "Read the build log", _BUILD_LOG, query=Tail, paged=False),
-        get("follow", Shown, "Follow to its end", _FOLLOW, suffix="/stream", query=Onward, streams=True),
+        get("follow", Shown, "Follow until it ends", _FOLLOW, suffix="/stream", query=Onward, streams=True),
         post("cancel", Shown, "Cancel", "409 if it has ended.", need=Scope.DEPLOY, body=CancelRequest),
     ),
 )

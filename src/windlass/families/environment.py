@@ -50,7 +50,7 @@ class EnvironmentStatus(Shown):
     """The status of an environment, computed from its services."""
 
     id: Id
-    state: Annotated[str, Meta(description="What its services are, the loudest word first")]
+    state: Annotated[str, Meta(description="Combined state of its services")]
     deployment_state: Annotated[str, Meta(description="The exact state, in the full interface's words")]
     last_deployment_state: Annotated[str, example("DEPLOYED")]
     last_deployment_date: Timestamp | None = None
@@ -82,8 +82,8 @@ class EnvironmentStatuses(Shown):
 class EnvironmentChanges(EnvironmentStatuses):
     """The environment and those of its services whose status has changed since the last message."""
 
-    complete: Annotated[bool, Meta(description="Whether this is everything, and not only what changed")]
-    removed: Annotated[list[Id], Meta(description="Services that are no more")] = []
+    complete: Annotated[bool, Meta(description="Whether all services are listed, not only changed ones")]
+    removed: Annotated[list[Id], Meta(description="Ids of deleted services")] = []
 
 
 class ChosenToDeploy(Spec):
@@ -113,32 +113,37 @@ to_deploy = ServiceActions(ChosenToDeploy, _chosen_to_deploy)
 chosen = ServiceActions(ChosenServices, _chosen_ids)
 
 _FOLLOW: Final = (
-    "A stream of server-sent events: first all statuses as they are now, then on each change the "
-    "environment and the services that have changed. It always begins with all, also with a "
-    "`Last-Event-ID`: nobody has to know what he missed. `end` says that the environment was deleted."
+    "A stream of server-sent events: first all present statuses, then after each change the environment "
+    "and the services that have changed. It always begins with all, also with a `Last-Event-ID`, so a "
+    "client cannot miss a change. `end` says that the environment was deleted."
 )
-_CHOSEN: Final = "Nothing is done unless all of them are services of this environment."
+_CHOSEN: Final = "Does nothing unless all of them are services of this environment."
 _start = partial(post, need=Scope.DEPLOY)
 
 ACTIONS = (
-    _start("deploy", EnvironmentStatus, "Deploy all services", "Databases first: the others wait for them."),
+    _start(
+        "deploy",
+        EnvironmentStatus,
+        "Deploy all services",
+        "Databases come first; the other services wait for them.",
+    ),
     _start(
         "redeploy",
         EnvironmentStatus,
         "Deploy all services again, the same versions",
-        "With the settings as they are now.",
+        "With the present settings.",
     ),
     _start("stop", EnvironmentStatus, "Stop all services", "Data, settings and history stay."),
     _start(
         "uninstall",
         EnvironmentStatus,
-        "Remove what runs and its data, keep the settings",
+        "Remove instances and data, keep the settings",
         "For all services.",
     ),
     _start(
         "cancelDeployment",
         EnvironmentStatus,
-        "Cancel what waits or is under way",
+        "Cancel deployments that wait or are under way",
         "409 if there is nothing to cancel.",
         body=CancelRequest,
     ),

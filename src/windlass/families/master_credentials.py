@@ -54,7 +54,7 @@ configuration = get(
 version = get(
     "version",
     list[Version],
-    "List the versions that can go on with the data",
+    "List the versions that can use the present data",
     id="listDatabaseVersion",
     paged=False,
 )

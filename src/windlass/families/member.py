@@ -55,7 +55,7 @@ class Invitation(Spec):
     role: Maybe[
         Annotated[
             Literal["ADMIN", "DEVELOPER", "OWNER", "VIEWER"],
-            Meta(description="The older way of saying role_id"),
+            Meta(description="Older form of role_id"),
         ]
     ] = absent
 
@@ -122,5 +122,5 @@ invitation = Family(
     write_need=Scope.ADMIN,
     verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.READ, Verb.DELETE}),
     normalise=normalise,
-    about="Whoever signs in with this address, verified by the issuer, becomes a member with this role.",
+    about="A person who signs in with this address, verified by the issuer, becomes a member with this role.",
 )

@@ -47,9 +47,7 @@ class OrganizationShown(Shown):
     organization_plan: dict[str, Any] = {}
     admin_token: Annotated[
         str,
-        Meta(
-            description="An Admin token of the new organization, shown this once: nobody else could enter it"
-        ),
+        Meta(description="An Admin token of the new organization, shown only in this answer"),
         shown_once(),
     ]
 
@@ -61,10 +59,10 @@ class Role(Shown):
 
 
 _FOLLOW: Final = (
-    "A stream of server-sent events that begins with now: each entry of the audit as `data`, with its "
-    "`number` as `id`. With the header `Last-Event-ID` it goes on after that one; 0 begins with the "
-    "oldest. An event `gone` says that some that should come may no longer be kept; the oldest that are "
-    "follow. A token that is limited to parts of the organization sees what happens there."
+    "A stream of server-sent events that begins with the present: each entry of the audit as `data`, with "
+    "its `number` as `id`. With the header `Last-Event-ID` it continues after that entry; 0 begins with "
+    "the oldest. An event `gone` says that entries may be missing because they are no longer kept; the "
+    "oldest kept ones follow. A limited token gets the events of its resources."
 )
 
 available_role = get(
@@ -74,7 +72,7 @@ available_role = get(
 events_stream = get(
     "events/stream",
     OrganizationEvent,
-    "Follow what happens",
+    "Follow the events",
     _FOLLOW,
     id="followOrganizationEvents",
     query=Onward,
@@ -94,8 +92,8 @@ class ServiceInBrief(Shown):
     id: Id
     name: str
     state: Annotated[str, Meta(description="As in its status")]
-    url: Annotated[str, Meta(description="Its first public address, once it was deployed; else empty")] = ""
-    message: Annotated[str, Meta(description="Why it is in this state, where there is something to say")] = ""
+    url: Annotated[str, Meta(description="Its first public address; empty before the first deployment")] = ""
+    message: Annotated[str, Meta(description="Reason for the state, if any")] = ""
     environment_name: str
     project_name: str
     last_deployment_date: Maybe[Timestamp] = absent
@@ -123,5 +121,6 @@ organization = Family(
     param="org_id",
     write_need=Scope.ADMIN,
     actions=(available_role, services, events, targets, events_stream),
-    about="The answer carries `admin_token`, an Admin token of the new organization, shown this once.",
+    about="The answer contains `admin_token`, an Admin token of the new organization, which is not shown "
+    "again.",
 )

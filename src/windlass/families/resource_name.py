@@ -19,7 +19,7 @@ class Naming(Paging):
         Meta(
             max_length=2048,
             description=(
-                "Its name or id, after those of what it is in: `shop/production/web`. Missing or empty parts "
+                "Its name or id, after those of its parents: `shop/production/web`. Missing or empty parts "
                 "may be anything: `web`, `shop//web`"
             ),
         ),
@@ -28,7 +28,7 @@ class Naming(Paging):
         str,
         Meta(
             max_length=64,
-            description="For a kind that several others have, such as `secret`: which of them, as in paths",
+            description="The kind of parent, if several are possible, as for `secret`: as in paths",
         ),
     ] = ""
 
@@ -37,14 +37,14 @@ class ResourceName(Shown):
     id: Id
     family: str
     name: str
-    path: Annotated[str, Meta(description="Its name, after the names of what it is in")]
+    path: Annotated[str, Meta(description="Its name, after the names of its parents")]
     organization_id: Id
 
 
 _FIND: Final = (
-    "All that have this name, in the token's own organization unless the path begins with another. "
-    "404 names the part of the path that does not exist. Names are compared as they are when "
-    "something is created. A token that is limited finds what it may see, by names it may see."
+    "Finds all resources with this name, in the token's own organization unless the path begins with "
+    "another one. A 404 names the part of the path that does not exist. Names are compared as at creation. "
+    "A limited token finds only resources, by names, that it may see."
 )
 
 find = StandaloneOperation(

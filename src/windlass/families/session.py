@@ -22,7 +22,7 @@ session = StandaloneOperation(
         "createSession",
         Session,
         "Exchange an API token for a short-lived JWT",
-        "The JWT may do what the token may, and ends with it.",
+        "The JWT has the permissions of the token, and ends with it.",
         need=Scope.READ,
         status=201,
     ),

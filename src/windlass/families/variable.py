@@ -51,7 +51,7 @@ Level = Annotated[
             r"^(PROJECT|ENVIRONMENT|APPLICATION|BUILT_IN|CONTAINER|JOB|HELM|TERRAFORM|AGENTIC_WORKFLOW)\Z",
             "must be a level, such as PROJECT, ENVIRONMENT or APPLICATION",
         ),
-        description="The level at which it is made: this one, or one above",
+        description="Level at which it is created: this one, or one above",
         examples=["PROJECT"],
     ),
 ]
@@ -66,7 +66,7 @@ class Importing(Spec):
 
 class Import(Spec):
     overwrite: Annotated[
-        bool, Meta(description="Whether what is there already gets the new value; otherwise it is left out")
+        bool, Meta(description="Whether existing variables get the new value; otherwise they are skipped")
     ] = False
     vars: Annotated[list[Importing], Meta(min_length=1, max_length=1000)]
 

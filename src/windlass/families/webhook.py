@@ -39,7 +39,7 @@ class Webhook(Spec):
     ]
     enabled: bool = True
     kind: Annotated[
-        Literal["STANDARD", "SLACK"], Meta(description="SLACK: a message as Slack shows it, unsigned")
+        Literal["STANDARD", "SLACK"], Meta(description="SLACK: a message for Slack, unsigned")
     ] = "STANDARD"
     description: Annotated[Description, example("Tells the team channel")] = ""
     target_secret: Annotated[
@@ -52,7 +52,7 @@ class Webhook(Spec):
     vocabulary: Annotated[
         Maybe[Literal["PLAIN", "FULL"]],
         Meta(
-            description="In which words `event_type` is delivered: DEPLOYMENT_SUCCEEDED and _FAILED, or "
+            description="Vocabulary of `event_type`: DEPLOYMENT_SUCCEEDED and _FAILED, or "
             "DEPLOYMENT_SUCCESSFUL and _FAILURE. Left out: as the events were named here."
         ),
     ] = absent
@@ -66,11 +66,9 @@ class WebhookShown(Shown):
     events: Annotated[list[str], example(["DEPLOYMENT_SUCCEEDED", "DEPLOYMENT_FAILED"])]
     vocabulary: str
     failing_since: Annotated[
-        Timestamp | None, Meta(description="Since when the receiver has taken nothing, if it takes nothing")
+        Timestamp | None, Meta(description="Time since which all deliveries have failed, if they fail")
     ] = None
-    disabled_reason: Annotated[
-        str, Meta(description="Why Windlass switched it off, if nobody else did; empty otherwise")
-    ] = ""
+    disabled_reason: Annotated[str, Meta(description="Reason if Windlass disabled it; otherwise empty")] = ""
 
 
 class Attempt(Shown):
@@ -78,9 +76,9 @@ class Attempt(Shown):
 
     at: Timestamp
     target_url: str
-    status_code: Annotated[int, Meta(description="What the receiver answered; 0 if it did not")]
-    body: Annotated[str, Meta(description="The beginning of what it answered")] = ""
-    error: Annotated[str, Meta(description="Why there was no answer")] = ""
+    status_code: Annotated[int, Meta(description="Status code of the answer; 0 without an answer")]
+    body: Annotated[str, Meta(description="The beginning of the answer")] = ""
+    error: Annotated[str, Meta(description="Reason if there was no answer")] = ""
     duration_in_ms: int = 0
 
 
@@ -97,13 +95,13 @@ class Delivery(Shown):
     target_response_status_code: int = 0
     target_response_body: str = ""
     next_attempt_at: Timestamp | None = None
-    attempts: Annotated[list[Attempt], Meta(description="The last of them, oldest first")] = []
+    attempts: Annotated[list[Attempt], Meta(description="The latest attempts, oldest first")] = []
 
 
 class Replay(Spec):
-    event_id: Maybe[Annotated[Id, Meta(description="This delivery alone, whatever became of it")]] = absent
-    since: Annotated[Moment, Meta(description="All of them since then")] = ""
-    only_failed: Annotated[bool, Meta(description="Without `event_id`: leave out what was delivered")] = True
+    event_id: Maybe[Annotated[Id, Meta(description="Only this delivery, in any state")]] = absent
+    since: Annotated[Moment, Meta(description="All deliveries since this time")] = ""
+    only_failed: Annotated[bool, Meta(description="Without `event_id`: only failed deliveries")] = True
 
 
 class Replayed(Shown):
@@ -112,15 +110,19 @@ class Replayed(Shown):
 
 class Rotation(Spec):
     target_secret: Annotated[
-        Password, Meta(description="The new secret; left out, Windlass makes one and answers it this once")
+        Password,
+        Meta(
+            description="The new secret; if left out, Windlass generates one and shows it in this answer only"
+        ),
     ] = ""
     overlap_in_hours: Annotated[
-        int, Meta(ge=0, le=720, description="How long signatures with the secret before go with the new ones")
+        int,
+        Meta(ge=0, le=720, description="Hours for which deliveries are also signed with the previous secret"),
     ] = 24
 
 
 class Rotated(Shown):
-    target_secret: Annotated[str, Meta(description="Only if Windlass made it"), shown_once()] = ""
+    target_secret: Annotated[str, Meta(description="Only if Windlass generated it"), shown_once()] = ""
     previous_valid_until: Timestamp | None = None
 
 
@@ -138,14 +140,14 @@ def check_sendable(secret: str) -> None:
 
 
 _TEST: Final = (
-    "Of the first event that it is subscribed to, with `test: true` in its payload. What became "
-    "of it is in the list of deliveries. 409 while the webhook is disabled."
+    "Delivers the first event that the webhook subscribes to, with `test: true` in the payload. The list "
+    "of deliveries shows the outcome. 409 while the webhook is disabled."
 )
 _REPLAY: Final = (
-    "One delivery, or all since a time, each with the `webhook-id` that it had. "
-    "An empty object is all that failed."
+    "Delivers one event, or all since a time, again, each with its former `webhook-id`. An empty object "
+    "selects all that failed."
 )
-_ROTATE: Final = "Until the overlap ends, every delivery carries a signature with each of the two."
+_ROTATE: Final = "Until the overlap ends, every delivery carries a signature with each of the two secrets."
 
 webhook = Family(
     "webhook",
@@ -159,13 +161,13 @@ webhook = Family(
     normalise=normalise,
     in_full=lambda document: {**document, "events": [full(word) for word in document["events"]]},
     about=(
-        "With a `target_secret`, deliveries are signed as https://www.standardwebhooks.com says. "
-        "What waits for a receiver that is away is delivered in order when it is back."
+        "With a `target_secret`, deliveries are signed as https://www.standardwebhooks.com specifies. "
+        "Deliveries wait while a receiver is unavailable, and arrive in order when it is back."
     ),
     actions=(
         get("event", list[Delivery], "List deliveries", "Newest first.", id="listWebhookEvent"),
         post("test", Delivery, "Deliver an example", _TEST, status=202, also=(409,)),
         post("replay", Replayed, "Deliver again", _REPLAY, body=Replay, status=202, also=(404, 409)),
-        post("rotateSecret", Rotated, "Change the secret without a gap", _ROTATE, body=Rotation),
+        post("rotateSecret", Rotated, "Change the secret without interruption", _ROTATE, body=Rotation),
     ),
 )

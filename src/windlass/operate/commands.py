@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 USUAL = "http://127.0.0.1:8080"
 """Where the command line looks for a server, unless it is told."""
-_AS = click.option("--json/--text", FORM, default=None, help="JSON, as also when piped, or text.")
+_AS = click.option("--json/--text", FORM, default=None, help="JSON (the default in pipes), or text.")
 
 
 @click.command("serve", cls=Command, params=flags())
@@ -53,7 +53,7 @@ def serve(adopt: bool, **options: Any) -> None:
 
 
 @click.command("stop", cls=Command, params=flags("data_dir"))
-@click.option("--url", help="Where the server is.")
+@click.option("--url", help="Address of the server.")
 @click.option("--token", help="API token.")
 @click.option("--all", "everything", is_flag=True, help="Every service of the installation.")
 @click.option("-y", "--yes", is_flag=True, help="Stop without asking.")
@@ -100,9 +100,9 @@ def stop(everything: bool, yes: bool, **options: Any) -> None:
 )
 @_AS
 def config(wants_example: bool, as_json: bool | None, **options: Any) -> None:
-    """Show every setting: its value, where it comes from, and what it means.
+    """Show every setting with its value, the source of the value, and its meaning.
 
-    Secrets are only said to be set or not.
+    For secrets, it only shows whether they are set.
     """
     if wants_example:
         click.echo(example(), nl=False)
@@ -125,7 +125,7 @@ def _valued(setting: Described) -> str:
 @click.command("doctor", cls=Command, params=flags("data_dir"))
 @_AS
 def doctor(as_json: bool | None, **options: Any) -> None:
-    """Look what works on this machine, and say what to do about what does not."""
+    """Check this machine, and say how to fix what does not work."""
     with plainly():
         settings, _ = given(options)
         from windlass.operate.doctor import examined  # noqa: PLC0415 (both databases)
@@ -153,10 +153,10 @@ def _print_findings(found: Sequence[Finding]) -> None:
 @click.command("backup", cls=Command, params=flags("data_dir"))
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def backup(file: Path, **options: Any) -> None:
-    """Write everything of this moment into FILE, a zip. The server may go on running.
+    """Write a backup of the installation to FILE, a zip archive. The server may keep running.
 
-    The key that opens the secrets is not in it: keep the file `key` of the data directory elsewhere. Nor is
-    what deployed services keep on their own disks.
+    It does not contain the key that decrypts the secrets: keep the file `key` of the data directory
+    elsewhere. It does not contain the data of deployed services, either.
     """
     with plainly():
         settings, _ = given(options)
@@ -177,7 +177,7 @@ def backup(file: Path, **options: Any) -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace all that this installation has.")
 def restore(file: Path, force: bool, **options: Any) -> None:
-    """Put the backup FILE in the place of this installation, which must not be running.
+    """Replace this installation, which must not be running, by the backup FILE.
 
     All of it, or nothing. The backup may come from the other kind of database. The key of the backed-up
     installation must be here already, as the file `key` of the data directory or as WINDLASS_KEY.
@@ -269,7 +269,7 @@ def purge_set_aside(services: tuple[str, ...], everything: bool, yes: bool, **op
 
 @click.group("audit")
 def audit() -> None:
-    """Look whether the record of events is whole."""
+    """Verify the audit."""
 
 
 @audit.command("verify", cls=Command, params=flags("data_dir"))

@@ -186,7 +186,7 @@ events = get(
 targets = get(
     "targets",
     EventTargets,
-    "List what the audit speaks of",
+    "List the resources that the audit is about",
     "By name; out of the newest 50,000 events that fit.",
     id="getOrganizationEventTargets",
     query=TargetParameters,

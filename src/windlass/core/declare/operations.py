@@ -15,18 +15,18 @@ from windlass.core.words.naming import plural, spaced, with_article
 
 PAGE, MOST_PER_PAGE = 100, 1000
 _REPLACE = (
-    "Replaces it: a field that is left out goes back to its default. What has no default, is sealed or was "
-    "chosen for good is kept. To change some fields only, use PATCH."
+    "Replaces the resource: a field that is left out is reset to its default. Fields that have no default, "
+    "are encrypted or cannot be changed are kept. To change only some fields, use PATCH."
 )
 _MERGE_PATCH = (
-    "A JSON merge patch (RFC 7396): only the fields that are named change. An object is merged into the "
-    "present one, a list replaces the present one, and null removes a value or sets it to its default."
+    "A JSON merge patch (RFC 7396): only the given fields change. An object is merged into the present "
+    "one, a list replaces the present one, and null removes a value or sets it to its default."
 )
 
 
 class Paging(Spec):
-    page: Annotated[int, Meta(ge=1, le=2**31 - 1, description="Which page, from 1")] = 1
-    page_size: Annotated[int, Meta(ge=1, le=MOST_PER_PAGE, description="How many results on a page")] = PAGE
+    page: Annotated[int, Meta(ge=1, le=2**31 - 1, description="Page number, from 1")] = 1
+    page_size: Annotated[int, Meta(ge=1, le=MOST_PER_PAGE, description="Results per page")] = PAGE
 
 
 class PathId(Struct, frozen=True, eq=False):

@@ -9,9 +9,10 @@ from msgspec import Meta, field
 from windlass.core.declare.spec import Spec
 
 REMOVAL: Final = (
-    "Durable when answered. A service that was deployed is DELETING until what was made for it is gone; then "
-    "its id answers 404. If that fails, it is in DELETE_ERROR and its message says why: delete it again, or "
-    "with `skipReconcile`. An environment or a project goes after the last of its services."
+    "The deletion is stored when the answer arrives. A service that was deployed is DELETING until "
+    "everything that was made for it is removed; then its id answers 404. If that fails, it is in "
+    "DELETE_ERROR and its message says why: delete it again, or with `skipReconcile`. An environment or a "
+    "project is deleted after the last of its services."
 )
 
 
@@ -19,7 +20,7 @@ class Removal(Spec):
     skip_reconcile: Annotated[
         bool,
         Meta(
-            description="Delete it at once, even if cleaning up fails or its engine is away. What was made "
-            "for it is removed afterwards, with as many attempts as it takes."
+            description="Delete it at once, even if cleaning up fails or its engine is unavailable. Its "
+            "remains are removed in the background, with retries until that succeeds."
         ),
     ] = field(default=False, name="skipReconcile")

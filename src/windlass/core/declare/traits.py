@@ -26,7 +26,7 @@ class Status(Shown):
     id: Id
     state: Annotated[str, Meta(description="RUNNING, STOPPED, ERROR, or a word for work in progress")]
     deployment_state: Annotated[str, Meta(description="The exact state, in the full interface's words")]
-    message: Annotated[str, Meta(description="Why it is in this state, where there is something to say")] = ""
+    message: Annotated[str, Meta(description="Reason for the state, if any")] = ""
     service_deployment_status: Annotated[str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE")]
     last_deployment_date: Maybe[Timestamp] = absent
     is_part_last_deployment: bool = False
@@ -179,7 +179,7 @@ Moment = Annotated[
 class Tail(Spec):
     """Selects lines of a log, and whether to follow it."""
 
-    tail: Annotated[int, Meta(ge=1, le=10_000, description="How many of the last lines")] = 1000
+    tail: Annotated[int, Meta(ge=1, le=10_000, description="Number of last lines")] = 1000
     since: Annotated[Moment, Meta(description="Only lines from this time on")] = ""
     until: Annotated[Moment, Meta(description="Only lines from before this time")] = ""
     search: Annotated[
@@ -217,13 +217,9 @@ def deployable(
         ends_services=True,
         actions=(
             _start("deploy", Deployment, "Deploy", _DEPLOY, body=body),
-            _start(
-                "redeploy", Deployment, "Deploy the same version again", "With the settings as they are now."
-            ),
+            _start("redeploy", Deployment, "Deploy the same version again", "With the present settings."),
             *(() if runs_once else (restart,)),
-            _start(
-                "stop", Deployment, "Stop", "Nothing of it runs afterwards; data, settings and history stay."
-            ),
+            _start("stop", Deployment, "Stop", "Stops all instances; data, settings and history stay."),
             _start(
                 "uninstall", Deployment, _UNINSTALL, "204 if there was nothing.", body=Nothing, also=(204,)
             ),
@@ -231,8 +227,8 @@ def deployable(
             _start(
                 "cancelDeployment",
                 Deployment,
-                "Cancel what waits or is under way",
-                "What served before goes on serving. 409 if there is nothing to cancel.",
+                "Cancel deployments that wait or are under way",
+                "The present release goes on serving. 409 if there is nothing to cancel.",
                 body=CancelRequest,
             ),
             get("status", Status, "Read the status"),
@@ -241,13 +237,14 @@ def deployable(
     )
 
 
-_DEPLOY: Final = "Durable when answered. It replaces one that still waits, and follows one under way."
-_RESTART: Final = "What runs is replaced by new instances of itself, with the settings that it runs with."
-_UNINSTALL: Final = "Remove what runs and its data, keep the settings"
-_ROLLBACK: Final = (
-    "What was built then is started again, with the settings as they are now; nothing is built."
+_DEPLOY: Final = (
+    "The deployment is stored when the answer arrives. It replaces one that is still waiting, and runs after "
+    "one that is under way."
 )
-_HISTORY: Final = "Newest first; what waits or is under way is not among them."
+_RESTART: Final = "Replaces the instances by new ones, with the settings of their deployment."
+_UNINSTALL: Final = "Remove instances and data, keep the settings"
+_ROLLBACK: Final = "Runs the build of that deployment again, with the present settings; nothing is built."
+_HISTORY: Final = "Newest first; deployments that wait or are under way are not included."
 _COMMITS: Final = (
     "Asks the repository: 409 with the reason if it cannot be read, or not within 20 "
     "seconds. An answer is kept for some seconds. 503 while many other repositories are being read."
