@@ -179,7 +179,7 @@ async def story(tmp_path: Path, brood: Brood, database_url: str, engine: str) ->
         yield Story(house, seed=bool(database_url))
 
 
-@pytest.mark.timeout(3600 if FULL else 180)
+@pytest.mark.timeout(3600 if FULL else 300)
 async def test_killed_wherever_and_whenever_nothing_is_lost_done_twice_or_left(
     story: Story, database_url: str, engine: str
 ):
