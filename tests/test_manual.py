@@ -14,7 +14,7 @@ from tests.test_glossary import classes, classes_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOLDERS = [ROOT, ROOT / "src/windlass", ROOT / "src/windlass/engines/process"]
+FOLDERS = [ROOT, ROOT / "src/windlass", ROOT / "src/windlass/engines", ROOT / "src/windlass/engines/process"]
 FIELDS = ROOT / "src/windlass/core/declare/fields.py"
 INVENTED = {
     "tests/engines/test_mine.py": "docs/adding-an-engine.md",
