@@ -30,8 +30,6 @@ ALLOWED = {
     # The same levels are where permissions are given, and environments alone have a mode.
     "core/access/where.py": {"environment"},
     "control/request/permissions.py": {"environment"},
-    # Tokens and members are the two ways into an organization.
-    "control/people/admins.py": {"member", "apiToken"},
     # A type of mount in a Dockerfile.
     "builders/docker/guard.py": {"secret"},
     # A stream of the API, not a family.

@@ -28,6 +28,7 @@ from windlass.core.access import SYSTEM
 from windlass.core.deploy.workload import StoredData
 from windlass.core.words.events import Event
 from windlass.engines.engine import Engine
+from windlass.families.organization import organization
 from windlass.store import Tx
 
 RECORD: Final = "record.json"
@@ -270,7 +271,7 @@ async def _tell(ctx: Context, kind: Event, record: SetAside) -> None:
     """In the audit of the first organization: nobody knows whose it was."""
 
     async def change(tx: Tx) -> None:
-        first = await tx.resources.first(NOBODY, "organization")
+        first = await tx.resources.first(NOBODY, organization.name)
         assert first is not None
         about = About(first.id, first.family, first.id, first.family)
         facts = {"name": record.name, "service_id": record.service, "message": record.why}

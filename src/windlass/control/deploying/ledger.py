@@ -6,8 +6,8 @@ A worker that was paused past its lease raises LostClaim here and changes nothin
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Concatenate, ParamSpec, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -54,7 +54,7 @@ class Task(Struct, frozen=True):
 
 def recorded(
     change: Callable[Concatenate[Ledger, Tx, DeploymentRow, P], Awaitable[T]],
-) -> Callable[Concatenate[Ledger, P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[Ledger, P], Awaitable[T]]:
     """Runs a method as one transaction. It gets the deployment as it is now, and may run twice."""
 
     @functools.wraps(change)

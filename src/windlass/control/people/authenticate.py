@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from windlass.base import tokens
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Forbidden, Unauthorized, Unavailable
 from windlass.config import BadSetting
-from windlass.control.people.callers import actor_of_token, permits_of_member
+from windlass.control.people.callers import Membership, actor_of_token, permits_of_member
 from windlass.control.people.members import IssuerIdentity, welcome, welcomes
 from windlass.control.people.organizations import NOBODY
 from windlass.control.people.tokens import expiry, note_uses
@@ -25,8 +26,11 @@ from windlass.control.request.context import Call, Context, Reply, encode, write
 from windlass.control.request.recording import about, emit, origin_of
 from windlass.control.telling.security_events import SecurityEvents, UnusualCaller
 from windlass.core.access import Actor, Scope, permits_throughout
+from windlass.core.declare.stored import read
 from windlass.core.words.events import Event
+from windlass.families.api_token import ApiToken, api_token
 from windlass.families.member import Email
+from windlass.families.organization import organization
 from windlass.store import Tx
 
 if TYPE_CHECKING:
@@ -60,6 +64,17 @@ class NoMember(Forbidden):
         super().__init__(message)
         self.who = who
         self.why = message
+
+
+class Claims(Struct, frozen=True):
+    """The claims of a JWT that was verified."""
+
+    iss: str
+    sub: str
+    exp: int | float
+    name: object = None
+    email: object = None
+    email_verified: object = None
 
 
 class Authenticator:
@@ -139,16 +154,16 @@ class Authenticator:
         return RefusedCaller(message, UnusualCaller(id, name, org), "The token was revoked")
 
     def _actor(self, id: str, org: str, body: bytes, now: int) -> Actor:
-        document = msgspec.json.decode(body)
-        ends = expiry(document["expires_at"]) if document["expires_at"] else None
+        token = read(body, ApiToken)
+        ends = expiry(token.expires_at) if token.expires_at else None
         if ends is not None and ends <= now:
-            raise RefusedCaller("This token has expired", UnusualCaller(id, document["name"], org))
+            raise RefusedCaller("This token has expired", UnusualCaller(id, token.name, org))
         if now - self._noted.get(id, 0) >= MINUTE:
             self._noted[id] = self._used[id] = now
-        return actor_of_token(id, org, document, ends)
+        return actor_of_token(id, org, token, ends)
 
     async def _operators(self) -> Actor:
-        first = await self._ctx.store.reads.resources.first(NOBODY, "organization")
+        first = await self._ctx.store.reads.resources.first(NOBODY, organization.name)
         if first is None:
             raise Unavailable("The first organization is still being made; try again in a moment")
         permits = permits_throughout(first.id, Scope.ADMIN)
@@ -158,12 +173,12 @@ class Authenticator:
         from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
 
         try:
-            claims = await (await self._judge()).verify(token)
+            claims = msgspec.convert(await (await self._judge()).verify(token), Claims)
         except IssuerUnreachable as error:
             raise Unavailable(f"The JWT cannot be checked now: {error}") from error
         except TokenRefused as error:
             raise refused(f"This JWT is not valid here: {error}") from error
-        if claims["iss"] == self._ctx.settings.url:
+        if claims.iss == self._ctx.settings.url:
             return await self._by_session(claims, now)
         return await self._by_person(claims)
 
@@ -181,28 +196,28 @@ class Authenticator:
         trusted = [own, self._outside] if self._outside else [own]
         return Verifier(trusted, self._fetch, lambda: clock.now() / SECOND)
 
-    async def _by_session(self, claims: dict[str, Any], now: int) -> Actor:
+    async def _by_session(self, claims: Claims, now: int) -> Actor:
         """A session ends with the token it was made from, and to the second: the clock is our own.
 
         Its requests count as requests of the token: to exchange a token gives nobody more of them."""
-        ends, id = int(claims["exp"] * SECOND), str(claims["sub"])
+        ends, id = int(claims.exp * SECOND), claims.sub
         if ends <= now:
             raise refused("This session has ended")
         if self._operator and id == _operators_mark(self._ctx):
             actor = await self._operators()
         else:
-            row = await self._ctx.store.reads.resources.find("apiToken", id)
+            row = await self._ctx.store.reads.resources.find(api_token.name, id)
             if row is None:
                 raise await self._no_more("The token behind this session was revoked", id=id)
             actor = self._actor(row.id, row.org, row.body, now)
         return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None)
 
-    async def _by_person(self, claims: dict[str, Any]) -> Actor:
+    async def _by_person(self, claims: Claims) -> Actor:
         person, reads = _person(claims), self._ctx.store.reads
         if await welcomes(self._ctx, reads, person):
             await self._ctx.store.write(lambda tx: welcome(self._ctx, tx, person))
         memberships = [
-            (id, org, msgspec.json.decode(body))
+            (id, org, read(body, Membership))
             for id, org, body in await reads.identities.of(person.issuer, person.subject)
         ]
         if not memberships:
@@ -210,33 +225,33 @@ class Authenticator:
                 "You are signed in, but not a member of an organization here: ask an admin to invite you",
                 UnusualCaller(person.subject, person.shown, "", person=True),
             )
-        memberships.sort(key=lambda one: str(one[2]["created_at"]))
+        memberships.sort(key=lambda known: known[2].created_at)
         # The name is what was known on joining: later claims of a name or an address are not verified.
         id, _, oldest = memberships[0]
         return Actor(
             id=id,
-            name=oldest["email"],
+            name=oldest.email,
             subject=f"jwt:{person.issuer}|{person.subject}",
-            permits=permits_of_member((org, document) for _, org, document in memberships),
+            permits=permits_of_member((org, member.role_id) for _, org, member in memberships),
             limit=self._ctx.settings.session_rate_limit,
-            expires=int(claims["exp"] * SECOND),
+            expires=int(claims.exp * SECOND),
         )
 
 
-def _person(claims: dict[str, Any]) -> IssuerIdentity:
-    subject, name = claims["sub"], claims.get("name")
+def _person(claims: Claims) -> IssuerIdentity:
+    subject, name = claims.sub, claims.name
     if len(subject) > _LONGEST_SUBJECT or "\0" in subject:
         raise refused("This JWT is not valid here: its sub has more than 255 characters, or a zero byte")
     named = name[:_LONGEST_SUBJECT] if isinstance(name, str) else ""
-    return IssuerIdentity(issuer=claims["iss"], subject=subject, email=_verified_email(claims), name=named)
+    return IssuerIdentity(issuer=claims.iss, subject=subject, email=_verified_email(claims), name=named)
 
 
-def _verified_email(claims: dict[str, Any]) -> str:
+def _verified_email(claims: Claims) -> str:
     """Only what the issuer says it has verified: anybody can write any address into a profile."""
-    if claims.get("email_verified") is not True:
+    if claims.email_verified is not True:
         return ""
     try:
-        return msgspec.convert(claims.get("email"), Email)
+        return msgspec.convert(claims.email, Email)
     except msgspec.ValidationError:
         return ""
 

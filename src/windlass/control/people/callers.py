@@ -1,28 +1,65 @@
-"""Actors from what is stored: an API token, or a member of organizations."""
+"""Callers as they are stored: API tokens, and members of organizations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from windlass.core.access import Actor, Permits, permits_of_role, permits_throughout, scopes_of
-from windlass.core.declare.document import Document
+from msgspec import Struct
+
+from windlass.base.clock import stamp
+from windlass.core.access import (
+    Actor,
+    Permits,
+    Scope,
+    Where,
+    may_below,
+    permits_of_role,
+    permits_throughout,
+    scopes_of,
+)
+from windlass.families.api_token import ApiToken
+from windlass.store import Row
 
 
-def actor_of_token(id: str, org: str, token: Document, expires: int | None = None) -> Actor:
+class Membership(Struct):
+    """The part of a member that decides what the person may do."""
+
+    email: str
+    role_id: str
+    created_at: str
+
+
+def actor_of_token(id: str, org: str, spec: ApiToken, expires: int | None = None) -> Actor:
     """Returns the caller that an API token stands for."""
-    limits = token.get("limited_to")
     return Actor(
         id=id,
-        name=token["name"],
+        name=spec.name,
         subject=f"token:{id}",
-        permits=permits_throughout(org, scopes_of(token["scopes"])),
-        limited_to=None if limits is None else frozenset(limits),
-        limit=token["rate_limit"],
+        permits=permits_throughout(org, scopes_of(spec.scopes or ())),
+        limited_to=frozenset(spec.limited_to) if isinstance(spec.limited_to, list) else None,
+        limit=spec.rate_limit,
         expires=expires,
         token=id,
     )
 
 
-def permits_of_member(memberships: Iterable[tuple[str, Document]]) -> Permits:
-    """Returns the permits of a person. `memberships` are organizations with the person as a member there."""
-    return {org: permits_of_role(org, member["role_id"]) for org, member in memberships}
+def permits_of_member(memberships: Iterable[tuple[str, str]]) -> Permits:
+    """Returns the permits of a person. `memberships` are organizations with the person's role there."""
+    return {org: permits_of_role(org, role) for org, role in memberships}
+
+
+def is_admin_token(row: Row, now: int) -> bool:
+    """True if a token is valid and may do everything in its organization."""
+    token = row.read(ApiToken)
+    is_valid = token.expires_at is None or token.expires_at > stamp(now)
+    return is_valid and _may_do_all(actor_of_token(row.id, row.org, token), row.org)
+
+
+def is_admin_role(role: str, org: str) -> bool:
+    """True if members with this role may do everything in their organization."""
+    permits = permits_of_member([(org, role)])
+    return _may_do_all(Actor(id="", name="", subject="", permits=permits), org)
+
+
+def _may_do_all(actor: Actor, org: str) -> bool:
+    return may_below(actor, Scope.ADMIN, Where(org))

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.errors import Conflict, Missing
-from windlass.control.people.admins import keep_an_admin
+from windlass.control.people.callers import is_admin_role, is_admin_token
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
 from windlass.control.request.context import Call, Context, Reply, writes
@@ -18,6 +18,7 @@ from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
 from windlass.core.declare.fields import visible
 from windlass.core.declare.stored import Named
 from windlass.core.words.events import Event
+from windlass.families.api_token import api_token
 from windlass.families.member import (
     Invitation,
     InvitationShown,
@@ -28,6 +29,7 @@ from windlass.families.member import (
     member,
     old_role,
 )
+from windlass.families.organization import organization
 from windlass.store import Reads, Row, Tx
 
 _INVITES = "invites"
@@ -65,11 +67,12 @@ class Members(Behaviour[Member]):
     async def updating(self, ctx: Context, tx: Tx, change: Change[Member]) -> None:
         scope = SCOPES[change.spec.role_id]
         change.extras |= {"role": old_role(scope), "role_name": scope.word}
-        await keep_an_admin(ctx, tx, change.row, change.spec.role_id)
+        if not is_admin_role(change.spec.role_id, change.row.org):
+            await _keep_an_admin(ctx, tx, change.row)
         tx.nudge("tokens")
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        await keep_an_admin(ctx, tx, row)
+        await _keep_an_admin(ctx, tx, row)
         tx.nudge("tokens")
 
 
@@ -115,6 +118,42 @@ async def _member(tx: Tx, call: Call, id: str) -> Row:
     return row
 
 
+async def _keep_an_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
+    if _is_admin(ctx, leaving):
+        await keep_another_admin(ctx, tx, leaving)
+
+
+async def keep_another_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
+    """Refuses to end an Admin token or the role of an Admin, if the organization has no other.
+
+    The caller is an Admin too, and counts: so this only stops callers from locking themselves out.
+    """
+    if await _is_operated(ctx, tx, leaving.org):
+        return
+    tokens = await tx.resources.of_org(leaving.org, api_token.name)
+    members = await tx.resources.of_org(leaving.org, member.name)
+    others = [
+        *(row for row in tokens if is_admin_token(row, tx.now)),
+        *(row for row in members if _is_admin(ctx, row)),
+    ]
+    if all(row.id == leaving.id for row in others):
+        raise Conflict(
+            "This is the last way into the organization as an Admin, and your own: "
+            "make another Admin token, or another member Admin, first"
+        )
+
+
+def _is_admin(ctx: Context, row: Row) -> bool:
+    """True if a member is an Admin, and can sign in here."""
+    return bool(ctx.settings.oidc_issuer) and is_admin_role(row.read(Member).role_id, row.org)
+
+
+async def _is_operated(ctx: Context, tx: Tx, org: str) -> bool:
+    """True if the token of the settings is an Admin there."""
+    first = await tx.resources.first("", organization.name) if ctx.settings.admin_token else None
+    return first is not None and first.id == org
+
+
 async def welcomes(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
     """Where this person is awaited, and not a member yet.
 
@@ -138,10 +177,9 @@ async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
     for one in await welcomes(ctx, tx, person):
         itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
         spec = Member(email=person.shown, role_id=one.role_id, name=visible(person.name))
-        reply = await create_in(ctx, tx, NewResource(member, spec, one.org, itself))
-        await tx.identities.add(
-            person.issuer, person.subject, one.org.id, msgspec.json.decode(reply.body)["id"]
-        )
+        new = NewResource(member, spec, one.org, itself)
+        await create_in(ctx, tx, new)
+        await tx.identities.add(person.issuer, person.subject, one.org.id, new.id)
         if one.guest is not None:
             await tx.remove(one.guest)
             await record(ctx, tx, Event.DELETED, one.guest, itself, None, before=one.guest.body)
@@ -150,7 +188,7 @@ async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
 async def _invited(source: Reads, person: IssuerIdentity) -> list[Invitee]:
     found = []
     for guest in await source.links.sources(_address(person.email), _INVITES) if person.email else ():
-        org = await source.resources.find("organization", guest.org)
+        org = await source.resources.find(organization.name, guest.org)
         if org is not None:
             found.append(Invitee(org, guest.read(InvitationShown).role_id, guest))
     return found
@@ -159,7 +197,7 @@ async def _invited(source: Reads, person: IssuerIdentity) -> list[Invitee]:
 async def _joining(ctx: Context, source: Reads) -> list[Invitee]:
     if not ctx.settings.oidc_join:
         return []
-    first = await source.resources.first("", "organization")
+    first = await source.resources.first("", organization.name)
     return [Invitee(first, ROLE_IDS[Scope[ctx.settings.oidc_join.upper()]], None)] if first else []
 
 

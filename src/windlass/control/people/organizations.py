@@ -31,7 +31,7 @@ NOBODY = ""
 async def list_organizations(ctx: Context, call: Call) -> Reply:
     """The caller's organization as an object, with all that the caller may see as its `results`."""
     orgs = [org for org in call.actor.organizations if may(call.actor, Scope.READ, Where(org))]
-    rows = [row for org in orgs if (row := await ctx.store.reads.resources.find("organization", org))]
+    rows = [row for org in orgs if (row := await ctx.store.reads.resources.find(organization.name, org))]
     listed = paged(call, [row.body for row in sorted(rows, key=lambda row: row.pos)])
     home = next((row for row in rows if row.id == call.actor.home), None)
     return Reply(home.body[:-1] + b"," + listed.body[1:] if home else listed.body)
@@ -57,7 +57,7 @@ async def found_organization(
     """A new organization with a cluster and an Admin token: without the token nobody could enter."""
     new = NewResource(organization, spec, None, actor, call)
     reply = await create_in(ctx, tx, new)
-    above = await tx.resources.find("organization", new.id)
+    above = await tx.resources.find(organization.name, new.id)
     assert above is not None
     await create_in(ctx, tx, NewResource(cluster, Cluster(name="local", engine="LOCAL"), above, actor, call))
     token = await issue(ctx, tx, above, "admin", Scope.ADMIN, actor) if with_token else None
@@ -68,7 +68,7 @@ async def found_organization(
 async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     check_tag(call, row)
-    if len(await tx.resources.of_parent(NOBODY, "organization")) == 1:
+    if len(await tx.resources.of_parent(NOBODY, organization.name)) == 1:
         raise Conflict("This is the only organization of this installation: it cannot be deleted")
     await purge(tx, row)
     await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -77,12 +76,12 @@ def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[
     return moved
 
 
-def _is_turned(new: Any, old: Any) -> bool:
+def _is_turned(new: object, old: object) -> bool:
     """True if the field has a new value that sends something: not false, null or unset."""
     return new != old and new not in (False, None, msgspec.UNSET)
 
 
-def value_at(whole: Any, path: str) -> Any:
+def value_at(whole: object, path: str) -> object:
     """A field of a spec or of a document, by its path; UNSET if there is none."""
     for step in path.split("."):
         if isinstance(whole, dict):

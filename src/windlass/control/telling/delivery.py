@@ -40,7 +40,7 @@ from windlass.core.declare.document import veil
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
 from windlass.core.words.webhook_payload import Subscription, rendered
-from windlass.families.webhook import WebhookShown
+from windlass.families.webhook import WebhookShown, webhook
 from windlass.store import Claim, DeliveryRow, Receiver, Tx
 
 WAITS = (5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR)
@@ -67,22 +67,21 @@ _AWAY = {408, 425, 429, 500, 502, 503, 504}
 
 
 async def deliver(ctx: Context, claim: Claim) -> None:
-    webhook = claim.id.partition(":")[2]
-    await WebhookSender(ctx, claim, webhook).work()
-    await ctx.store.write(lambda tx: _come_back(tx, claim, webhook))
+    id = claim.id.partition(":")[2]
+    await WebhookSender(ctx, claim, id).work()
+    await ctx.store.write(lambda tx: _come_back(tx, claim, id))
 
 
-async def _come_back(tx: Tx, claim: Claim, webhook: str) -> None:
+async def _come_back(tx: Tx, claim: Claim, id: str) -> None:
     """When the next is due; and before that, to look whether somebody is there again."""
-    row = await tx.resources.find("webhook", webhook)
+    row = await tx.resources.find(webhook.name, id)
     if row is None:
-        await tx.deliveries.forget(webhook)
-        await tx.receivers.forget(webhook)
-    due = await tx.deliveries.next(webhook) if row and row.read(Subscription).enabled else None
+        await tx.receivers.forget(id)
+    due = await tx.deliveries.next(id) if row and row.read(Subscription).enabled else None
     if due is None:
         await tx.work.done(claim)
         return
-    if (await tx.receivers.get(webhook)).failing:
+    if (await tx.receivers.get(id)).failing:
         due = min(due, tx.now + _about(LOOKED_FOR_EVERY))
     await tx.work.again(claim, due)
 
@@ -114,7 +113,7 @@ class WebhookSender:
 
     async def _is_wanted(self) -> bool:
         """Looks at the webhook as it is now: whoever changes it does not wait until nothing is due."""
-        row = await self._ctx.store.reads.resources.find("webhook", self._webhook)
+        row = await self._ctx.store.reads.resources.find(webhook.name, self._webhook)
         if row is None:
             return False
         subscription = self._subscription = row.read(Subscription)
@@ -311,7 +310,7 @@ class DeliveryResults:
         if receiver == await tx.receivers.get(self._webhook) and not why_disabled:
             return
         await tx.receivers.set(self._webhook, receiver)
-        row = await tx.resources.find("webhook", self._webhook)
+        row = await tx.resources.find(webhook.name, self._webhook)
         if row is None:
             return
         since = stamp(receiver.failing) if receiver.failing else None

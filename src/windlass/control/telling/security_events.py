@@ -17,6 +17,7 @@ from windlass.control.request.recording import About, about, emit
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation
 from windlass.core.words.events import Event
+from windlass.families.organization import organization
 from windlass.store import Reads, Tx
 
 AGAIN = 12 * HOUR
@@ -180,5 +181,5 @@ async def _found(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[str, Ab
 
 async def _operators(tx: Reads) -> str:
     """Somebody who is of no organization concerns whoever runs this installation."""
-    first = await tx.resources.first("", "organization")
+    first = await tx.resources.first("", organization.name)
     return first.id if first else ""

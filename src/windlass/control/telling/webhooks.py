@@ -28,6 +28,7 @@ from windlass.core.declare.document import Document, veil
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, rendered
+from windlass.families.organization import organization
 from windlass.families.webhook import Replay, Rotation, Webhook, check_sendable, webhook
 from windlass.store import DeliveryRow, Receiver, Row, Tx
 
@@ -84,26 +85,26 @@ async def deliveries(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     page, size = paging(call)
     found, total = await ctx.store.reads.deliveries.page(row.id, (page - 1) * size, size)
-    webhook = row.read(Subscription)
-    return Reply(results([encode(_shown(ctx, call, webhook, one)) for one in found], page, size, total))
+    subscription = row.read(Subscription)
+    return Reply(results([encode(_shown(ctx, call, subscription, one)) for one in found], page, size, total))
 
 
 @writes("webhook.test")
 async def test(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
-    webhook = row.read(Subscription)
-    if not webhook.enabled:
+    subscription = row.read(Subscription)
+    if not subscription.enabled:
         raise Conflict("This webhook is disabled: set `enabled` to true first")
-    (id,) = await add_deliveries(tx, [row], TEST_LANE, await _example(ctx, tx, row, webhook.events[0]))
+    (id,) = await add_deliveries(tx, [row], TEST_LANE, await _example(ctx, tx, row, subscription.events[0]))
     made = await tx.deliveries.get(row.id, id)
     assert made is not None
     await record(ctx, tx, Event.WEBHOOK_TESTED, row, call.actor, call)
-    return Reply(encode(_shown(ctx, call, webhook, made)))
+    return Reply(encode(_shown(ctx, call, subscription, made)))
 
 
 async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> WebhookPayload:
-    organization = await tx.resources.find("organization", row.org)
-    assert organization is not None
+    org = await tx.resources.find(organization.name, row.org)
+    assert org is not None
     failed = kind == Event.DEPLOYMENT_FAILED
     return WebhookPayload(
         kind=kind,
@@ -113,7 +114,7 @@ async def _example(ctx: Context, tx: Tx, row: Row, kind: str) -> WebhookPayload:
         environment=NamedId(ids.new_id(), "production"),
         mode="PRODUCTION",
         project=NamedId(ids.new_id(), "example"),
-        organization=named(organization),
+        organization=named(org),
         deployment=ids.new_id(),
         number=1,
         action="DEPLOY",
@@ -194,7 +195,7 @@ async def veil_stored(ctx: Context, tx: Tx) -> None:
     """Seals the addresses that earlier versions kept readable. Does nothing from the second start on."""
     if await tx.facts.get(_VEILED):
         return
-    for org in await tx.resources.of_parent("", "organization"):
+    for org in await tx.resources.of_parent("", organization.name):
         for row in await tx.resources.of_org(org.id, webhook.name):
             await _veil(ctx, tx, row)
     await tx.facts.set(_VEILED, b"1")
@@ -232,10 +233,10 @@ def keys_of(hidden: Mapping[str, str], now: int) -> list[bytes]:
     return [signing.key_of(secret) for secret in secrets if secret]
 
 
-def _shown(ctx: Context, call: Call, webhook: Subscription, row: DeliveryRow) -> Document:
+def _shown(ctx: Context, call: Call, subscription: Subscription, row: DeliveryRow) -> Document:
     story = attempts_of(row.story)
-    last = story[-1] if story else StoredAttempt(0, webhook.target_url, webhook.kind, 0)
-    subscription = replace(webhook, kind=last.kind)
+    last = story[-1] if story else StoredAttempt(0, subscription.target_url, subscription.kind, 0)
+    as_sent = replace(subscription, kind=last.kind)
     return {
         "id": row.id,
         "created_at": stamp(row.created),
@@ -243,7 +244,7 @@ def _shown(ctx: Context, call: Call, webhook: Subscription, row: DeliveryRow) ->
         "matched_event": call.dialect.event(row.kind),
         "status": row.state,
         "target_url_used": last.target_url,
-        "request": rendered(subscription, payload_of(row), ctx.settings.url),
+        "request": rendered(as_sent, payload_of(row), ctx.settings.url),
         "target_response_status_code": last.status_code,
         "target_response_body": last.body or last.error,
         "next_attempt_at": stamp(row.due) if row.state == WAITING else None,

@@ -19,6 +19,7 @@ from windlass.core.declare.shapes import Listener, ServicePort
 from windlass.core.declare.stored import Named
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
 from windlass.core.deploy.workload import Workload
+from windlass.families.environment import environment
 from windlass.routers.router import RouteError
 from windlass.store import NameRow, Reads, Row, Tx
 
@@ -141,9 +142,9 @@ def _keys(ports: Iterable[ServicePort]) -> list[str]:
 
 async def _named(tx: Tx, held: _HeldNames, name: str, asked: Iterable[str]) -> dict[str, NameRow]:
     """Reserves hosts by port: the default port gets the name of the service, others put theirs before it."""
-    environment = await tx.resources.find("environment", held.service.parent)
-    assert environment is not None
-    wish = label(name, environment.read(Named).name)
+    home = await tx.resources.find(environment.name, held.service.parent)
+    assert home is not None
+    wish = label(name, home.read(Named).name)
     own = await held.reserve(tx, "", wish)
     others = {key: await held.reserve(tx, key, label(key, own.name)) for key in asked if key}
     return {"": own, **others}
