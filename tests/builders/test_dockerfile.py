@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.builders import ignore
-from windlass.builders.dockerfile import Argument, DockerfileError, read
+from windlass.builders.dockerfile import read
+from windlass.builders.instructions import Argument, DockerfileError
 from windlass.builders.native.hints import ExecForm, Shell, hints
 from windlass.builders.substitution import BadWord, substituted, words
 

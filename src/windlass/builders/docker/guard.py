@@ -16,9 +16,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.builders import dockerfile
+from windlass.builders import dockerfile, instructions
 from windlass.builders.builder import BuildError
-from windlass.builders.dockerfile import Dockerfile, DockerfileError, Instruction, Stage
+from windlass.builders.dockerfile import Dockerfile, Stage
+from windlass.builders.instructions import DockerfileError, Heredoc, Instruction
 from windlass.builders.substitution import BadWord, substituted
 from windlass.core.words.images import is_ours
 
@@ -158,10 +159,10 @@ class _Writing:
     def _learn(self, instruction: Instruction, known: dict[str, str]) -> None:
         """Records ENV and ARG values, so that messages can name the address in an ADD."""
         if instruction.name == "ENV":
-            for name, value in dockerfile.pairs(instruction, self._read.escape):
+            for name, value in instructions.pairs(instruction, self._read.escape):
                 known[name] = self._value(value, known)
         elif instruction.name == "ARG":
-            for argument in dockerfile.arguments(instruction, self._read.escape):
+            for argument in instructions.arguments(instruction, self._read.escape):
                 default = self._value(argument.default or "", known) or self._outer.get(argument.name, "")
                 known.setdefault(argument.name, self._around.arguments.get(argument.name, default))
 
@@ -177,7 +178,7 @@ class _Writing:
                 flags = [self._run_flag(stage, instruction.line, *flag) for flag in instruction.flags]
                 return f"RUN {_flags(flags)}{instruction.text}"
             case "ONBUILD":
-                inner = dockerfile.instruction(instruction.line, instruction.text, self._read.escape)
+                inner = instructions.instruction(instruction.line, instruction.text, self._read.escape)
                 return f"ONBUILD {self._instruction(stage, inner, known)}"
         return f"{instruction.name} {_flags(instruction.flags)}{instruction.text}".rstrip()
 
@@ -291,7 +292,7 @@ class _Writing:
             raise BuildRefused(number, f"it must not end with {self._read.escape}")
         return line
 
-    def _heredoc(self, line: int, heredoc: dockerfile.Heredoc) -> Iterator[str]:
+    def _heredoc(self, line: int, heredoc: Heredoc) -> Iterator[str]:
         if not self._around.heredocs:
             raise BuildRefused(
                 line,

@@ -14,14 +14,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from windlass.builders.dockerfile import (
-    Dockerfile,
-    DockerfileError,
-    Instruction,
-    Stage,
-    arguments,
-    pairs,
-)
+from windlass.builders.dockerfile import Dockerfile, Stage
+from windlass.builders.instructions import DockerfileError, Instruction, arguments, pairs
 
 SHELL: Final = ("/bin/sh", "-c")
 MOST_PORTS: Final = 100

@@ -1,4 +1,7 @@
-"""Python dependencies: what is needed, and a virtual environment with it."""
+"""Python dependencies: finds out what a project needs, and installs it in a virtual environment.
+
+`requirements` reads requirements files.
+"""
 
 from __future__ import annotations
 
@@ -6,55 +9,44 @@ import hashlib
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Struct
 
 from windlass.base import subprocesses as group
 from windlass.builders.builder import BuildError, Say
 from windlass.builders.native import tree
+from windlass.builders.native.requirements import local_paths, requirements_in
 from windlass.builders.native.tools import Tools, step
 
-DEEPEST: Final = 20
-LONGEST: Final = 4 * 1024 * 1024
 PIP: Final = (22, 3)  # --python
 
-_INCLUDE = re.compile(r"(?:-r\s*|--requirement(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
-_CONSTRAINT = re.compile(r"(?:-c\s*|--constraint(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
-_EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_NAMED_PATH = re.compile(r"\S+\s*@\s*file://(?:localhost)?(?P<path>[^\s;#]+)")
+
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 
 
 class Wish(Struct, frozen=True):
-    """Where it is said what is asked for."""
+    """The place where the dependencies are declared."""
 
     folder: Path
     requirements: bool
-    """By requirements.txt; else by the project itself, which is then installed."""
-
-
-class Requirement(NamedTuple):
-    line: str
-    limits: bool = False
-    """It only limits the version, as a constraint."""
+    """True for requirements.txt. Otherwise the project itself declares them, and is installed."""
 
 
 class PythonDependencies(Struct, frozen=True, kw_only=True):
-    """What is installed: the dependencies, which builds may share, and what is of this commit alone."""
+    """The packages to install: dependencies, which builds may share, and packages of this commit alone."""
 
     requirements: str = ""
     constraints: str = ""
     local: tuple[Path, ...] = ()
-    """What requirements name of the repository itself."""
+    """Paths of the repository that requirements name."""
     project: Path | None = None
-    """Installed by itself, beside the dependencies."""
+    """The project, if it is installed by itself, beside the dependencies."""
     cwd: Path
     whole: bool = False
-    """Only the project's own build system knows its dependencies: it is installed together with them."""
+    """True if only the project's build system knows its dependencies: it is installed together with them."""
 
     @property
     def nothing(self) -> bool:
@@ -64,37 +56,41 @@ class PythonDependencies(Struct, frozen=True, kw_only=True):
 class Interpreter(Struct, frozen=True):
     path: str
     version: str
-    """Such as 3.11.7."""
+    """A version such as 3.11.7."""
 
 
 def wish_of(folder: Path) -> Wish | None:
     if (folder / "requirements.txt").is_file():
         return Wish(folder, requirements=True)
-    told = described(folder) if (folder / "pyproject.toml").is_file() else {}
-    # It may be there for nothing but the settings of tools.
-    if {"project", "build-system"} & told.keys() or _poetry(told) or (folder / "setup.py").is_file():
+    pyproject = described(folder) if (folder / "pyproject.toml").is_file() else {}
+    # It may only contain settings of tools.
+    if (
+        {"project", "build-system"} & pyproject.keys()
+        or _poetry(pyproject)
+        or (folder / "setup.py").is_file()
+    ):
         return Wish(folder, requirements=False)
     return None
 
 
 def needs(wish: Wish, say: Say) -> PythonDependencies:
-    """Reads what is asked for."""
+    """Reads the declared dependencies."""
     if not wish.requirements:
         return _of_project(wish.folder)
-    found = list(_lines(wish.folder / "requirements.txt", wish.folder, say, 0))
-    requirements = _text(each.line for each in found if not each.limits)
+    lines = list(requirements_in(wish.folder / "requirements.txt", wish.folder, say))
+    requirements = _text(line.line for line in lines if not line.limits)
     return PythonDependencies(
         requirements=requirements,
-        constraints=_text(each.line for each in found if each.limits),
-        local=tuple(_local(requirements, wish.folder)),
+        constraints=_text(line.line for line in lines if line.limits),
+        local=tuple(local_paths(requirements, wish.folder)),
         cwd=wish.folder,
     )
 
 
 def _of_project(folder: Path) -> PythonDependencies:
-    told = described(folder)
-    declared = _declared(told)
-    installable = _installable(told) or (folder / "setup.py").is_file()
+    pyproject = described(folder)
+    declared = _declared(pyproject)
+    installable = _installable(pyproject) or (folder / "setup.py").is_file()
     if declared is None and not installable:
         raise BuildError(
             "pyproject.toml names no dependencies that can be read: add [project] dependencies, or a "
@@ -103,7 +99,7 @@ def _of_project(folder: Path) -> PythonDependencies:
     requirements = _text(declared or ())
     return PythonDependencies(
         requirements=requirements,
-        local=tuple(_local(requirements, folder)),
+        local=tuple(local_paths(requirements, folder)),
         project=folder if installable else None,
         cwd=folder,
         whole=declared is None,
@@ -115,7 +111,7 @@ def _text(lines: Iterable[str]) -> str:
 
 
 def digest(needed: PythonDependencies, interpreter: Interpreter, given: Mapping[str, str]) -> str:
-    """Of everything that decides what is in the environment."""
+    """Returns a digest of everything that decides the content of the environment."""
     total = hashlib.sha256()
     for part in (
         interpreter.path,
@@ -131,13 +127,13 @@ def digest(needed: PythonDependencies, interpreter: Interpreter, given: Mapping[
 
 
 def asked_for(needed: PythonDependencies, variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables that requirements speak of; pip fills them in."""
+    """Returns the variables that requirements name. pip replaces them."""
     named = _VARIABLE.findall(needed.requirements)
     return {name: variables[name] for name in named if name in variables}
 
 
 async def interpreter(tools: Tools, wanted: str, say: Say) -> Interpreter:
-    """The Python that is asked for, if this machine has it; else its own."""
+    """Returns the requested Python if this machine has it, and else the one that Windlass runs on."""
     own = Interpreter(_own(), ".".join(map(str, sys.version_info[:3])))
     if not wanted or own.version.startswith(f"{wanted}."):
         return own
@@ -152,18 +148,18 @@ async def interpreter(tools: Tools, wanted: str, say: Say) -> Interpreter:
 
 
 def _own() -> str:
-    """The Python that Windlass runs on; outside of the environment that it may be installed in."""
+    """Returns the Python that Windlass runs on, outside of the environment that it may be installed in."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    for each in (Path(sys.base_prefix) / "bin" / name, Path(sys.base_prefix) / "bin" / "python3"):
-        if each.exists():
-            return str(each)
+    for program in (Path(sys.base_prefix) / "bin" / name, Path(sys.base_prefix) / "bin" / "python3"):
+        if program.exists():
+            return str(program)
     return sys.executable
 
 
 async def environment(
     tools: Tools, python: Interpreter, needed: PythonDependencies, made: Path, given: Mapping[str, str]
 ) -> None:
-    """A virtual environment at `made`/venv, where it stays, with the dependencies in it."""
+    """Makes a virtual environment at `made`/venv, where it stays, and installs the dependencies in it."""
     venv = made / "venv"
     with step(tools.say, f"Making a virtual environment of Python {python.version}"):
         await tools.run([python.path, "-m", "venv", "--without-pip", venv], cwd=made, what="python -m venv")
@@ -196,7 +192,7 @@ async def project(
     site: Path,
     given: Mapping[str, str],
 ) -> None:
-    """The project itself, in a folder of its own: its dependencies stay as they are for the next commit."""
+    """Installs the project itself into a folder of its own: the next commit can share the dependencies."""
     assert needed.project
     cwd = await _scratch(tools, needed)
     source = cwd / needed.project.relative_to(needed.cwd)
@@ -205,7 +201,7 @@ async def project(
 
 
 async def _scratch(tools: Tools, needed: PythonDependencies) -> Path:
-    """A copy to build in: build systems leave things where they work."""
+    """Makes a copy to build in, because build systems write into their folder."""
     scratch = tools.home / "source"
     if not scratch.exists():
         await group.aside(tree.copy, needed.cwd, scratch)
@@ -235,14 +231,14 @@ async def _pip(
 
 
 async def _found_pip(tools: Tools, python: Interpreter) -> list[str] | None:
-    for each in dict.fromkeys((python.path, _own(), sys.executable)):
-        if each in tools.with_pip:
-            return [each, "-m", "pip"]
-        answer = await tools.ask([each, "-m", "pip", "--version"], cwd=tools.home)
+    for program in dict.fromkeys((python.path, _own(), sys.executable)):
+        if program in tools.with_pip:
+            return [program, "-m", "pip"]
+        answer = await tools.ask([program, "-m", "pip", "--version"], cwd=tools.home)
         version = re.match(r"pip (\d+)\.(\d+)", answer or "")
         if version and (int(version[1]), int(version[2])) >= PIP:
-            tools.with_pip.add(each)
-            return [each, "-m", "pip"]
+            tools.with_pip.add(program)
+            return [program, "-m", "pip"]
     return None
 
 
@@ -252,75 +248,13 @@ def _uv(tools: Tools) -> str | None:
 
 
 async def _pip_in(tools: Tools, python: Interpreter, venv: Path) -> None:
-    """`pip` in a command means the environment, although there is none in it."""
+    """Makes a `pip` for commands that installs into the environment, which has none of its own."""
     wrapper = venv / "bin" / "pip"
     if not wrapper.exists() and (pip := await _found_pip(tools, python)):
         text = f'#!/bin/sh\nexec "{pip[0]}" -m pip --python "{venv}/bin/python" "$@"\n'
-        # As the build writes, which has been at this folder, and not as we might.
+        # Written as the user of the build, which could already change this folder.
         script = 'printf %s "$1" > "$0" && chmod 755 "$0"'
         await tools.run(["/bin/sh", "-c", script, wrapper, text], cwd=venv, what="sh")
-
-
-def _lines(file: Path, top: Path, say: Say, deep: int) -> Iterator[Requirement]:
-    """Reads a requirements file and those it includes."""
-    if deep > DEEPEST:
-        raise BuildError(f"{file.name} includes other files too deep, or itself.")
-    whole = tree.inside(top, file)
-    if whole is None or not whole.is_file():
-        raise BuildError(f"There is no {file.relative_to(top) if file.is_relative_to(top) else file.name}.")
-    if whole.stat().st_size > LONGEST:
-        raise BuildError(f"{file.name} is longer than {LONGEST // 1024**2} MiB.")
-    text = whole.read_text(encoding="utf-8-sig", errors="replace")
-    for line in text.replace("\0", "").splitlines():
-        plain = line.strip()
-        if not plain or plain.startswith("#"):
-            continue
-        if included := _INCLUDE.match(plain):
-            yield from _included(included["path"], file, top, say, deep, line)
-        elif limiting := _CONSTRAINT.match(plain):
-            for each in _included(limiting["path"], file, top, say, deep, line):
-                yield each._replace(limits=True)
-        else:
-            yield Requirement(_as_installed(line, say))
-
-
-def _included(path: str, file: Path, top: Path, say: Say, deep: int, line: str) -> Iterator[Requirement]:
-    if _URL.match(path):
-        yield Requirement(line)
-        return
-    yield from _lines(tree.within(top, file.parent, path, file.name), top, say, deep + 1)
-
-
-def _as_installed(line: str, say: Say) -> str:
-    """An editable install would point to where it was built; it is installed like any other."""
-    if not (found := _EDITABLE.match(line.lstrip())):
-        return line
-    rest = line.lstrip()[found.end() :].strip()
-    if _URL.match(rest) or re.match(r"(git|hg|svn|bzr)\+", rest):
-        return rest if " @ " in rest or "#egg=" not in rest else _by_name(rest)
-    say(f"{rest} is installed as it is now, and not as editable.")
-    return rest
-
-
-def _by_name(url: str) -> str:
-    place, _, egg = url.partition("#egg=")
-    name = egg.partition("&")[0]
-    return f"{name} @ {place}"
-
-
-def _local(requirements: str, folder: Path) -> Iterator[Path]:
-    for line in requirements.splitlines():
-        word = line.strip().partition(";")[0].partition(" --hash")[0].strip()
-        named = _NAMED_PATH.match(word)
-        path = named["path"] if named else word.removeprefix("file://").partition("[")[0].strip()
-        if not path or path.startswith("-") or _URL.match(path):
-            continue
-        looks = named or word.startswith(("file:", ".", "/", "~")) or ("/" in path and "@" not in path)
-        if looks or (path.endswith((".whl", ".tar.gz", ".zip")) and (folder / path).exists()):
-            found = tree.within(folder, folder, path, "requirements.txt")
-            if not found.exists():
-                raise BuildError(f"requirements.txt names {path}, which is not there.")
-            yield found
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -336,15 +270,15 @@ def described(folder: Path) -> dict[str, Any]:
 
 
 def _declared(described: Mapping[str, Any]) -> list[str] | None:
-    """Its dependencies, if they stand there."""
-    told = described.get("project")
-    if not isinstance(told, dict) or "dependencies" in _texts(told.get("dynamic")):
+    """Returns the dependencies in pyproject.toml, or None if they are not listed there."""
+    project = described.get("project")
+    if not isinstance(project, dict) or "dependencies" in _texts(project.get("dynamic")):
         return None
-    return _texts(told.get("dependencies"))
+    return _texts(project.get("dependencies"))
 
 
 def _installable(described: Mapping[str, Any]) -> bool:
-    """One without a build system is code to run, not a package to install."""
+    """True for a package. A project without a build system is code to run."""
     return "build-system" in described and _poetry(described).get("package-mode") is not False
 
 
@@ -355,4 +289,4 @@ def _poetry(described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(listed: object) -> list[str]:
-    return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    return [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []

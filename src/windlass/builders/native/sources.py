@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from windlass.builders import dockerfile
 from windlass.builders.builder import BuildError, Order
-from windlass.builders.dockerfile import DockerfileError
+from windlass.builders.instructions import DockerfileError
 from windlass.builders.native import node, python, start, tree
 from windlass.builders.native.hints import Hints, hints
 from windlass.builders.native.layout import Layout, below

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from windlass.base.clock import stamp
 from windlass.base.subprocesses import aside
 from windlass.builders.builder import Builder, BuilderAway, Order, Say
-from windlass.builders.dockerfile import LONGEST, DockerfileError, declared
+from windlass.builders.dockerfile import LONGEST, declared
 from windlass.builders.git import GitCommit
+from windlass.builders.instructions import DockerfileError
 from windlass.control.request.context import Context
 from windlass.control.request.deployments import particulars
 from windlass.control.workloads.git_tokens import source_of
