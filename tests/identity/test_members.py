@@ -10,8 +10,8 @@ import pytest
 from tests import forged_tokens
 from tests.forged_tokens import FORGED, VALID, Mint
 from tests.identity.issuer import ABSENT, LIFETIME, Issuer, invitations, invite, joined, members, role
-from tests.test_oidc import JWKS
-from tests.test_oidc import Provider as Publisher
+from tests.oidc.provider import JWKS
+from tests.oidc.provider import Provider as Publisher
 from tests.world import HandClock, make_world
 from windlass.config import BadSetting
 from windlass.core.access import Scope

@@ -1,0 +1,1 @@
+"""Tokens of other issuers, and of our own: every rule of verifying them."""
