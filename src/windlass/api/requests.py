@@ -65,7 +65,7 @@ class Request(Struct):
 
     @property
     def source(self) -> Origin:
-        """Everything that the audit keeps about where a request came from."""
+        """Returns the origin of the request for the audit."""
         return Origin(self.origin, self.client, self.user_agent, self.id.decode())
 
     @property

@@ -1,8 +1,8 @@
-"""Calls to the Docker Engine API, straight over its socket, in a version that both sides know.
+"""Calls to the Docker Engine API, straight over its socket, in a version that both sides support.
 
-Two things can go wrong, and they are told apart: the engine is away, and the same call may succeed later; or
-it refuses, and says why. Connections are kept for the next call. One whose engine was started anew since is
-replaced where a call may simply be repeated; where it may not, the engine was away.
+Two failures are told apart: the engine is unavailable, and the same call may succeed later; or it refuses,
+with a reason. Connections are kept for the next call. A connection to an engine that was restarted is
+replaced if the call may be repeated; otherwise the engine counts as unavailable.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_ANSWER: Final = "The Docker engine does not answer: whoever runs this server 
 
 
 class EngineAnswer:
-    """What is coming back, as it comes."""
+    """The answer of the engine, as a stream."""
 
     def __init__(self, response: aiohttp.ClientResponse, docker: Docker) -> None:
         self._response = response
@@ -74,12 +74,12 @@ class Docker:
 
     @property
     def host(self) -> str:
-        """Where it is, or was looked for."""
+        """The address of the engine, for people."""
         return self._transport.host
 
     @property
     def address(self) -> str:
-        """Where ports are reached that its containers publish; the engine is told to publish them there."""
+        """The address of ports that its containers publish; the engine is told to publish them there."""
         return self._transport.address
 
     async def move(self, transport: DockerTransport) -> None:
@@ -91,7 +91,7 @@ class Docker:
         await old.close()
 
     async def json(self, method: str, path: str, **given: Any) -> Any:
-        """What the call answers, decoded; None where it answers nothing."""
+        """Returns the decoded answer; None if it is empty."""
         body = await self.raw(method, path, **given)
         return json.loads(body) if body.strip() else None
 

@@ -13,7 +13,7 @@ PULLING: Final = 600.0
 
 
 async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
-    """What the engine says of it; None where it is not on the engine."""
+    """Returns the engine's description of an image; None if the engine does not have it."""
     try:
         return dict(await docker.json("GET", f"/images/{ref}/json"))
     except EngineRefused as refused:

@@ -23,16 +23,16 @@ TLS_PORT: Final = 2376
 
 
 class DockerTransport(Protocol):
-    """How connections to one engine are made."""
+    """Opens connections to one engine."""
 
     @property
     def host(self) -> str:
-        """Where the engine is, or was looked for."""
+        """The address of the engine, for people."""
         ...
 
     @property
     def address(self) -> str:
-        """Where ports are reached that containers publish; the engine is told to publish them there."""
+        """The address of ports that containers publish; the engine is told to publish them there."""
         ...
 
     async def ready(self) -> None:

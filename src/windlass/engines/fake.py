@@ -53,7 +53,7 @@ class FakeEngine(EngineByHand):
         self.missing = ""
         """If set, no artifact can be made ready, for this reason."""
         self.begun = 0
-        """How often something was to be started that did not run yet."""
+        """Number of starts of instances that did not run yet."""
         self.discarded: list[str] = []
         self.ended: dict[Key, asyncio.Future[Outcome]] = {}
         """Workloads that run once: under way, or with their result."""
@@ -222,7 +222,7 @@ class FakeEngine(EngineByHand):
     # Misfortunes
 
     def ends(self, service: str, reason: str) -> None:
-        """All instances of a service end, and wait to be started anew."""
+        """Ends all instances of a service, which then wait to be restarted."""
         self._alter(service, phase=Phase.WAITING, reason=reason)
 
     def recovers(self, service: str) -> None:

@@ -137,7 +137,7 @@ class ClusterShown(Shown):
 
 
 class ClusterStatus(Shown):
-    """Whether services can be deployed on a cluster."""
+    """The status of a cluster: whether services can be deployed on it."""
 
     cluster_id: Id
     status: Annotated[

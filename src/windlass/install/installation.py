@@ -81,7 +81,7 @@ _PATIENCE = 5.0
 
 
 class Installation:
-    """Everything that runs, and how it stops."""
+    """A running installation: its parts, its loops, and its stop."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Installation:
         self.metrics = Metrics(self._gauges)
         self.stopping = False
         self.first_token: str | None = None
-        """The Admin token that the first start made; nobody else will ever see it."""
+        """The Admin token that the first start created; it is shown only once."""
         pages = Pages(ctx, self._document, self.metrics.text, self._trouble, lambda: signer_of(ctx))
         callers = Callers(self.authenticator, self.budgets, ctx.clock)
         self.app = App(ctx, callers, pages, self.metrics)
@@ -110,12 +110,12 @@ class Installation:
         self.left_running = 0
         """Services that go on when this has stopped, as far as the engine can tell."""
         self.marked_engine = ctx.places.local.engine.name
-        """Which the mark of the data directory names."""
+        """The engine that the mark of the data directory names."""
         self._mark: mark.Mark | None = None
-        """What the data directory was marked with last."""
+        """The last mark of the data directory."""
 
     async def start(self) -> None:
-        """What runs already is found again; then loops in the background: work, and small notes."""
+        """Finds running services, then starts the background loops."""
         ctx = self.ctx
         await ctx.places.local.router.start()  # first, so that a port in use is said before anything is begun
         await ctx.git.sweep()
@@ -159,14 +159,15 @@ class Installation:
         return 0
 
     async def _ask_to_keep(self, tx: Tx) -> set[str]:
-        """Whatever is meant to run is looked after from now on."""
+        """Watches everything that should run from now on."""
         serving = await tx.statuses.serving()
         for service, org, _ in serving:
             await tx.work.ask(RECONCILE, service, org=org)
         return {service for service, *_ in serving}
 
     async def _find_routes(self) -> None:
-        """What runs is reached as before, unless the engine makes us wait; what does not, says so soon."""
+        """Restores the routes of running services, unless the engine delays it; services that do not run get
+        an error page."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 self._routed |= await self._route_changed()
@@ -307,7 +308,8 @@ async def install(
         )
     store = await open_store(settings, clock)
     try:
-        await aside(recover, Path(settings.data_dir) / LOGS)  # nobody restores while this has the database
+        # no restore may run while this process has the database
+        await aside(recover, Path(settings.data_dir) / LOGS)
         encryption, id = await _check_installation(settings, store)
         own = await parts_for(id)
         known = families or registry(), kinds or kinds_of(*declared())
@@ -465,7 +467,7 @@ def _local(own: Parts, settings: Settings) -> Place:
 
 
 def _public_host(settings: Settings) -> str:
-    """What people put into addresses to reach public ports of this machine."""
+    """Returns the host in addresses of public ports of this machine."""
     named = urlsplit(settings.public_url).hostname if settings.public_url else None
     anywhere = settings.gateway_host in {"", "0.0.0.0", "::"}  # noqa: S104 (compared, not listened on)
     return named or ("localhost" if anywhere else settings.gateway_host)

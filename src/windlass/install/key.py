@@ -11,7 +11,7 @@ from windlass.base.encryption import KEY_BYTES, Encryption, new_key
 from windlass.config import BadSetting, Settings
 
 FACT: Final = "key_fingerprint"
-"""Under which name the database remembers which key it was."""
+"""Name of the fact with the fingerprint of the key."""
 
 
 class WrongKey(Exception):

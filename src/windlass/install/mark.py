@@ -25,11 +25,11 @@ class Mark(Struct, frozen=True, kw_only=True):
     event: int = 0
     """Number of the newest event."""
     hash: str = ""
-    """Of that event, as the audit chains it; empty, if it has none."""
+    """The hash of that event in the chain; empty if it has none."""
     database: str = ""
     """The kind of database it was used with."""
     engine: str = ""
-    """Which its services were run on."""
+    """The engine that its services ran on."""
 
 
 def file_of(settings: Settings) -> Path:

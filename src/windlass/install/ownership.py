@@ -44,9 +44,9 @@ class OwnershipReport(Struct, kw_only=True):
     """Services found on this machine, compared with the database."""
 
     mark: Mark | None
-    """Of the data directory."""
+    """The mark of the data directory."""
     installation: str = ""
-    """Of the database; empty, if it was never used."""
+    """The installation of the database; empty if it was never used."""
     event: int = 0
     """The newest in the database."""
     reason: str = ""
@@ -76,7 +76,7 @@ class DatabaseState(Struct, frozen=True):
     """It is from before databases knew their id."""
     event: int = 0
     hash: str = ""
-    """Of the event that the data directory saw last."""
+    """The hash of the last event that the data directory has seen."""
     present: frozenset[str] = frozenset()
     """Services that it has."""
     deleted: frozenset[str] = frozenset()
@@ -237,7 +237,7 @@ def _reason(settings: Settings, report: OwnershipReport, database: DatabaseState
             return ""
         return f"{place} is empty, and {settings.data_dir} is of an installation that was used before"
     if report.mark is None:
-        # Before there were marks nobody kept one: what such a database does not know is set aside later.
+        # Databases from before there were marks have none: services unknown to them are set aside later.
         return (
             f"{place} does not know all that is here" if report.found and not database.is_older_form else ""
         )

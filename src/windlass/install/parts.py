@@ -1,4 +1,4 @@
-"""Which engine, builder and router an installation runs on: real ones here, others in tests."""
+"""The parts of an installation: engine, builder and router; tests use others."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What an operator does on the machine itself. Nothing here is reached over HTTP."""
+"""Commands for operators on the machine itself. Nothing here is reached over HTTP."""

@@ -68,7 +68,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     tables: list[ArchiveFile]
     logs: list[ArchiveFile]
     users: ArchiveFile | None = None
-    """Which user of the machine each service is."""
+    """The users of services on the machine."""
 
     @property
     def parts(self) -> list[ArchiveFile]:

@@ -1,7 +1,7 @@
-"""Whether the chain of events holds: what was changed, removed or added afterwards shows.
+"""Verifies the chain of events: later changes, removals and additions show.
 
-Looks at one moment of the database, while the server may go on. Of what is written there it trusts only what
-follows from the hash before.
+Reads one snapshot of the database while the server may run. It trusts only what follows from the previous
+hash.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class _Walk:
         elif event.hash is None:
             told.blame(f"{_said(event)}: has no hash; it was changed or added.")
         else:
-            # Behind a gap nobody knows the hash before: that something is missing was said already.
+            # After a gap the previous hash is unknown; the gap itself was reported already.
             if not missing and event.hash != hashed(self._before, row[:-1]):
                 told.blame(f"{_said(event)}: changed or added, or the hash of the event before it was.")
             self._before = event.hash

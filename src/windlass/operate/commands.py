@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from windlass.operate.findings import Finding
 
 USUAL = "http://127.0.0.1:8080"
-"""Where the command line looks for a server, unless it is told."""
+"""The server address of the command line by default."""
 _AS = click.option("--json/--text", FORM, default=None, help="JSON (the default in pipes), or text.")
 
 

@@ -1,6 +1,6 @@
-"""What works on this machine and what does not, and what to do about it. Changes nothing.
+"""Checks this machine and says how to fix what does not work. Changes nothing.
 
-Here is the installation; what it can run on this machine is found in `machine`.
+This file checks the installation; `machine` checks what the machine can run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def examined(settings: Settings) -> list[Finding]:
 
 
 async def _inside(settings: Settings) -> AsyncIterator[Finding]:
-    """What can be said only by who may read the data directory."""
+    """Checks that require access to the data directory."""
     yield _key(settings)
     async for finding in _database(settings):
         yield finding
@@ -150,7 +150,7 @@ def _sound_key(settings: Settings, where: str) -> Finding:
 
 
 async def _database(settings: Settings) -> AsyncIterator[Finding]:
-    """What only a database can say: whether it answers, and fits this version, this key and this clock."""
+    """Checks of the database: whether it answers, and fits this version, this key and this clock."""
     try:
         async with asyncio.timeout(SECONDS * 2), looking(settings) as line:
             moment = Snapshot(line)

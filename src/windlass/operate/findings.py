@@ -1,4 +1,4 @@
-"""What was found on a machine: whether it is well, what it is, and what to do about it."""
+"""Findings of `windlass doctor`: a level, a subject, and a remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 SECONDS: Final = 5
-"""How long whoever is asked may take to answer."""
+"""Time limit of each check."""
 
 
 class Level(StrEnum):

@@ -1,4 +1,4 @@
-"""What Windlass can run on this machine: on which engine, with which limits, databases, tools and ports."""
+"""Checks what Windlass can run on this machine: engine, limits, databases, tools and ports."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ async def _docker_version(host: str) -> str | Exception:
 
 
 def _limits() -> Finding:
-    """Of the engine process. Looks at the same group that it would take, and leaves it as it is."""
+    """Checks the limits of the engine process. Looks at the control group that it would take, and does not
+    change it."""
     base = cgroups.find()
     try:
         offered = (
@@ -206,7 +207,7 @@ def _port(what: str, host: str, port: int, prefix: str, settings: Settings) -> F
 
 
 def _is_windlass(host: str, port: int) -> bool:
-    """Whether it is one of ours that listens there."""
+    """Returns whether a Windlass listens there."""
     anywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (asked, not listened on)
     connection = http.client.HTTPConnection(anywhere.get(host, host), port, timeout=_QUICKLY)
     try:

@@ -1,4 +1,4 @@
-"""What goes wrong on the machine, said in one line with the way out."""
+"""Turns failures of the machine into one line with a remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def plainly() -> Iterator[None]:
     except BadSetting as error:
         raise Misused(str(error)) from error
     except Exception as error:
-        from windlass.operate.explain import explain  # noqa: PLC0415 (nobody needs it while all goes well)
+        from windlass.operate.explain import explain  # noqa: PLC0415 (only needed after a failure)
 
         said = explain(error)
         if said is None:

@@ -121,7 +121,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
 
 async def _installed(settings: Settings, parts: Parts | None) -> Installation:
     try:
-        # While a service stops, nobody needs to reach it: ports that others have taken are no hindrance.
+        # A stopping service need not be reached, so ports that other programs use do not matter.
         return await install(replace(settings, gateway_port=0), parts=parts, keeps_engine=True)
     except InUse as error:
         raise CommandRefused(

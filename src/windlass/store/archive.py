@@ -32,7 +32,7 @@ class ArchiveConnection(DatabaseSession, Protocol):
     """A connection of its own, inside one transaction."""
 
     database: str
-    """What answers, such as `SQLite 3.51.3`."""
+    """The database and its version, such as `SQLite 3.51.3`."""
 
     def stream(self, statement: str) -> AsyncIterator[Sequence[Any]]:
         """Row by row, so that a table of any size fits into memory."""
@@ -89,7 +89,7 @@ class Snapshot:
         return await Reads(self._line).facts.get(name)
 
     async def last_change(self) -> int | None:
-        """When the last thing happened that is recorded here."""
+        """Returns the time of the last recorded event."""
         return await Reads(self._line).events.last_time()
 
     @property
@@ -125,7 +125,7 @@ class Refill:
         self._line = line
 
     async def occupied(self) -> bool:
-        """Whether somebody would miss something."""
+        """Returns whether the database contains data."""
         return await self._line.has("resource") and await self._line.one("SELECT 1 FROM resource") is not None
 
     async def clear(self, applied: Mapping[int, str]) -> tuple[ArchiveTable, ...]:
@@ -154,5 +154,5 @@ class Refill:
 
 
 def level(applied: Mapping[int, str]) -> int:
-    """How many of our migrations these are; refuses those that are not ours."""
+    """Returns the number of our migrations that are applied; refuses foreign ones."""
     return len(migrations()) - len(missing(migrations(), applied))

@@ -36,7 +36,7 @@ class Head(Struct, frozen=True):
 
 
 class Anchor(Struct, frozen=True):
-    """Where what is kept begins: after this event. The fact, as it is written."""
+    """The beginning of the kept chain: the event before it, as stored in the fact."""
 
     number: int
     hash: str

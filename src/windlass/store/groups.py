@@ -1,6 +1,6 @@
-"""Group commit: what arrives while one group is being committed is the next group.
+"""Group commit: changes that arrive while one group is being committed are the next group.
 
-Whatever happens, everybody who waits is answered; nobody is left waiting by a group that failed.
+Every waiting caller gets an answer, even if its group fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUP = 128
 _log = log("store")
 
 Outcome = tuple[Any, Exception | None]
-"""What a change answered, or why it failed."""
+"""The result of a change, or the reason of its failure."""
 
 
 class ChangingSession(DatabaseSession, Protocol):
@@ -34,7 +34,7 @@ class ChangingSession(DatabaseSession, Protocol):
 
     @property
     def touched(self) -> bool:
-        """Whether the change that was tried last has something to be undone."""
+        """Returns whether the last change has to be undone."""
         ...
 
     async def begin(self) -> None: ...
@@ -140,7 +140,7 @@ class GroupCommit:
         except Unavailable as refusal:
             _log.error("a group of writes could not be committed", extra=_trouble(refusal, group))
             _refuse(group, refusal)
-        except Exception as error:  # noqa: BLE001 (whatever it is, nobody may be left waiting)
+        except Exception as error:  # noqa: BLE001 (any failure must reach the waiting callers)
             _log.exception("a group of writes could not be committed", extra=_trouble(error, group))
             _refuse(group, error)
         else:

@@ -44,7 +44,7 @@ class Migration(Struct, frozen=True):
 
 
 def missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
-    """What is still to be applied; refuses a database that is not what this version would have made."""
+    """Returns the migrations to apply; refuses a database with others."""
     later = applied.keys() - {migration.number for migration in wanted}
     if later:
         raise Changed(

@@ -1,9 +1,8 @@
 """PostgreSQL, for several replicas. The same statements, the same order: one writer at a time.
 
-Each replica commits what is waiting as one group; an advisory lock takes the groups of all replicas one
-after the other. So a change sees everything before it and events have no gaps, as on SQLite.
-A replica that is paused while it holds the lock is cut off after a few seconds: by the server, or else by
-whoever waits for it.
+Each replica commits its waiting changes as one group; an advisory lock orders the groups of all replicas. So
+a change sees everything before it and events have no gaps, as on SQLite. A replica that is paused while it
+holds the lock is cut off after a few seconds: by the server, or else by a waiting replica.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _AWAY = (
     OSError,
     TimeoutError,
 )
-# What a connection says that has been cut off; internal errors too, if it was cut while nobody used it.
+# Errors of a connection that was cut off; also internal errors, if it was cut while idle.
 _CUT = (*_AWAY, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 _log = log("store")
@@ -202,7 +201,7 @@ class PostgresStore(GroupCommit):
             writer.terminate()
 
     async def _hear(self) -> None:
-        """Listens for nudges; a lost connection is made anew, and what was missed costs only time."""
+        """Listens for nudges; a lost connection is replaced, and lost nudges cost only time."""
         while True:
             try:
                 await self._hear_until_lost()

@@ -56,7 +56,8 @@ class InUse(Exception):
 
 
 def check_version(version: str | None = None) -> None:
-    """What counts is the library that runs; an apsw of a distribution may come without one of its own."""
+    """Checks the version of the library that runs; the apsw of a distribution may come without its own
+    SQLite."""
     version = version or apsw.sqlite_lib_version()
     if tuple(int(part) for part in version.split(".")[:3]) < OLDEST_SAFE:
         raise TooOld(
@@ -134,7 +135,7 @@ class ReadingSession(SqliteSession):
         super().__init__(connection)
         self._connection = connection
         self._moment: asyncio.Handle | None = None
-        """What will end it."""
+        """The handle that ends the present snapshot."""
         self._paused = False
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
@@ -203,7 +204,7 @@ class SqliteStore(GroupCommit):
             raise
         try:
             migrate(store._writer, migrations())
-            # Nobody else has this file: whoever held work is no more.
+            # No other process has this file: earlier holders of work are gone.
             store._writer.execute(work.RELEASE_ALL, (clock.now(),))
         except BaseException:
             await store.close()

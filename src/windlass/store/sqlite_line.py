@@ -43,7 +43,7 @@ class SqliteLine(SqliteSession):
 
 @contextlib.contextmanager
 def looking(path: Path) -> Iterator[SqliteLine]:
-    """One moment, while whoever owns the file goes on writing."""
+    """Opens a snapshot while the owner of the file may go on writing."""
     check_version()
     # Read-only, so that the end of a look never becomes a checkpoint in the owner's way.
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -55,7 +55,7 @@ def looking(path: Path) -> Iterator[SqliteLine]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[SqliteLine]:
-    """Nobody else may have the file. What was not committed at the end never was."""
+    """Requires exclusive access. Changes that are not committed at the end are lost."""
     check_version()
     with contextlib.closing(own(path)), contextlib.closing(connect(path)) as connection:
         connection.execute("BEGIN IMMEDIATE")

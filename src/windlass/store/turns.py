@@ -26,7 +26,7 @@ class OrganizationQueue(Struct, gc=False):
 
     pieces: list[Due]
     whole: bool
-    """Whether there is nothing behind these."""
+    """True if there are no pieces behind these."""
     taken: int = 0
 
 

@@ -31,8 +31,7 @@ class Misused(Stopped):
 
 @contextmanager
 def ended_by_hand(remark: str = "") -> Iterator[None]:
-    """Ends quietly on Ctrl-C, for commands that go on for as long as somebody watches: it is no failure
-    there."""
+    """Ends quietly on Ctrl-C, for commands that run until they are stopped: there it is no failure."""
     try:
         yield
     except KeyboardInterrupt:

@@ -57,13 +57,13 @@ class SetAside(Struct, frozen=True, kw_only=True):
     service: str
     name: str
     installation: str
-    """Of which it is: an engine may know it by that."""
+    """The installation's id: an engine may label its data with it."""
     at: int
     why: str
     instances: int = 0
     volumes: int = 0
     engine: str = ""
-    """Which it ran on: no other can put it back, or erase it."""
+    """The engine that it ran on: only that engine can put it back or erase it."""
     is_whole: bool = True
     """False while it is set aside, and after an interruption: there may be something in its place still."""
     is_known: bool = True
@@ -180,7 +180,7 @@ def _write(file: Path, record: SetAside) -> None:
 
 
 def _leave(folder: Path) -> None:
-    """Nothing is erased: what nobody took back stays set aside."""
+    """Leaves the data set aside; it is not erased."""
     left = sorted(path.name for path in folder.iterdir() if path.name != RECORD)
     if left:
         raise Occupied(f"not taken back: {', '.join(left)}")
@@ -268,7 +268,7 @@ async def bring_back(ctx: Context) -> None:
 
 
 async def _tell(ctx: Context, kind: Event, record: SetAside) -> None:
-    """In the audit of the first organization: nobody knows whose it was."""
+    """Records the event in the audit of the first organization, because the owner is unknown."""
 
     async def change(tx: Tx) -> None:
         first = await tx.resources.first(NOBODY, organization.name)

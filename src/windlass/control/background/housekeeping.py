@@ -1,4 +1,4 @@
-"""What is done from time to time, and after a deletion: nothing is left of what nobody asks for."""
+"""Periodic work, and cleanup after deletions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
 
 
 async def sweep(ctx: Context, claim: Claim) -> None:
-    """Lets go of what nobody asks for any more, and comes back in an hour."""
+    """Removes what is no longer needed, and is due again in an hour."""
     await forget_events(ctx)
 
     async def change(tx: Tx) -> None:
@@ -44,7 +44,7 @@ async def sweep(ctx: Context, claim: Claim) -> None:
 
 
 async def forget_events(ctx: Context) -> None:
-    """What of the audit has had its time; a part at a time, so that nobody waits for long."""
+    """Deletes audit events past their retention, in batches."""
     days = ctx.settings.audit_retention_days
     if not days:
         return
@@ -102,7 +102,7 @@ async def discard(ctx: Context, claim: Claim) -> None:
 
 
 class Sample(Struct):
-    """What was seen of a service the last time."""
+    """The last sample of a service's usage."""
 
     at: int
     used: Mapping[str, Usage]

@@ -25,7 +25,7 @@ from windlass.engines.engine import EngineAway
 from windlass.store import Claim, Lane, Tx
 
 LEASE = 15 * SECOND
-"""How long work rests after its worker was killed. A living worker prolongs it at a third of it."""
+"""Time until work of a killed worker is due again. A living worker renews its lease at a third of it."""
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
 QUICK_SLOTS, CALLING_SLOTS = 8, 256
@@ -49,7 +49,7 @@ def jobs() -> dict[str, Job]:
 
 
 class WorkQueue(Struct):
-    """What takes long has slots of its own, so that what is quick never waits behind it."""
+    """A class of work with slots of its own, so that quick work never waits behind slow work."""
 
     number: Lane
     slots: int
@@ -79,7 +79,7 @@ class Worker:
             self._wake.set()
 
     async def run(self) -> None:
-        """For ever: what is due, then sleep until something is, or until somebody nudges."""
+        """Runs due work for ever; sleeps until more is due, or until a nudge."""
         while True:
             self._wake.clear()
             try:
@@ -94,7 +94,7 @@ class Worker:
 
     async def start_due(self) -> int:
         """Claims what is due, as far as there is room, and starts it."""
-        # Whoever is interrupted here may have claimed already, and must know what.
+        # A cancelled task here may have claimed work already, so the claims must be known.
         self._claiming = asyncio.create_task(self._start_due())
         return await asyncio.shield(self._claiming)
 
@@ -134,7 +134,7 @@ class Worker:
                 await asyncio.wait(self._all(), return_when=asyncio.FIRST_COMPLETED)
 
     async def stop(self) -> None:
-        """What is interrupted is due again at once, for whoever comes next."""
+        """Stops; interrupted work is due again at once, for the next worker."""
         if self._claiming:
             await asyncio.wait([self._claiming])
         running = self._all()
@@ -188,7 +188,7 @@ class Worker:
             keeper.cancel()
 
     async def _keep(self, claim: Claim, work: asyncio.Task[None]) -> None:
-        """Prolongs the lease while the work goes on; ends work that somebody else does now."""
+        """Renews the lease while the work goes on; ends work that another worker has claimed."""
         while True:
             await asyncio.sleep(self._lease / SECOND / 3)
             try:

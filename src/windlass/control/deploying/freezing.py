@@ -64,7 +64,7 @@ async def frozen(ledger: Ledger) -> Workload:
 
 
 async def _restarted(ledger: Ledger) -> Workload:
-    """What runs, as a new generation of it."""
+    """Returns the running workload as a new generation."""
     running = await ledger.serving()
     if running is None:
         raise EngineError("It does not run any more: deploy it instead")
@@ -76,7 +76,7 @@ async def _restarted(ledger: Ledger) -> Workload:
 
 
 async def _built_earlier(ledger: Ledger, story: Particulars) -> Workload:
-    """What an earlier deployment built, with the settings of now."""
+    """Returns a workload with the artifact of an earlier deployment and the present settings."""
     ctx, built = ledger.ctx, _built_by(story)
     if not await ctx.kinds[ledger.service.family].is_kept(ctx, ledger.service, built.made.artifact):
         raise EngineError("What was built for it is no more: deploy its commit again")

@@ -170,7 +170,7 @@ class Ledger:
 
     @recorded
     async def ended(self, tx: Tx, current: DeploymentRow) -> None:
-        """Nothing of the service runs any more."""
+        """Records that nothing of the service runs."""
         await finish(tx, self.service, current, Progress.SUCCEEDED)
         state = WORDS[Do(current.action)].done
         if state is State.READY:
@@ -213,7 +213,7 @@ class Ledger:
     # Of the service
 
     async def noted(self, workload: Workload, state: State, message: str) -> None:
-        """How the service does, if that is news and nothing else is under way."""
+        """Records the health of the service, if it has changed and nothing else is under way."""
         message = self.ctx.logs.masks.text(workload.deployment, message)
         was = self.status.state
         if (state, message) == (was, self.status.message):

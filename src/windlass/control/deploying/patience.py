@@ -28,12 +28,12 @@ class PutOff(Exception):
         super().__init__(reason)
         self.wait = wait
         self.tries = tries
-        """How often it was tried in vain, counted over servers that were killed."""
+        """Failed attempts, counted across killed servers."""
 
 
 async def when_back(ledger: Ledger, deed: Callable[[], Awaitable[T]]) -> T:
-    """Repeats `deed` while engine or builder is away. Raises PutOff when that takes long, and the last
-    error when the patience of the deployment is at its end."""
+    """Repeats `deed` while engine or builder is unavailable. Raises PutOff when that takes long, and the last
+    error when the patience of the deployment has ended."""
     try:
         return await wait_while_away(ledger.ctx, HOLD, deed)
     except (EngineAway, BuilderAway) as error:

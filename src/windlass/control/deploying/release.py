@@ -1,6 +1,6 @@
-"""The new beside the old: start, wait until it is well, switch, let the old finish, take it away.
+"""Releases a generation beside the old one: start, wait until healthy, switch, drain, remove.
 
-Every step may run twice: whoever comes back after a crash begins at the first and finds most of it done.
+Every step may run twice: after a crash the steps begin again and find most of the work done.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from windlass.routers.router import RouteError
 T = TypeVar("T")
 
 LAST_WORDS = 10
-"""How many lines of what it wrote are shown when it fails."""
+"""Number of log lines that are shown after a failure."""
 
 
 Check = Callable[[], Awaitable[None]]
 
 
 async def _surely() -> None:
-    """What is ended was given up before, in the books: it matters to nobody who ends it, and when."""
+    """Needs no fence: the records already say that this generation failed."""
 
 
 class ReleaseFailed(Exception):
@@ -39,8 +39,12 @@ class ReleaseFailed(Exception):
 
 
 async def bring_up(ctx: Context, new: Workload, old: Workload | None, count: int, held: Check) -> None:
-    """The new generation runs and is well; the old one still runs beside it, unless they cannot. `held`
-    raises when somebody else does this now: what serves is ended only by who is sure to put it right."""
+    """Starts the new generation and waits until it is healthy; the old one still runs beside it, unless they
+    cannot run together.
+
+    `held` raises when another worker has the claim: a serving generation is ended only by the worker that
+    will replace it.
+    """
     await ctx.point("about to reserve")
     try:
         await reserve(ctx, new, old)
@@ -92,10 +96,11 @@ async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
 async def retire_others(
     ctx: Context, new: Workload, newest: int, held: Check = _surely, seen: Sequence[Instance] | None = None
 ) -> None:
-    """Lets the other generations finish what is under way, then ends them.
+    """Drains the other generations, then ends them.
 
-    None beyond `newest`: whoever was paused past its lease must not end what was begun since. `seen`: what
-    there is at this moment, if that is known."""
+    None above `newest`: a worker that was paused past its lease must not end newer generations. `seen` holds
+    the present instances, if they are known.
+    """
     place = await ctx.places.of(new.service)
     there = (await place.engine.observe(new.service)).instances if seen is None else seen
     others = [one for one in there if one.generation <= newest and one.generation != new.generation]
@@ -108,7 +113,7 @@ async def retire_others(
 
 
 async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> None:
-    """Nothing of these generations runs any more; of later ones, whoever asks may be too late to know."""
+    """Ends these generations; later ones may belong to another worker."""
     await _end(ctx, service, await _up_to(ctx, service, newest), grace)
 
 
@@ -130,7 +135,7 @@ async def _end(
 
 
 async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int, held: Check) -> str:
-    """Nothing of the new generation stays, and the old one serves as before. Answers its last words."""
+    """Removes the new generation; the old one serves as before. Returns the last log lines of the new one."""
     place = await ctx.places.of(new.service)
     await ctx.point("about to take back")
     await place.engine.remove(new.service, generation=new.generation, grace=new.grace)
@@ -170,7 +175,7 @@ async def wait_while_away(ctx: Context, patience: float, deed: Callable[[], Awai
 
 
 def count_of(wanted: Workload, asked: int) -> int:
-    """How many instances: what scaling last asked for, within the bounds."""
+    """Returns the number of instances: the last request of scaling, within the bounds."""
     if wanted.alone:
         return min(1, wanted.instances)
     return max(wanted.instances, min(asked, wanted.most))

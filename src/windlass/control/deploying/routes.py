@@ -1,4 +1,4 @@
-"""Which address leads to which instances: worked out of what is recorded and seen, when either changes."""
+"""Computes the routes of services from records and observed instances, whenever either changes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def refresh(ctx: Context, service: str) -> Sequence[Instance]:
 
 
 async def catch_up(ctx: Context, service: str, since: float) -> None:
-    """The same, unless somebody has done it since then."""
+    """Updates routes, unless that was done since then."""
     async with ctx.routing[service]:
         if ctx.routing.looked.get(service, 0.0) <= since:
             await _refresh(ctx, service)
@@ -95,8 +95,8 @@ async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> S
 
 
 async def _as_far_as_can_be(ctx: Context, wanted: Workload, routes: Sequence[Route]) -> Sequence[Route]:
-    """Nobody has listened on its ports in this process yet. If that cannot be done now, because another
-    replica of this machine does or another program, it is reached by name all the same."""
+    """Used when the ports are not open in this process yet. If they cannot be opened now, because another
+    replica or program of this machine has them, the service is still reached by name."""
     try:
         await reserve(ctx, wanted)
     except RouteError as error:
@@ -106,7 +106,7 @@ async def _as_far_as_can_be(ctx: Context, wanted: Workload, routes: Sequence[Rou
 
 
 async def _last(ctx: Context, service: str) -> Workload | None:
-    """What it was when it last ran: whoever still comes is told that it does not run."""
+    """Returns the last workload, so that its clients get an answer that it does not run."""
     for row in await ctx.store.reads.deployments.latest(service, 20):
         if wanted := decrypt_workload(ctx, row):
             return wanted
@@ -180,7 +180,7 @@ def all_endpoints(wanted: Workload, instances: Sequence[Instance]) -> list[Endpo
 
 
 async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
-    """Where the public ports are reached, once the service was deployed."""
+    """Returns the addresses of public ports, once the service was deployed."""
     status = await status_of(source, service)
     deployment = await source.deployments.get(status.serving) if status.serving else None
     wanted = decrypt_workload(ctx, deployment) if deployment else await _last(ctx, service.id)

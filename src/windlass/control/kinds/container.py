@@ -49,7 +49,7 @@ class ContainerKind(ProgramKind[Container]):
         return {"tag": story.image_tag} if story.image_tag else {}
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
-        """Nothing is built. The image is on the engine before anything of the older generation ends."""
+        """Makes sure that the image is on the engine before the older generation ends; nothing is built."""
         spec = making.service.read(Container)
         ref = f"{spec.image_name}:{spec.tag}"
         artifact = Artifact(kind="image", ref=ref, key=ref)

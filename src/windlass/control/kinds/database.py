@@ -43,7 +43,7 @@ class DatabaseKind(ServiceKind[Database]):
         change.extras |= await _address(ctx, tx, row.id, row.parent, change.spec)
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
-        """Nothing is built: the server is an image, or on the machine already."""
+        """Returns the image or the installed server; nothing is built."""
         spec = making.service.read(Database)
         type, version = spec.type, spec.version
         place = await ctx.places.of(making.service.id)

@@ -1,8 +1,8 @@
-"""Who is calling: from the Authorization header to an Actor, or a refusal.
+"""Authenticates callers: from the Authorization header to an Actor, or a refusal.
 
-An API token comes under either scheme; Bearer also takes a JWT, of the built-in issuer or of the
-configured one. A verdict is kept for a second at most, never past the end of what it is about, and
-forgotten at once when a token or a member changes. A refusal is not kept.
+An API token is accepted with either scheme; Bearer also accepts a JWT of the built-in issuer or of the
+configured one. A verdict is cached for at most a second, never past its expiry, and dropped at once when a
+token or a member changes. Refusals are not cached.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RefusedCaller(Unauthorized):
 
 
 class NoMember(Forbidden):
-    """Somebody whom the issuer vouches for, and nobody invited."""
+    """A person of the issuer who is not a member."""
 
     def __init__(self, message: str, who: UnusualCaller) -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ class Authenticator:
         self._known: dict[bytes, tuple[Actor, int]] = {}
         """The verdict on a header, and until when it holds."""
         self._changes = 0
-        """How often verdicts had to be forgotten."""
+        """Counts invalidations of cached verdicts."""
         self._noted: dict[str, int] = {}
         self._used: dict[str, int] = {}
         self._verifier: Verifier | None = None

@@ -37,7 +37,7 @@ _INVITES = "invites"
 
 
 class IssuerIdentity(Struct, frozen=True):
-    """Whom an issuer vouches for."""
+    """A person as identified by an issuer."""
 
     issuer: str
     subject: str
@@ -51,7 +51,8 @@ class IssuerIdentity(Struct, frozen=True):
 
 
 class Invitee(Struct, frozen=True):
-    """Where somebody may join, and as what; by an invitation, or because the issuer's word is enough."""
+    """An organization that a person may join, with the role: by an invitation, or because the setting
+    `oidc_join` allows it."""
 
     org: Row
     role_id: str
@@ -155,10 +156,10 @@ async def _is_operated(ctx: Context, tx: Tx, org: str) -> bool:
 
 
 async def welcomes(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
-    """Where this person is awaited, and not a member yet.
+    """Returns the organizations that a person may join and has not joined yet.
 
-    Another member of the same address is somebody else: an address can be given away, at its own issuer
-    or at another one, and what its first owner may do does not go with it.
+    A member with the same address under another subject is another person: addresses are reassigned, and the
+    permissions of the first owner must not go with them.
     """
     inside = {org for _, org, _ in await source.identities.of(person.issuer, person.subject)}
     found = []

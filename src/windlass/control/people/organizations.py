@@ -54,7 +54,8 @@ async def found_organization(
     *,
     with_token: bool = True,
 ) -> tuple[Reply, str | None]:
-    """A new organization with a cluster and an Admin token: without the token nobody could enter."""
+    """Creates an organization with a cluster and an Admin token: without the token there would be no
+    access."""
     new = NewResource(organization, spec, None, actor, call)
     reply = await create_in(ctx, tx, new)
     above = await tx.resources.find(organization.name, new.id)

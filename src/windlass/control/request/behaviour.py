@@ -1,4 +1,4 @@
-"""What a family does beyond being stored: its `Behaviour`, found by the family or by one of its traits."""
+"""Behaviours: the steps of a family beyond being stored, found by the family or by one of its traits."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Change(Struct, Generic[S]):
 
 
 class Behaviour(Generic[S]):
-    """What a family does beyond being stored: `Behaviour[Webhook]`. Each step is in the transaction of the
+    """The steps of a family beyond being stored: `Behaviour[Webhook]`. Each runs in the transaction of the
     change."""
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[S]) -> None:

@@ -1,4 +1,4 @@
-"""What every deed needs, passed in: so that a test can be a world of its own."""
+"""The context that handlers get: everything from outside is passed in, so that a test can replace it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=Spec)
 
 
 class Dialect(Struct, frozen=True):
-    """In which words a reader hears states and events, and what it expects of lists."""
+    """The vocabulary of a reader for states and events, and the form of its lists."""
 
     name: str
     state: Callable[[str], str]
@@ -57,7 +57,7 @@ class Dialect(Struct, frozen=True):
 
 
 class Repositories(Protocol):
-    """Where code comes from; see `builders.git`."""
+    """Repositories of source code; see `builders.git`."""
 
     async def fetch(self, source: GitSource, into: Path) -> GitCommit: ...
 
@@ -69,7 +69,7 @@ class Repositories(Protocol):
 
 
 class OutgoingHttp(Protocol):
-    """How other people's servers are asked; see `base.http_out`."""
+    """Calls to other servers; see `base.http_out`."""
 
     async def send(
         self,
@@ -91,13 +91,13 @@ async def _no_point(name: str) -> None:
 
 
 class Routing(Locks):
-    """By service: whoever looks where its routes lead, and sets them. One after the other: what was seen
-    earlier never takes the place of what was seen later."""
+    """Locks by service, for computing and setting its routes: one at a time, so that an earlier observation
+    never replaces a later one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.looked: dict[str, float] = {}
-        """When that was, of what is set now."""
+        """Times at which the present routes were observed."""
 
 
 class ListsCommits(Protocol):
@@ -121,26 +121,26 @@ class Context(Struct, frozen=True, kw_only=True):
     clock: Clock
     encryption: Encryption
     places: Places
-    """Where services run; the place of each is found by the cluster of its environment."""
+    """Places of services; the place of each follows from the cluster of its environment."""
     git: Repositories
     listings: ListsCommits
     logs: Logs
     calls: Nudges
     readers: SharedReaders
-    """Of what streams tell."""
+    """Shared readers behind streams."""
     neighbours: Neighbours
-    """What services offer to each other."""
+    """Variables that services offer to each other."""
     out: OutgoingHttp
     """The one way out over HTTP, guarded."""
     work: Path
-    """Where working copies are while they are built."""
+    """The folder for working copies during builds."""
     routing: Routing
     point: Callable[[str], Awaitable[None]] = _no_point
     """Called before and after each effect outside, so that tests can end the world there."""
 
 
 class Origin(Struct, frozen=True):
-    """From where something was asked for. Without address and request: by Windlass itself."""
+    """The origin of a request. Without address and request id: Windlass itself."""
 
     origin: str = OURS
     address: str = ""
@@ -188,14 +188,14 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Struct, frozen=True):
-    """What is answered: JSON, a stream, or nothing."""
+    """The result of a handler: JSON, a stream, or nothing."""
 
     body: bytes = b""
     tag: str | None = None
     status: int | None = None
     """Only where it is not the operation's usual one."""
     stream: AsyncGenerator[bytes, None] | None = None
-    """Instead of a body: server-sent events, for as long as somebody listens."""
+    """Server-sent events instead of a body, for as long as the client listens."""
     org: str = ""
     """The organization whose stream it is."""
 

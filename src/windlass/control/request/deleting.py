@@ -27,7 +27,7 @@ DISCARD = "discard"
 
 
 class Asker(Struct, frozen=True):
-    """Who asked for a deletion, and from where."""
+    """The author and the origin of a deletion."""
 
     by: Initiator
     origin: Origin

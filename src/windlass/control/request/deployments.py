@@ -160,7 +160,7 @@ async def finish(
 
 
 async def cancel(tx: Tx, service: Row, which: list[DeploymentRow], call: Call) -> StatusRow:
-    """What waits is cancelled here and now; what is under way is asked to come back."""
+    """Cancels waiting deployments at once; asks one under way to stop."""
     if in_deletion(which):
         raise Conflict(f"{name_of(service)} is being deleted, and that cannot be cancelled")
     status = await status_of(tx, service)

@@ -186,7 +186,7 @@ class Logs:
     # What is let go
 
     def forget(self, service: str) -> None:
-        """Of a service that is gone: its lines, and those of its builds. Absent is fine."""
+        """Removes the lines of a deleted service and of its builds. A missing log is accepted."""
         self._segments.forget(service)
         self._cut = {key: rest for key, rest in self._cut.items() if key[0].partition("/")[0] != service}
 

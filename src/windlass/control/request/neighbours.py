@@ -57,7 +57,7 @@ class Neighbours:
         version = await source.lists.version(environment, family)
         known = self._known.get((environment, family))
         if known is None or known.version != version:
-            # What is changed between these two reads is read, and read again by whoever asks next.
+            # A change between these two reads is read now, and again by the next caller.
             rows = await source.resources.of_parent(environment, family)
             known = _CachedNeighbours(version, [one for row in rows if (one := _neighbour(row, main_port))])
             if len(self._known) >= _MOST:

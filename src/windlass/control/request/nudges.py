@@ -1,4 +1,4 @@
-"""Who waits for which nudge. A call that is not heard is no loss: whoever waits also looks for himself."""
+"""Nudges and their listeners. A lost nudge is harmless: listeners also look by themselves."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _log = log("places")
 
 
 class Servers(Protocol):
-    """Where database servers come from, on engines without images; see `builders.databases`."""
+    """Database servers for engines without images; see `builders.databases`."""
 
     async def artifact(self, type: str, version: str, service: str) -> Artifact: ...
 

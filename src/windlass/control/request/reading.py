@@ -42,7 +42,7 @@ async def listing(ctx: Context, call: Call) -> Reply:
 
 
 def paging(call: Call) -> tuple[int, int]:
-    """Which page, of which size. Who expects complete lists gets one page of everything."""
+    """Returns page number and size. Readers that expect complete lists get one page with everything."""
     if call.dialect.everything and not call.paging_asked:
         return 1, EVERYTHING
     asked = call.asked(Paging)

@@ -17,7 +17,7 @@ from windlass.store import Reads, Row, Tx
 
 
 class About(Struct, frozen=True):
-    """What an event is about, and where that lies. The columns by which an audit finds it."""
+    """The subject of an event, with its project and environment: the columns by which the audit finds it."""
 
     target: str
     family: str
@@ -32,7 +32,7 @@ def origin_of(call: Call | None) -> Origin:
 
 
 async def about(ctx: Context, source: Reads, row: Row, above: Row | None = None) -> About:
-    """What an event about a resource is filed under; `above` is the parent, if it is at hand."""
+    """Returns the subject of an event about a resource; `above` is the parent, if it is known."""
     if not ctx.registry.audit.is_part(row.family):
         return await about_itself(source, row, above)
     project, environment = await place(source, row, above)

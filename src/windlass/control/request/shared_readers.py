@@ -1,5 +1,6 @@
-"""One reads for many: all streams of the same thing share a reader, which begins with the first and ends with
-the last of them. It looks when it is called, and wakes whoever waits; none of them has a clock or a queue.
+"""Shared readers: all streams of one subject share a reader, which exists from the first stream to the last.
+
+A reader looks when it is called, and wakes the waiting streams; none of them has a clock or a queue.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _log = log("streams")
 
 
 class SharedReader:
-    """What it reads is for whoever inherits to say, in `look`."""
+    """Reads for all streams of one subject; subclasses define `look`."""
 
     gathering = 0.0
     """Seconds between a call and the look, in which more may happen that is then seen at once."""
@@ -51,7 +52,7 @@ class SharedReader:
         self._expected = words
 
     async def news(self) -> None:
-        """Waits until there is some. Who does not wait at that moment sees for himself that he is behind."""
+        """Waits for news. A stream that does not wait at that moment notices by itself that it is behind."""
         await self._waited(self._news)
 
     async def fresh(self) -> None:
@@ -75,7 +76,7 @@ class SharedReader:
                     async with asyncio.timeout(PATIENCE):
                         await self._called.wait()
                 await asyncio.sleep(self.gathering)
-        except Exception:  # noqa: BLE001 (whatever it is, nobody may be left waiting for it)
+        except Exception:  # noqa: BLE001 (any failure must wake the waiting streams)
             self.broken = True
             _log.exception("what streams tell could not be read")
         finally:

@@ -1,4 +1,4 @@
-"""What is done with all services of an environment, or some of them, in one transaction."""
+"""Actions on all or chosen services of an environment, in one transaction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class EnvironmentAction(NamedTuple):
     alone: State
     """The state of an environment without services afterwards."""
     ends: bool = False
-    """Whether it ends services: those that wait for others first, and only those that were begun."""
+    """True if it ends services: first those that wait for others, and only those that were started."""
 
 
 _WHOLE: Final = {

@@ -1,6 +1,6 @@
-"""How an environment and its services are, told anew whenever it changes.
+"""Streams the statuses of an environment and its services.
 
-A stream remembers only what it told last: who is slow hears of the newest state, and of none between.
+A stream remembers only the last state that it sent, so a slow client gets the newest state and none between.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def _followed(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes,
 
 
 class _StatusReader(SharedReader):
-    """Those of one environment, in one vocabulary."""
+    """Reads the statuses of one environment, in one vocabulary."""
 
     # A deployment changes several things one right after the other.
     gathering = 0.05
@@ -115,7 +115,8 @@ class _StatusReader(SharedReader):
         return True
 
     def told(self, before: StatusSnapshot | None) -> bytes:
-        """What leads to the present state; made once for all who were told the same."""
+        """Returns the changes up to the present state; built once for all streams with the same last
+        state."""
         assert self.state is not None
         if self._last is None or self._last[0] is not before or self._last[1] is not self.state:
             self._last = (before, self.state, told(before, self.state))

@@ -156,7 +156,7 @@ async def read_status(ctx: Context, call: Call) -> Reply:
 
 
 async def freshness(ctx: Context, source: Reads, service: Row, status: StatusRow) -> str:
-    """Whether what runs is what would be deployed now."""
+    """Returns whether the running release is up to date with the settings."""
     if status.deployed_at is None:
         return "NEVER_DEPLOYED"
     if status.state.endswith("_ERROR") or not await is_current(ctx, source, service, status.digest):

@@ -1,1 +1,1 @@
-"""Who hears of a change: the audit, webhooks, streams, logs."""
+"""Reports of changes: the audit, webhooks, streams, logs."""

@@ -35,7 +35,7 @@ _ENVELOPE = {"family", "actor", "origin", "address", "user_agent", "request_id",
 
 
 class AuditFilter(Struct, frozen=True):
-    """Which events are wanted: what the database can tell, and what is looked at here."""
+    """A filter for events: conditions for the database, and others that are checked here."""
 
     sieve: EventFilter
     fits: Callable[[EventRow], Awaitable[bool]] | None = None
@@ -261,7 +261,7 @@ async def _since(source: Reads, at: int, low: int, high: int) -> int:
 
 
 class TargetNames:
-    """What things are called; of what is no more, what it was called last."""
+    """Names of the resources in events; for deleted ones, the last name."""
 
     def __init__(self, source: Reads, words: AuditNames) -> None:
         self.words = words
@@ -282,12 +282,13 @@ class TargetNames:
 
 
 def _called(told: Document) -> str:
-    """What an event is about, as it was called then."""
+    """Returns the name of the subject of an event at that time."""
     return _name(told.get("after") or told.get("before") or told)
 
 
 def _itself(row: EventRow, told: Document) -> str:
-    """Who did it, where it was done with nothing else: a token that was used, a person who signed in."""
+    """Returns the name of the author if the event has no other subject: a used token, a person who signed
+    in."""
     actor: Document = told["actor"]
     return str(actor["name"]) if actor["id"] == row.target else ""
 

@@ -58,7 +58,7 @@ TRIED, REMEMBERED = 15.0, 20
 TOGETHER = 0.02
 """Seconds in which results come together to be written down at once, while others are still on their way."""
 LONGEST_WAIT, _DIGITS = HOUR, 9
-"""That a receiver may ask for; more digits than these are of longer ones."""
+"""The longest wait that a receiver may ask for, and the most digits that are read of it."""
 SHOWN = 4096
 """Characters kept of an answer."""
 _CHANCE = random.SystemRandom()
@@ -101,7 +101,7 @@ class WebhookSender:
         self._keys: list[bytes] = []
 
     async def work(self) -> None:
-        """Until nothing is due, or nobody takes anything."""
+        """Sends until nothing is due, or every delivery fails."""
         self._book.receiver = await self._ctx.store.reads.receivers.get(self._webhook)
         if self._book.receiver.failing and await self._is_wanted():
             await self._look()
@@ -152,7 +152,7 @@ class WebhookSender:
                     return
 
     async def _send(self, delivery: DeliveryRow) -> bool:
-        """Whether the next of this lane may follow."""
+        """Returns whether the next delivery of this lane may follow."""
         now = self._ctx.clock.now()
         body = encode(rendered(self._subscription, payload_of(delivery), self._ctx.settings.url))
         attempt = StoredAttempt(now, veil(self._url), self._subscription.kind, 0)
@@ -193,7 +193,7 @@ class WebhookSender:
 
 
 class DeliveryResults:
-    """What became of deliveries, written down in the background while the next ones are sent."""
+    """Results of deliveries, stored in the background while the next ones are sent."""
 
     def __init__(self, ctx: Context, claim: Claim, webhook: str) -> None:
         self._ctx = ctx
@@ -203,7 +203,7 @@ class DeliveryResults:
         self.address = ""
         """The mark of where deliveries are sent now."""
         self.over = False
-        """Nothing more is to be sent now."""
+        """True once no more deliveries may be sent."""
         self._why_disabled = ""
         self._changed: list[DeliveryRow] = []
         self._held: list[tuple[str, int]] = []
@@ -212,7 +212,7 @@ class DeliveryResults:
         self._at_once = asyncio.Event()
 
     def note(self, delivery: DeliveryRow, attempt: StoredAttempt, wanted_wait: int | None = None) -> bool:
-        """Whether the next of this lane may follow."""
+        """Returns whether the next delivery of this lane may follow."""
         if 200 <= attempt.status_code < 300:
             self._well()
             self._put(replace(delivery, state=DELIVERED), attempt)
@@ -266,8 +266,8 @@ class DeliveryResults:
         await self._write()
 
     async def _write(self) -> None:
-        """All that has come together, and then what has come meanwhile. If it cannot be written, whoever
-        waits for it is told, and everything is sent again."""
+        """Stores all results in batches. If that fails, waiting callers get the error, and the deliveries are
+        sent again."""
         try:
             while True:
                 changed, self._changed = self._changed, []
@@ -306,7 +306,7 @@ class DeliveryResults:
             raise
 
     async def _mark(self, tx: Tx, receiver: Receiver, why_disabled: str) -> None:
-        """What the webhook says of its receiver."""
+        """Updates the webhook's fields about its receiver."""
         if receiver == await tx.receivers.get(self._webhook) and not why_disabled:
             return
         await tx.receivers.set(self._webhook, receiver)

@@ -1,7 +1,7 @@
-"""What happens in an organization, as it happens: a stream of the entries of its audit.
+"""Streams the entries of an organization's audit as they are written.
 
-A stream has a place, the number of an event, and nothing is kept for it: whoever is far behind, or does not
-read, finds what he missed in the database, as long as it is there.
+A stream has only a position, the number of an event, and no queue: a slow client reads missed events from the
+database, as long as they are kept.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class Batch(Struct, frozen=True):
     last: int
     """Up to here nothing else happened."""
     whole: bool
-    """Whether that was all for now."""
+    """True if there are no more entries now."""
     gone: bool
-    """Whether something before it may be missing."""
+    """True if entries before it may be missing."""
 
 
 class StreamPosition(Struct, frozen=True):
-    """Where a stream begins."""
+    """The position at which a stream begins."""
 
     number: int
     lost: bool = False
-    """Whether it had another place, that is not to be found."""
+    """True if the requested position cannot be found."""
 
 
 @reads("organization.events/stream")
@@ -174,7 +174,8 @@ class _EventReader(SharedReader):
         self._place = batch.last
 
     def _marks(self, place: int) -> list[SentEvent]:
-        """Who hears nothing for long has a place nevertheless that is not so old that it is forgotten."""
+        """Sends positions to quiet streams, so that their last position is never so old that it is no longer
+        kept."""
         now = self._ctx.clock.now()
         if now - self._marked < HOUR:
             return []
@@ -187,8 +188,8 @@ def _number(told: SentEvent) -> int:
 
 
 async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
-    """What happened next. The newest number is asked for before, so that nothing is passed over that comes
-    meanwhile; and the oldest afterwards, so that nothing is that goes."""
+    """Reads the next entries. The newest number is read first, so that no new entry is skipped; the oldest is
+    read last, so that no deleted one is missed."""
     source = ctx.store.reads
     _, newest = await source.events.span()
     rows = await source.events.after(org, after, _PAGE)

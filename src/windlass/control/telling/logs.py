@@ -32,7 +32,7 @@ async def read_log(ctx: Context, call: Call) -> Reply:
 
 
 async def log_reply(ctx: Context, call: Call, row: Row, deployment: str | None = None) -> Reply:
-    """What a service says while it runs; or the log of one of its builds. The caller may see it."""
+    """Returns the log of a service, or of one of its builds. The caller's permission was checked before."""
     service, query = row.id, call.asked(Tail)
     wanted = _wanted(query)
     if query.follow:
@@ -51,8 +51,8 @@ async def log_reply(ctx: Context, call: Call, row: Row, deployment: str | None =
 async def followed(
     ctx: Context, actor: Actor, dialect: Dialect, service: str, within: Collection[str], last: int
 ) -> tuple[str, Lines]:
-    """What a service of any family says while it runs: its last lines, and what comes; before them, its
-    organization. It has to lie in all that `within` names."""
+    """Follows the log of a service of any family: its organization, its last lines, then new ones. The
+    service must be inside everything that `within` names."""
     found = await ctx.store.reads.resources.get(service)
     if found and (reading := ctx.registry.handled_by(f"{found.family}.log")):
         call = Call(operation=reading[0], actor=actor, ids=(service,), dialect=dialect)

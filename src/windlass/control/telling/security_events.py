@@ -1,7 +1,7 @@
-"""What is worth an event although it changes nothing: a token at a new address, a sign-in, a refusal.
+"""Security events: a token at a new address, a sign-in, a refusal.
 
-It is seen on a request's path, where nothing may wait: so it is kept in memory, and written down together a
-moment later, and at a graceful stop. What a killed process saw in its last second is lost.
+They occur while requests are served, where nothing may wait: so they are kept in memory and written together
+a moment later, and at a graceful stop. A killed process loses those of its last second.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from windlass.families.organization import organization
 from windlass.store import Reads, Tx
 
 AGAIN = 12 * HOUR
-"""After so long a time a person who comes back has signed in anew."""
+"""Time after which a returning person has signed in again."""
 REMINDED = 1 * HOUR
-"""Who knocks with the same bad token from the same address is one event in this time."""
+"""Interval in which repeated attempts with the same bad token from the same address are one event."""
 MOST_KNOWN = 20_000
 MOST_WAITING = 10_000
 _AT_ONCE = 500
 
 
 class UnusualCaller(Struct, frozen=True):
-    """Somebody who was not let in, and is known nevertheless."""
+    """A caller that was refused, but is known."""
 
     id: str
     name: str
@@ -40,14 +40,14 @@ class UnusualCaller(Struct, frozen=True):
 
 
 class CallerSeen(Struct, frozen=True):
-    """What was seen, as far as it is known without asking the database."""
+    """A security event, with what is known without reading the database."""
 
     kind: Event
     at: int
     actor: str
     name: str
     orgs: tuple[str, ...]
-    """Where it may belong: the first, unless it is about something of another."""
+    """Organizations that it may belong to: the first one, unless its subject belongs to another."""
     whence: Origin
     target: str = ""
     family: str = "apiToken"
@@ -58,14 +58,14 @@ class SecurityEvents:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._met: dict[tuple[str, str], int] = {}
-        """Who was seen at which address, and when last."""
+        """Callers with their addresses, and the time they were last seen."""
         self._denied: dict[tuple[str, str, str], int] = {}
         self._waiting: list[CallerSeen] = []
         self._unwritten = 0
         self._writing: asyncio.Task[None] | None = None
 
     def met(self, actor: Actor, address: str, now: int) -> bool:
-        """Whether this caller is new at this address. Asked for every request."""
+        """Returns whether this caller is new at this address. Called for every request."""
         key = (actor.subject, address)
         last = self._met.get(key)
         if last is not None and not _is_person(actor):
@@ -94,7 +94,7 @@ class SecurityEvents:
         self._see(Event.ACCESS_REFUSED, actor, whence, target=operation.subject(ids), family="", facts=facts)
 
     def denied(self, who: UnusualCaller, why: str, whence: Origin) -> None:
-        """A token that is no more, or somebody who may not enter."""
+        """Records a token that is no longer valid, or a person without access."""
         now, key = self._ctx.clock.now(), (who.id, whence.address, why)
         if now - self._denied.get(key, -REMINDED) < REMINDED:
             return
@@ -170,7 +170,7 @@ async def _write(ctx: Context, tx: Tx, batch: Sequence[CallerSeen], more: int) -
 
 
 async def _found(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[str, About]:
-    """What it is about, if that is of an organization of the caller; else the organization itself."""
+    """Returns the subject, if it is in an organization of the caller; otherwise the organization itself."""
     row = await tx.resources.get(sighting.target) if sighting.target else None
     if row is not None and row.org in sighting.orgs:
         return row.org, await about(ctx, tx, row)

@@ -34,7 +34,7 @@ from windlass.store import DeliveryRow, Receiver, Row, Tx
 
 SECRET, PREVIOUS, PREVIOUS_UNTIL = "target_secret", "previous_secret", "previous_until"
 TEST_LANE: Final = "test"
-"""What is only a test stands behind nothing, and nothing behind it."""
+"""Test deliveries wait for nothing, and nothing waits for them."""
 KEPT = 14 * DAY
 _VEILED: Final = "webhook addresses are sealed"
 _AT_ONCE: Final = 1000
@@ -226,7 +226,7 @@ def reencrypted(ctx: Context, row: Row, body: bytes, hidden: Mapping[str, str]) 
 
 
 def keys_of(hidden: Mapping[str, str], now: int) -> list[bytes]:
-    """Those that deliveries are signed with: the newest, and during a rotation the one before."""
+    """Returns the keys that sign deliveries: the newest, and during a rotation the previous one, too."""
     secrets = [hidden.get(SECRET)]
     if now < int(hidden.get(PREVIOUS_UNTIL, 0)):
         secrets.append(hidden[PREVIOUS])

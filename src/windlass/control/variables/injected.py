@@ -70,7 +70,7 @@ async def visible(
 
 
 def rows_of(ctx: Context, owned: Iterable[ServiceVariables], family: Family) -> list[Row]:
-    """Those that are of this family, as if they were stored."""
+    """Returns those of this family, as if they were stored."""
     secret = "value" in family.hidden
     return [_row(ctx, owner, one, family) for owner, one in owned if one.secret == secret]
 
@@ -133,7 +133,7 @@ def _entry(one: BuiltIn) -> DeclaredVariable:
 
 
 async def forget_derived(ctx: Context, tx: Tx, service: Row) -> None:
-    """What stood for a built-in variable of a service, or overrode one, goes with the service."""
+    """Deletes aliases and overrides of a service's injected variables together with the service."""
     for id in _ids(ctx, service):
         for link in ("aliases", "overrides"):
             for derived in await tx.links.sources(id, link):
@@ -165,6 +165,6 @@ async def removed_with_derived(tx: Tx, row: Row) -> None:
 
 
 def _ids(ctx: Context, service: Row) -> list[str]:
-    """Of all built-in variables that a service may ever have."""
+    """Returns the ids of all injected variables that a service may ever have."""
     own = [one.key for one in of_level(service.family, service.id)]
     return [identity(service.id, key) for key in (*own, *ctx.kinds[service.family].listed_keys(service))]

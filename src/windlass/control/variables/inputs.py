@@ -1,4 +1,4 @@
-"""What a service runs with beside its own settings, and a digest that says when any of it has changed."""
+"""The inputs of a service beside its own settings, and a digest that changes with any of them."""
 
 from __future__ import annotations
 

@@ -39,12 +39,13 @@ from windlass.store import Reads, Row, Tx
 
 _KINDS = (variable, secret)
 _OWN_TYPES = {"FILE", "VALUE"}
-"""Of what stands for nothing else and overrides nothing."""
+"""Types of variables that are neither aliases nor overrides."""
 
 
 @reads("environmentVariable.list", "secret.list")
 async def visible(ctx: Context, call: Call) -> Reply:
-    """What a level has of its own and what it inherits, nearest first; then built-in ones, if expected."""
+    """Lists the variables of a level and those that it inherits, nearest first; then injected ones, if
+    expected."""
     source, family = ctx.store.reads, call.family
     here = await parent_of(source, call)
     levels = await source.tree.above(here.id)
@@ -163,7 +164,7 @@ def _spec(family: Family) -> type[Variable] | type[Secret]:
 
 
 async def _original(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row]:
-    """Where the new one will be, and the visible one that it is derived from."""
+    """Returns the level of the new variable, and the visible one that it is derived from."""
     here, family = await parent_of(tx, call), call.family
     levels = await tx.tree.above(here.id)
     other = next((row for row in await _stored(tx, levels, family) if row.id == call.id), None)
@@ -219,7 +220,7 @@ async def _level(
 
 
 async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, one: Importing) -> bool:
-    """Whether it is there afterwards because of this."""
+    """Returns whether the variable exists now because of this import."""
     family, other = (secret, variable) if one.is_secret else (variable, secret)
     row = await tx.resources.named(level.id, family.name, one.name)
     if row is None and await tx.resources.named(level.id, other.name, one.name) is None:
@@ -260,7 +261,7 @@ class Variables(Behaviour[Variable | Secret]):
             await self._follow(ctx, tx, alias, row)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """What was derived from it goes with it."""
+        """Deletes the variables that are derived from it."""
         for link in ("aliases", "overrides"):
             for derived in await tx.links.sources(row.id, link):
                 await built_ins.removed_with_derived(tx, derived)

@@ -1,1 +1,1 @@
-"""What a service is made of: its kind, its build, its ports, its names and its credentials."""
+"""The parts of a service: its kind, its build, its ports, its names and its credentials."""

@@ -28,7 +28,7 @@ from windlass.families.application import Application
 from windlass.store import DeploymentRow, Row
 
 _REMEMBERED = 200
-"""How many deployments back an earlier build is looked for."""
+"""Number of past deployments that are searched for an earlier build."""
 
 
 async def build(
@@ -118,7 +118,8 @@ def _arguments_of(path: Path) -> frozenset[str]:
 async def _found(
     ctx: Context, service: Row, base: str, inputs: Inputs, say: Say
 ) -> tuple[BuildResult, CommitRecord | None] | None:
-    """What an earlier deployment made of the same commit, in the same way, with the same arguments."""
+    """Returns the build of an earlier deployment from the same commit with the same settings and
+    arguments."""
     place = await ctx.places.of(service.id)
     for row in await ctx.store.reads.deployments.latest(service.id, _REMEMBERED):
         if row.action not in BUILDS:
@@ -135,12 +136,12 @@ async def _found(
 
 
 class Builds(Struct, frozen=True):
-    """What deployments have made of a service, as far as the books go back."""
+    """The builds of a service's past deployments, as far as they are kept."""
 
     kept: list[str]
     """Keys of those that may be needed: of what serves, what is under way, and the last few that ran."""
     grown: bool
-    """Whether anything was built since the last release but one: then there may be some that nobody needs."""
+    """True if anything was built since the release before the last: then there may be builds to remove."""
 
 
 async def builds_of(ctx: Context, service: str) -> Builds:
@@ -189,7 +190,7 @@ def _first_line(commit: GitCommit) -> str:
 
 
 class _folder:
-    """Where the files of a commit are while it is built. What a crash leaves there is swept."""
+    """The folder for the files of a commit during its build. Remains of a crash are swept."""
 
     def __init__(self, ctx: Context, deployment: DeploymentRow) -> None:
         self._path = ctx.work / deployment.id

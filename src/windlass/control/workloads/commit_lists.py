@@ -1,7 +1,7 @@
-"""Reads commits and default branches of repositories for requests: few at a time, each once for all who ask.
+"""Reads commits and default branches of repositories for requests: few at a time, each once for all callers.
 
-A reading starts programs and waits for a server of somebody else. It ends after some seconds, and when nobody
-waits for it any more.
+A reading starts programs and waits for another server. It ends after some seconds, and when no caller waits
+for it any more.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Listings:
         self._git = git
         self._seconds, self._kept = seconds, kept
         self._listings: dict[ListingKey, RunningListing] = {}
-        """Those that run, and those that ended a moment ago."""
+        """Listings that run, or ended a moment ago."""
         self._running: dict[asyncio.Task[object], ListingKey] = {}
 
     async def commits(self, org: str, service: str, source: GitSource) -> Sequence[GitCommit]:
@@ -101,7 +101,7 @@ class Listings:
         self._running.pop(task)
         listing.ended = time.monotonic()
         with suppress(asyncio.CancelledError):
-            task.exception()  # whoever waits for it is told; if nobody does, it is of no interest
+            task.exception()  # waiting callers get the error; without any, it is of no interest
 
     def _forget_old(self) -> None:
         old = time.monotonic() - self._kept

@@ -30,7 +30,8 @@ def give_credentials(ctx: Context, draft: Draft[Database]) -> None:
 
 
 async def credentials_of(ctx: Context, source: Reads, row: Row) -> DatabaseLogin:
-    """Those of this database. One that was made before there were credentials gets them now."""
+    """Returns the credentials of this database. A database from before there were credentials gets them
+    now."""
     hidden = decrypt_hidden(ctx, row)
     if _PASSWORD not in hidden:
         hidden = await _given(ctx, source, row)
@@ -45,7 +46,7 @@ def _new(type: str) -> dict[str, str]:
 
 async def _given(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
     async def give(tx: Tx) -> dict[str, str]:
-        """Of twins that come at once, the first decides."""
+        """Stores the credentials; of concurrent calls, the first decides."""
         current = await tx.resources.get(row.id)
         if current is None:
             raise Missing("This database was deleted meanwhile")
@@ -62,7 +63,7 @@ async def _given(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
 
 @reads("database.masterCredentials")
 async def master_credentials(ctx: Context, call: Call) -> Reply:
-    """How to enter: asked for by people, and so answered to Admins only."""
+    """Answers the credentials; only Admins may read them."""
     row = await target(ctx.store.reads, call)
     spec = row.read(Database)
     known = await credentials_of(ctx, ctx.store.reads, row)

@@ -14,7 +14,7 @@ def row_of(port: WorkloadPort, rows: Sequence[NameRow]) -> NameRow | None:
     """The name under which a port is served, if its service holds it."""
     if port.host:
         return next((row for row in rows if row.name == port.host), None)
-    # Deployed by an older Windlass, which composed names anew each time: the oldest is the one it served.
+    # Deployed by an older Windlass, which composed names each time: the oldest is the one it served.
     return next((row for row in host_names(rows) if row.port == key_of(port)), None)
 
 

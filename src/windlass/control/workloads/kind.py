@@ -48,7 +48,7 @@ class Making(Struct, frozen=True, kw_only=True):
 
 
 class BuiltArtifact(Struct, frozen=True):
-    """What a deployment starts, and the commit or the tag that it is."""
+    """The artifact that a deployment starts, with its commit or tag."""
 
     made: BuildResult
     commit: CommitRecord | None = None
@@ -84,7 +84,7 @@ class ServiceKind(Generic[S]):
     host_word: ClassVar[str] = ""
     """The first word of the host that lists of variables show; empty is the name of the family."""
     is_counted: ClassVar[bool] = False
-    """Whether those that use its variables are out of date when it comes, goes or is renamed."""
+    """True if services that use its variables are out of date when it is created, deleted or renamed."""
 
     @property
     def deploys_by(self) -> Do:

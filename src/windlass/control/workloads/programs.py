@@ -1,4 +1,4 @@
-"""What applications and containers have in common: ports, storage, probes, a command, and scaling."""
+"""The common parts of applications and containers: ports, storage, probes, a command, and scaling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What exactly a deployment runs: computed once, sealed with the deployment, and the same ever after."""
+"""The workload of a deployment: computed once, stored encrypted with the deployment, and never changed."""
 
 from __future__ import annotations
 

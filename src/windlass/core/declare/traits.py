@@ -50,7 +50,7 @@ class Commit(Shown):
 
 
 class RunResult(Shown):
-    """How the run of a service went that runs once."""
+    """The result of a service's run to its end."""
 
     started_at: Timestamp
     ended_at: Annotated[Timestamp | None, Meta(description="null while it runs"), example(None)] = None

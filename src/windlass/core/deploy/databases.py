@@ -1,4 +1,4 @@
-"""What is known of each kind of database: how its image wants to be started, asked and addressed. Pure."""
+"""The properties of each type of database: how its image is started, probed and addressed. Pure."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ MODES: Final[tuple[Mode, ...]] = ("CONTAINER", "MANAGED")
 
 
 class DatabaseType(Struct, frozen=True, kw_only=True):
-    """What databases of one type have in common."""
+    """The properties of one type of database."""
 
     type: Type
     port: int
     login: str
-    """Of the one who may do everything; empty where there is only a password."""
+    """Login of the superuser; empty if there is only a password."""
     database: str
     """The one that is there from the start."""
     scheme: str
     query: str = ""
-    """What a URL ends with."""
+    """The query of its URLs."""
     image: str
     versions: tuple[str, ...]
     """Tags of the image, the newest first."""
     leaps: bool
-    """Whether a new major version can go on with the data of an older one."""
+    """True if a new major version can use the data of an older one."""
     stepwise: bool = False
-    """Whether it must not leave out a major version on the way."""
+    """True if an upgrade must not skip a major version."""
 
 
 _KINDS: Final[Mapping[str, DatabaseType]] = {
@@ -95,7 +95,7 @@ def kind_of(type: str) -> DatabaseType:
 
 
 class DatabaseLogin(Struct, frozen=True):
-    """Of the one who may do everything."""
+    """Credentials of the superuser."""
 
     login: str
     password: str
@@ -149,7 +149,7 @@ def _own_place(version: str) -> bool:
 
 
 def mount(type: str, version: str) -> str:
-    """Where the data lies."""
+    """Returns the path of the data."""
     match type:
         case "POSTGRESQL":
             return "/var/lib/postgresql" if _own_place(version) else _PGDATA
@@ -214,7 +214,7 @@ def alive(type: str) -> HealthProbe:
 
 
 def configurations() -> list[dict[str, object]]:
-    """Which types there are, in which versions and modes."""
+    """Returns the types with their versions and modes."""
     return [
         {
             "database_type": kind.type,
@@ -300,7 +300,8 @@ PARTS: Final = (
 def connection(
     type: str, id: str, name: str, host: str, port: int, login: str, password: str, database: str
 ) -> dict[str, str]:
-    """What services get, under the prefixes of clients, of Windlass, and of the database's own name."""
+    """Returns the variables of a connection, with the prefixes of clients, of Windlass, and of the database's
+    name."""
     values = dict(_values(type, host, port, login, password, database))
     return {key: values[part.word] for key, part in _keys(type, id, name)}
 
@@ -349,6 +350,6 @@ def friendly(name: str, id: str) -> str:
     word = _NOT_IN_KEYS.sub("_", plain).strip("_")[:200].strip("_")
     if not word:
         return f"DB_{id[:8].upper()}_"
-    # A key begins with a letter; and those of Windlass itself are nobody else's.
+    # A key begins with a letter, and the prefix of Windlass is reserved.
     taken = word[0].isdigit() or f"{word}_".startswith(PREFIX)
     return f"DB_{word}_" if taken else f"{word}_"

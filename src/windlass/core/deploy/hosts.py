@@ -18,9 +18,8 @@ BY_NAME = frozenset({"HTTP", "GRPC"})
 
 
 def label(*words: str, longest: int = LONGEST) -> str:
-    """`Shop API`, `Production` → `shop-api-production`: a label of a host name.
-
-    Different words may give the same label, so a label is nobody's before it is reserved."""
+    """Returns a label of a host name: `shop-api-production` for `Shop API` and `Production`. Different words
+    may give the same label, so a label must be reserved."""
     plain = unicodedata.normalize("NFKD", "-".join(words)).encode("ascii", "ignore").decode().lower()
     return _NOT_IN_LABELS.sub("-", plain).strip("-")[:longest].strip("-") or "service"
 
@@ -44,7 +43,7 @@ def key_of(port: WorkloadPort) -> str:
 
 
 def by_name(port: WorkloadPort) -> bool:
-    """Whether it is reached through the gateway."""
+    """Returns whether a port is reached through the gateway."""
     return port.public and port.protocol in BY_NAME
 
 

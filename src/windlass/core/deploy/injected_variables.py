@@ -45,7 +45,7 @@ class BuiltIn(Struct, frozen=True, kw_only=True):
 
 @lru_cache(4096)
 def identity(owner: str, key: str) -> str:
-    """Everything that runs in an environment asks for those of all its neighbours."""
+    """Cached, because every service of an environment needs those of all its neighbours."""
     return str(uuid.uuid5(_IDS, f"{owner}/{key}"))
 
 
@@ -60,7 +60,8 @@ def twin(key: str) -> str:
 
 
 def of_level(family: str, id: str) -> list[BuiltIn]:
-    """Of a project, an environment or a service, for itself and all below it: who it is."""
+    """Returns the ids of a project, an environment or a service, as variables for itself and everything
+    below."""
     return [BuiltIn(owner=id, key=f"{LISTED}{family.upper()}_ID", value=id)]
 
 
@@ -85,7 +86,7 @@ def with_twins(those: Iterable[BuiltIn]) -> list[BuiltIn]:
     ]
 
 
-# What stands for a place in lists, where nobody is going to connect to it: existing clients read these.
+# Placeholders for lists, to which no client connects: existing clients read them.
 
 
 def nominal_database_host(id: str, name: str) -> str:

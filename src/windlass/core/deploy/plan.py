@@ -1,4 +1,4 @@
-"""What to do next for a service. Pure, total, tested as a table."""
+"""Decides the next step of a service. Pure, total, tested as a table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class OpenDeployment(Struct, frozen=True):
 
 
 def plan(head: OpenDeployment | None, serving: bool) -> Step:
-    """`head` is the oldest open deployment. Whoever comes back after an interruption gets the step again."""
+    """Returns the next step. `head` is the oldest open deployment. After an interruption the step is the same
+    again."""
     if head is None:
         return Step.KEEP if serving else Step.REST
     if head.cancelled and not head.switched:
@@ -59,5 +60,5 @@ _STEPS: Final[Mapping[Do, Step]] = {
 
 
 def superseded(waiting: Sequence[str]) -> list[int]:
-    """Which of the open deployments a new one makes pointless: those that were not begun."""
+    """Returns the waiting deployments that a new one replaces."""
     return [place for place, status in enumerate(waiting) if status == Progress.QUEUED]

@@ -1,4 +1,4 @@
-"""What is kept of a deployment beyond its columns, and which events tell of it."""
+"""The stored body of a deployment, and the events that report it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Initiator(Struct, frozen=True):
 
 
 class BuildResult(Struct, frozen=True, omit_defaults=True):
-    """What was built, and from what: enough to know whether it must be built again."""
+    """The result of a build and its inputs: enough to know whether it must be repeated."""
 
     artifact: Artifact
     base: str = ""
-    """Of the commit and all that says how it is built, but for build arguments."""
+    """Digest of the commit and all build settings except build arguments."""
     arguments: tuple[str, ...] = ()
     """The build arguments that it asked for."""
     values: str = ""
-    """Of the values that these had."""
+    """Digest of the values of the build arguments."""
 
 
 class CommitRecord(Struct, frozen=True):
@@ -77,7 +77,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     branch: str | None = None
     message: str = ""
     cancelled: bool = False
-    """Somebody asked to cancel it."""
+    """True if a cancellation was requested."""
     commit: CommitRecord | None = None
     """The commit that it was."""
     made: BuildResult | None = None
@@ -85,7 +85,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     of: str | None = None
     """The deployment that it repeats or goes back to."""
     run: RunReport | None = None
-    """Of a deployment that runs once."""
+    """The result of a deployment that runs once."""
     began: int = 0
     ended: int = 0
 

@@ -1,4 +1,4 @@
-"""How many instances there should be, from how busy they are. Pure."""
+"""Decides the number of instances from their load. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from windlass.base.clock import SECOND
 BUSY, IDLE, AIM = 0.8, 0.3, 0.6
 """Shares of the processor time asked for: more than busy calls for more, less than idle for fewer."""
 UP_AFTER, DOWN_AFTER = 30 * SECOND, 180 * SECOND
-"""How long after a change the next is considered: what was just started has yet to show what it does."""
+"""Time after a change before the next one: new instances need time to take effect."""
 
 
 def scaled(now: int, least: int, most: int, load: float, since_change: int) -> int:

@@ -44,7 +44,7 @@ class State(StrEnum):
 
 
 class Progress(StrEnum):
-    """How far a deployment is. The last four are final: nothing follows them."""
+    """The progress of a deployment. The last four are final."""
 
     QUEUED = "QUEUED"
     BUILDING = "BUILDING"
@@ -59,7 +59,7 @@ OPEN = frozenset({Progress.QUEUED, Progress.BUILDING, Progress.DEPLOYING})
 
 
 class Do(StrEnum):
-    """What a deployment is to bring about."""
+    """The action of a deployment."""
 
     DEPLOY = "DEPLOY"
     RUN = "RUN"
@@ -113,7 +113,7 @@ def full(state: str) -> str:
 
 
 def action_status(state: str) -> str:
-    """How the last action on a service went, in the full interface's words."""
+    """Returns the outcome of the last action on a service, in the full interface's words."""
     if state == State.READY:
         return "NEVER"
     if state.endswith("_ERROR"):
@@ -126,7 +126,7 @@ def action_status(state: str) -> str:
 
 
 def action(state: str) -> str:
-    """What was last asked of a service, in the full interface's words."""
+    """Returns the last action on a service, in the full interface's words."""
     for word in ("RESTART", "STOP", "DELET"):
         if state.startswith(word):
             return "DELETE" if word == "DELET" else word

@@ -1,4 +1,4 @@
-"""What is run, and what is seen of it: the words between reconciler, builders, engines and routers."""
+"""Workloads and instances: the values that reconciler, builders, engines and routers exchange."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec import Struct, field
 
 
 class Artifact(Struct, frozen=True, kw_only=True):
-    """What a builder made of a commit: enough to start it as often as needed without building again."""
+    """The result of a build: enough to start it as often as needed without building again."""
 
     kind: Literal["native", "image"]
     ref: str
     """A folder with `app` (copied for each instance) beside what instances share; or an image."""
     key: str = ""
-    """Of what went into it: the same key is never built twice."""
+    """Digest of its inputs: the same key is never built twice."""
     command: tuple[str, ...] = ()
     """Empty: what the image itself says."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class ProbeKind(StrEnum):
 
 
 class HealthProbe(Struct, frozen=True, kw_only=True):
-    """How to tell that an instance is well. Times are seconds."""
+    """A check whether an instance is healthy. Times are in seconds."""
 
     kind: ProbeKind
     port: int = 0
@@ -79,7 +79,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     service: str
     family: str
     name: str
-    """What people call it; also its name in the network of its environment."""
+    """The name for people; also the name in the network of its environment."""
     aliases: tuple[str, ...] = ()
     """Other names in that network, where the engine has one."""
     environment: str
@@ -89,7 +89,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     deployment: str
     artifact: Artifact
     entrypoint: tuple[str, ...] = ()
-    """What `command` is given to. Empty: the image's own ENTRYPOINT, as its users expect."""
+    """The program that gets `command`. Empty: the image's own ENTRYPOINT."""
     command: tuple[str, ...] = ()
     """Instead of the artifact's own."""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -108,17 +108,17 @@ class Workload(Struct, frozen=True, kw_only=True):
     """It cannot run beside its older generation, because they share what they write to."""
     instances: int = 1
     most: int = 1
-    """How many at least, and up to how many when there is much to do."""
+    """The least and the greatest number of instances."""
     ready: tuple[HealthProbe, ...] = ()
     """All must hold before it is given requests."""
     watched: bool = False
-    """Whether `ready` goes on being asked: somebody declared it, it was not derived."""
+    """True if `ready` is also checked after the start: it was declared, not derived."""
     alive: tuple[HealthProbe, ...] = ()
-    """If one fails, the instance is started anew."""
+    """If one fails, the instance is restarted."""
     settle: float = 3.0
-    """Where there is nothing to ask: how long it must have run."""
+    """Without probes: the seconds that it must have run."""
     patience: float = 300.0
-    """How long it may take to become ready."""
+    """The seconds that it may take to become ready."""
     grace: float = 10.0
     """Seconds between the request to stop and the end."""
     time_limit: float = 3600.0
@@ -190,7 +190,7 @@ class Observation(Struct, frozen=True):
 
 
 class ServiceAddress(Struct, frozen=True):
-    """Where other services of its environment find a port of a service."""
+    """The address of a port for other services of its environment."""
 
     host: str
     port: int
@@ -199,7 +199,7 @@ class ServiceAddress(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """How a workload that runs once ended."""
+    """The end of a workload that runs once."""
 
     exit_code: int | None
     """As a shell counts: a signal is 128 and its number. None: it was lost with its machine."""
@@ -213,7 +213,7 @@ class StoredData(Struct, frozen=True, kw_only=True):
     """The data of one service on an engine, whether or not the database knows the service."""
 
     name: str = ""
-    """What people called it, as far as can be told."""
+    """The name for people, if it is known."""
     instances: int = 0
     volumes: int = 0
     is_lost: bool = False
@@ -221,7 +221,7 @@ class StoredData(Struct, frozen=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """What an instance has used; two of them tell a rate."""
+    """The resources that an instance has used; two samples give a rate."""
 
     cpu_ms: int = 0
     """Milliseconds of processor time since its start."""

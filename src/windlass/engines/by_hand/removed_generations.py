@@ -1,8 +1,8 @@
-"""Which generations were removed as a whole, kept in files: a late call does not bring them back.
+"""Records generations that were removed as a whole, in files: a late call does not bring them back.
 
-One comes back only to take the place of a later one that was removed after it, as when a release of something
-that runs alone has failed. Several Windlasses may work with the same folder, so nothing is remembered here
-but in the files: a line for each removal, and a negative one for each return.
+A generation comes back only to replace a later one that was removed after it, as when a release of a service
+that runs alone has failed. Several Windlasses may share the folder, so the record is only in files: a line
+for each removal, and a negative one for each return.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class RemovedGenerations:
             self._write(file, [each for each in sorted(set(generations)) if _may_return(known, each)])
 
     def returns(self, service: str, generation: int, *, later: bool) -> bool:
-        """Whether it may run, and from now on does not count as removed. `later`: a later one is there."""
+        """Returns whether the generation may run, and if so no longer counts it as removed. `later`: a later
+        one exists."""
         if generation not in self.of(service):
             return True
         with self._held(service) as file:

@@ -1,4 +1,4 @@
-"""What the engine is told of a container: everything an instance may have, and nothing more."""
+"""The definition of a container for the engine: everything an instance may have, and nothing more."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from windlass.engines.docker import names as words
 
 MEGABYTE: Final = 1024 * 1024
 
-# What the official images need, which begin as root and then become somebody else. CHOWN, FOWNER and
-# DAC_OVERRIDE: they make a volume their user's. SETUID and SETGID: they become that user. NET_BIND_SERVICE:
-# web servers on port 80. KILL: their first process, of root, ends workers of another user. Left out of what
-# the engine would give: NET_RAW (speaking for other addresses of the network), MKNOD, SETPCAP, SETFCAP,
-# FSETID, SYS_CHROOT, AUDIT_WRITE.
+# Capabilities for the official images, which begin as root and then change their user. CHOWN, FOWNER and
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
 
 INITS: Final = frozenset({"init", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "systemd"})

@@ -204,7 +204,7 @@ class DockerEngine(EngineByHand):
     async def _begun(
         self, wanted: Workload, index: int, name: str, *, once: bool = False
     ) -> dict[str, Any] | None:
-        """What the engine says of it, if it was running already."""
+        """Returns the engine's description of the container, if it was running already."""
         await self._take_leave_of_removal(wanted)
         for attempt in range(1, TRIES + 1):
             self._refuse_removed(wanted)
@@ -220,7 +220,7 @@ class DockerEngine(EngineByHand):
         return said
 
     async def _over(self, container: str) -> dict[str, Any] | None:
-        """What the engine says of a container once it has ended; None if it is gone."""
+        """Returns the engine's description of a container once it has ended; None if it is gone."""
         while said := await self._inspect(container):
             if said["State"]["Status"] == "removing":
                 return None
@@ -234,7 +234,7 @@ class DockerEngine(EngineByHand):
         return None
 
     async def _running(self, wanted: Workload, index: int, name: str, once: bool) -> dict[str, Any] | None:
-        """What the engine says of it, if it was running already."""
+        """Returns the engine's description of the container, if it was running already."""
         said = await self._inspect(name)
         if said and said["State"]["Status"] in ("removing", "dead"):
             await self._gone(said["Id"])
@@ -313,7 +313,7 @@ class DockerEngine(EngineByHand):
         await self._watch.silent(container)
 
     async def _gone(self, container: str) -> None:
-        """Without it and the volumes that nobody named when this returns."""
+        """Removes the container with its unnamed volumes."""
         try:
             await self._docker.raw("DELETE", f"/containers/{container}", params={"force": True, "v": True})
         except EngineRefused as refused:

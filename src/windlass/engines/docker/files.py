@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from windlass.engines.engine import EngineError
 
 READABLE = 0o444
-"""By everybody inside: an image may run as any user, and outside the container nobody sees them."""
+"""Readable by every user inside: an image may run as any user, and other users of the machine cannot reach
+the files."""
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:

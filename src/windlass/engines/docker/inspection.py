@@ -1,4 +1,4 @@
-"""What the engine says of a container, in our words."""
+"""Translates the engine's description of a container into our values."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _PHASES = {
 
 
 class LastExit(Struct, frozen=True):
-    """How an instance ended the last time. The engine forgets it with the next start."""
+    """The last end of an instance. The engine forgets it with the next start."""
 
     exit_code: int
     out_of_memory: bool = False
     otherwise: str = ""
-    """What else there is to say of it."""
+    """Further details."""
 
 
 def instance(said: Mapping[str, Any], address: str, last: LastExit | None) -> Instance:
@@ -61,7 +61,7 @@ def instance(said: Mapping[str, Any], address: str, last: LastExit | None) -> In
 
 
 def ended(said: Mapping[str, Any]) -> Outcome:
-    """How a container ended that is never started again."""
+    """Returns the end of a container that is never restarted."""
     state = said["State"]
     end = _end(state) or LastExit(int(state["ExitCode"]))
     return Outcome(

@@ -1,4 +1,4 @@
-"""What our things are called in the engine, and the labels by which they are found again."""
+"""Names of our objects in the engine, and the labels that find them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALIAS: Final = "windlass.alias"
 POD: Final = "windlass.pod"
 
 _LONGEST: Final = 63
-"""Of a label of a host name: RFC 1035."""
+"""Maximum length of a label of a host name: RFC 1035."""
 
 
 def ours(installation: str) -> str:
@@ -76,14 +76,14 @@ def labels(installation: str, wanted: Workload, index: int) -> dict[str, str]:
 
 
 def instances(**labels: str) -> dict[str, list[str]]:
-    """What finds containers that are instances, and not those that somebody made of an image of ours by hand:
+    """Returns filters that match instances, but not containers that users made of our images by hand:
     containers inherit the labels of their image."""
     found = filters(**labels)
     return {**found, "label": [*found["label"], POD]}
 
 
 def filters(**labels: str) -> dict[str, list[str]]:
-    """Of what bears all these labels; `service` stands for `windlass.service`."""
+    """Returns filters for objects with all these labels; `service` stands for `windlass.service`."""
     return {"label": [f"windlass.{name}={value}" for name, value in labels.items()]}
 
 

@@ -1,8 +1,8 @@
-"""How far the output of a container was read: so that nothing is lost and nothing repeated.
+"""The position up to which the output of a container was read, so that nothing is lost or repeated.
 
-The engine can be asked for lines since a moment, and lines of one moment, or written out of order by the two
-streams of a container, cannot be told apart by it. So a position is a moment in the past (`anchor`), how many
-lines since then were handed on (`count`), and the moment of the latest of them.
+The engine can return lines since a moment. It cannot distinguish lines of one moment, or lines that the two
+streams of a container wrote out of order. So a position is a moment in the past (`anchor`), the number of
+lines passed on since then (`count`), and the moment of the latest of them.
 """
 
 from __future__ import annotations

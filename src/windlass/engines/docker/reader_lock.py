@@ -1,4 +1,4 @@
-"""Whose turn it is to read: of several that work with one folder, one reads the output of instances."""
+"""A lock between the Windlasses that share a folder: one of them reads the output of instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What instances share: the network of their environment, the volumes of their service, the image."""
+"""Shared resources of instances: the network of their environment, the volumes of their service, the
+image."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ class DockerResources:
 
     @asynccontextmanager
     async def names(self, wanted: Workload) -> AsyncIterator[Sequence[str]]:
-        """Under which its instances are found. Of two services with one plain name, the first has it: nobody
-        else is told so before the block has made a container of that name."""
+        """Yields the names of the instances in their network. Of two services with one plain name, the first
+        gets it: the block creates a container with that name before the lock is released."""
         async with self._locks[f"{wanted.environment}/{words.host(wanted.name)}"]:
             yield await self._aliases(wanted)
 
@@ -96,7 +97,8 @@ class DockerResources:
             await self._gone(f"/volumes/{name}")
 
     async def discard_networks(self) -> None:
-        """Those of environments in which nothing is left. A container that waits to be started counts."""
+        """Removes networks of environments without containers. A container that waits for its start
+        counts."""
         for network in await self._networks():
             environment = network["Labels"][words.ENVIRONMENT]
             async with self._locks[environment]:

@@ -1,4 +1,4 @@
-"""What an instance uses, of what the engine measures."""
+"""Reads the usage of an instance from the engine's measurements."""
 
 from __future__ import annotations
 

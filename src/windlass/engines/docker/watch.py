@@ -35,7 +35,7 @@ class EventWatcher:
         self._turn = ReaderLock(folder.with_name("reads"))
         self._followers: dict[str, ContainerFollower] = {}
         self._leaving: list[ContainerFollower] = []
-        """Of containers that are gone: they have yet to find that out."""
+        """Followers of removed containers that have not ended yet."""
         self._ends: dict[str, LastExit] = {}
         self._short_of_memory: set[str] = set()
         self._begun_here: set[str] = set()
@@ -43,11 +43,11 @@ class EventWatcher:
         self._tried = asyncio.Event()
         self._notice: Notice = lambda service: None
         self._sink: Sink = lambda service, lines: None
-        # Events that the engine remembers tell how instances ended while nobody watched.
+        # The events that the engine remembers tell how instances ended while no Windlass watched.
         self._since = "1"
 
     async def start(self, notice: Notice, sink: Sink, patience: float) -> None:
-        """What runs already is listened to when this returns, unless the engine is away."""
+        """Follows the output of running containers from now on, unless the engine is unavailable."""
         self._notice, self._sink = notice, sink
         self._tried.clear()
         self._task = asyncio.create_task(self._run())
@@ -66,11 +66,11 @@ class EventWatcher:
         self._turn.give_back()
 
     def begins(self, container: str) -> None:
-        """It is begun here and now: nobody has to be told, unless it ends and begins once more."""
+        """Notes a start by this engine, for which no notice is needed unless it ends and starts again."""
         self._begun_here.add(container)
 
     def last_end(self, container: str) -> LastExit | None:
-        """How it ended before it was started anew, as far as anybody saw."""
+        """Returns the end before the last restart, if it was seen."""
         return self._ends.get(container)
 
     def listen(self, container: str, labels: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ class EventWatcher:
             follower.wake()
 
     async def silent(self, container: str) -> None:
-        """What it wrote before it was stopped has been handed on."""
+        """Waits until the output up to the stop was passed on."""
         if follower := self._followers.get(container):
             await follower.silent(LAST_WORDS if self._turn.ours else LAST_WORDS_TO_ANOTHER)
 

@@ -129,7 +129,7 @@ def _given(group: Path, inner: str) -> bool:
         with suppress(OSError):
             if os.getxattr(group, name) == b"1":
                 return True
-    # Without a mark: the top of a namespace, or what root has given to somebody else.
+    # Without a mark: the top of a namespace, or a group that root has delegated to another program.
     return inner == "/" or (os.getuid() != 0 and group.stat().st_uid == os.getuid())
 
 

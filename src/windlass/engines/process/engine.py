@@ -232,7 +232,7 @@ class ProcessEngine(EngineByHand):
 
     @property
     def unenforced(self) -> tuple[str, ...]:
-        """What is asked for and this machine gives no means to hold, for people."""
+        """Returns the limits that this machine cannot enforce, for people."""
         found = ["the size of volumes is not limited"]
         if "cpu" not in self._groups.controllers:
             found.append("CPU is not limited: that needs a delegated control group (cgroup v2)")
@@ -254,7 +254,7 @@ class ProcessEngine(EngineByHand):
         self._prepared = True
 
     async def _find(self) -> None:
-        """What runs already is watched from now on; what must not run any more is ended."""
+        """Watches running instances from now on, and ends those that must not run."""
         self._prepare()
         census = await self._counting.now()
         self._heard = self._shelf.heard()
@@ -269,7 +269,7 @@ class ProcessEngine(EngineByHand):
         self._found = True
 
     async def _whole(self, deed: Coroutine[Any, Any, T]) -> T:
-        """Is done to its end, also when nobody waits for it any more."""
+        """Completes a task even if its caller is cancelled."""
         try:
             return await asyncio.shield(self._lives.go(deed))
         except OSError as error:
@@ -410,7 +410,7 @@ def _stray(each: OwnedProcess) -> bool:
 
 
 _FOR_GOOD: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTEMPTY, errno.EBUSY})
-"""Of an erasure: waiting mends none of them."""
+"""Errors of an erasure that waiting does not fix."""
 
 
 def _not_erased(error: OSError) -> EngineError:

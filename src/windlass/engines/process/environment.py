@@ -1,4 +1,4 @@
-"""What an instance is given: ports of this machine, and an environment that is only its own."""
+"""Prepares the ports and the environment of an instance."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class InstanceEnvironment:
         return {each: self._port(key, record.ports.get(each)) for each in inner}
 
     def _port(self, key: InstanceKey, before: int | None) -> int:
-        """The same as before the last end, unless somebody has taken it meanwhile."""
+        """Returns the port of the previous run, unless it is taken now."""
         if before is not None:
             if ports.free(before):
                 return before
@@ -51,7 +51,7 @@ class InstanceEnvironment:
         return self._claims.claim(key)
 
     def environment(self, key: InstanceKey, wanted: Workload, given: Mapping[int, int]) -> dict[str, str]:
-        """Nothing in it is Windlass's own."""
+        """Returns the environment of an instance, which contains nothing of Windlass's own."""
         home = self._shelf.home(key)
         own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
         marks = {INSTANCE: key.id, FILES: str(home / "files")}

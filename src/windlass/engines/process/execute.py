@@ -17,7 +17,7 @@ from windlass.engines.process.kill import gone
 from windlass.engines.process.spawn import Birth, Spawner
 
 _KEPT: Final = 1024 * 1024
-"""How much of what it says is kept."""
+"""Maximum of output that is kept."""
 _NO_TIME: Final = 124
 _REFUSED: Final = 126
 _NOT_FOUND: Final = 127

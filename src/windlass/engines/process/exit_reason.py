@@ -1,4 +1,4 @@
-"""How a program ended, said for people, and how long to wait before it is started anew. No I/O."""
+"""Describes the end of a program for people, and computes the pause before its restart. No I/O."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Pauses(Struct, frozen=True):
 
 
 def ended(record: Record, status: int | None, reason: str, now: int, pauses: Pauses) -> Record:
-    """What is remembered of a program that is not running any more."""
+    """Returns the record of a program that has ended."""
     pause = pauses.after(record.pause, (now - record.started_at) / 1000)
     return structs.replace(
         record,
@@ -78,7 +78,7 @@ def too_much(memory: int) -> str:
 
 
 def port_taken(reason: str, internal: Collection[int], words: bytes) -> str:
-    """`internal`: ports of its own choice that somebody else listens on."""
+    """Explains an end because of a port that is in use; `internal` are the ports of its own choice."""
     if not internal or not _TAKEN.search(words):
         return reason
     ports = " and ".join(map(str, sorted(internal)))

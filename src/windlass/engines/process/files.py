@@ -24,7 +24,7 @@ from windlass.engines.process import open_folders as beneath
 from windlass.engines.process.open_folders import NEW_FILE, UNCHANGED, opened
 
 APP: Final = PurePosixPath("/app")
-"""What the working copy is called in paths that people write."""
+"""The path of the working copy in settings."""
 ONCE: Final = "once"
 """The folder of a program that runs once, for its recorder."""
 _CLONE: Final = (
@@ -32,12 +32,12 @@ _CLONE: Final = (
 )
 _PIECE: Final = 1 << 30
 CACHED: Final = (".cache", ".m2", ".gradle", ".npm", "go")
-"""Where tools keep, in a home, what they have fetched or made: it stays from one instance to the next."""
+"""Folders in a home where tools keep downloads: they stay from one instance to the next."""
 
 
 def make(home: Path, wanted: Workload, volumes: Path, cache: Path, owner: int | None) -> None:
-    """Everything that the program needs to be there; what an interrupted attempt left is replaced. `owner`:
-    the user of the machine that it runs as, where that is another than ours."""
+    """Creates the files of a program; replaces remains of an interrupted attempt. `owner` is the user of the
+    machine that it runs as, if not ours."""
     erase(home / "app")
     erase(home / "files")
     for name in ("home", "tmp", "files"):
@@ -99,7 +99,7 @@ def absolute(path: str) -> PurePosixPath:
 
 
 def below_app(path: str) -> PurePosixPath | None:
-    """Where it lies in the working copy; None: elsewhere."""
+    """Returns the path inside the working copy; None if it is elsewhere."""
     pure = absolute(path)
     return pure.relative_to(APP) if pure != APP and pure.is_relative_to(APP) else None
 

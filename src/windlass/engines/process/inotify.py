@@ -17,7 +17,7 @@ _EVENT: Final = struct.Struct("iIII")
 
 
 class Inotify:
-    """Where the kernel has none to give, `fd` is None: then files must be looked at."""
+    """Watches files with inotify. `fd` is None if the kernel has no watch left: then files must be polled."""
 
     def __init__(self) -> None:
         self.fd: int | None = None

@@ -1,8 +1,8 @@
-"""The life of an instance: begun, watched, begun anew, taken away.
+"""The life cycle of an instance: started, watched, restarted, removed.
 
-Whatever is done to an instance is done under its lock and after a new look at its record, because another
-engine over the same folder may have been there. What is not in a record, the variables above all, is kept
-here for as long as this engine lives.
+Every change of an instance is made under its lock, after reading its record again, because another engine
+with the same folder may have changed it. Data that is not in a record, above all the variables, is kept here
+in memory.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ _log = log("engines.process")
 T = TypeVar("T")
 
 _PARENT_FIRST: Final = 1.0
-"""How long the engine that can learn how a process ended has for it before another says that it cannot."""
+"""Time that the parent process has to report the end of a process before another engine records it as
+unknown."""
 
 
 class Supervisor:
-    """What this engine, and no file, knows of an instance."""
+    """The state of an instance that is only in memory."""
 
     def __init__(self) -> None:
         self.wanted: Workload | None = None
@@ -54,7 +55,7 @@ class Supervisor:
         self.heard: dict[int, int] = {}
         """Ports inside to where it was found to listen."""
         self.foreign: set[int] = set()
-        """Sockets that listen on its ports and are somebody else's, by inode."""
+        """Sockets of other programs that listen on its ports, by inode."""
 
 
 class Instances:
@@ -84,7 +85,7 @@ class Instances:
         self.own = kernel.myself()
 
     def open(self, notice: Notice) -> None:
-        """Also after it was closed: who only looks at what is here closes it, too."""
+        """Opens the engine, also after it was closed: a caller that only looks closes it, too."""
         self.notice = self._telling(notice)
         if self._closing:
             self._closing, self.nursery = False, Spawner()
@@ -121,7 +122,8 @@ class Instances:
         }
 
     def environment(self, key: InstanceKey, record: Record, process: Process) -> dict[str, str]:
-        """Of one that runs: as it was given, or for one that was adopted, as the kernel still tells."""
+        """Returns the environment of a running instance: as given, or for an adopted one as the kernel
+        reports it."""
         wanted = self.of(key).wanted
         if wanted is not None:
             return self._surroundings.environment(key, wanted, record.ports)
@@ -129,7 +131,7 @@ class Instances:
         return {os.fsdecode(name): os.fsdecode(value) for name, value in said.items()}
 
     def go(self, deed: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """It goes on whoever waits for it, and `close` waits for all of them."""
+        """Runs a task to its end, whether or not a caller waits; `close` waits for all of them."""
         task = asyncio.create_task(deed)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -195,7 +197,7 @@ class Instances:
     async def _run_once(
         self, key: InstanceKey, home: Path, wanted: Workload, record: Record | None
     ) -> Record:
-        """Nothing of `wanted` is kept in memory, so that nothing here can start it again."""
+        """Runs a workload once. `wanted` is not kept in memory, so nothing can start it again."""
         record = record or structs.replace(_fresh(key, wanted), once=True)
         if record.process is not None and kernel.lives(record.process):
             self._watch(key, record.process)
@@ -214,7 +216,7 @@ class Instances:
             raise _for_people(error) from error
 
     async def _again(self, key: InstanceKey, wanted: Workload, record: Record) -> Record:
-        """What fails now may work later: it is tried with growing pauses, like a program that ends."""
+        """Retries a failed start with growing pauses, as for a program that ends."""
         try:
             begun = await self._begin(key, wanted, record)
             self.notice(key.service)
@@ -305,7 +307,7 @@ class Instances:
             self.go(self._resume(key, record.resume_at))
 
     def forsaken(self, key: InstanceKey) -> bool:
-        """Of a generation whose removal was interrupted before it came to this one: it is finished."""
+        """Returns whether the removal of its generation was interrupted before it reached this instance."""
         if key.generation not in self._shelf.removed.of(key.service):
             return False
         self.go(self.remove(key, 0))
@@ -328,7 +330,7 @@ class Instances:
         self.go(self._ended(key, process, self._bury(key, process)))
 
     def _bury(self, key: InstanceKey, process: Process) -> int | None:
-        """How it ended, where it was our child."""
+        """Reaps a child process and returns how it ended."""
         life = self.of(key)
         if life.process != process or life.handle is None:
             return None
@@ -360,7 +362,7 @@ class Instances:
 
     async def _note_end(self, key: InstanceKey, home: Path, record: Record, status: int | None) -> Record:
         if record.once and status is None and not recorder.has_begun(home / files.ONCE):
-            # Whoever started it was killed before the first instruction: it has yet to run.
+            # The starter was killed before the first instruction, so the program has not run yet.
             return self._shelf.write(key, structs.replace(record, process=None, started_at=0))
         result = recorder.result(home / files.ONCE) if record.once else None
         if status is None and record.verdict:  # we killed it, and may have reaped it ourselves
@@ -381,10 +383,10 @@ class Instances:
         taken = {inner for inner, given in record.ports.items() if given != inner and inner in listened}
         return fate.port_taken(reason, taken, last_words(home))
 
-    # Begun anew.
+    # Restarting
 
     def _resume_later(self, key: InstanceKey, record: Record) -> bool:
-        """Whether it is between an end and the next start."""
+        """Returns whether the instance is between an end and the next start."""
         life = self.of(key)
         if life.resume is not None:
             return True
@@ -423,13 +425,13 @@ class Instances:
             return _instance(key, record, Phase.RUNNING, await self._ports(key, record))
         if record.removing:
             return None
-        # One of which nobody has told us the variables does not wait: somebody must call `run`.
+        # Without its variables an instance cannot be restarted before `run` is called.
         life = self._lives.get(key)
         waits = life is not None and life.wanted is not None
         return _instance(key, record, Phase.WAITING if waits else Phase.EXITED, record.ports)
 
     async def _ports(self, key: InstanceKey, record: Record) -> Mapping[int, int]:
-        """Where it was told to listen, unless it is found to listen on the port of its own choice."""
+        """Returns the ports that it was told to use, unless it listens on ports of its own choice."""
         life = self.of(key)
         if life.process != record.process:
             return record.ports
@@ -482,7 +484,7 @@ class Instances:
         self.notice(key.service)
 
     async def end_for(self, key: InstanceKey, seen: Process, verdict: str) -> None:
-        """Ends the program, not the instance: it is begun anew, and the reason is this one."""
+        """Ends the program, not the instance: it is restarted, with this reason."""
         async with self._shelf.held(key) as home:
             record = self._shelf.read(key)
             if home is not None and record is not None and record.process == seen:
@@ -490,7 +492,8 @@ class Instances:
                 await self._ending.end(home, record.process, record)
 
     async def _finish_removal(self, key: InstanceKey) -> None:
-        """Of a Windlass that was interrupted. One that is still at it holds the lock."""
+        """Finishes the removal of a Windlass that was interrupted. One that is still active holds the
+        lock."""
         async with self._shelf.held(key) as home:
             record = self._shelf.read(key)
             if home is None or record is None or not record.removing:

@@ -1,4 +1,4 @@
-"""What the kernel tells of processes. A pid alone is never believed, because pids are used again."""
+"""Reads the kernel's information about processes. A pid alone is not trusted, because pids are reused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Process(Struct, frozen=True):
-    """Which process it is: no other ever has the same pid, moment of start and boot of the machine."""
+    """Identifies a process: no two have the same pid, start time and boot of the machine."""
 
     pid: int
     start: int
@@ -85,7 +85,7 @@ def myself() -> Process:
 
 
 def suits() -> bool:
-    """Whether this is a Linux that can tell one process from another."""
+    """Returns whether this is a Linux that can identify processes."""
     return hasattr(os, "pidfd_open") and Path("/proc/self/stat").exists()
 
 
@@ -115,8 +115,8 @@ def send(fd: int, number: signal.Signals) -> None:
 
 
 def bury(fd: int) -> int | None:
-    """How a child of ours ended: its exit code, or the number of a signal, negative. None: it has not, or it
-    is not our child."""
+    """Reaps a child and returns its exit code, or the negative number of a signal. None: it is running, or
+    not our child."""
     return status(fd, 0)
 
 
@@ -149,7 +149,7 @@ def user(pid: int) -> int | None:
 
 
 def space(pid: int) -> int:
-    """The number of its process namespace; 0: nobody may know it, or it is gone."""
+    """Returns the number of its process namespace; 0 if it is not readable, or the process is gone."""
     try:
         return os.stat(f"/proc/{pid}/ns/pid").st_ino  # noqa: PTH116 (called for every process)
     except OSError:
@@ -157,7 +157,8 @@ def space(pid: int) -> int:
 
 
 def environment(pid: int) -> dict[bytes, bytes]:
-    """With which it was started; nothing of a process that is gone or somebody else's."""
+    """Returns the environment that it was started with; empty for a process that is gone or of another
+    user."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 (as above)
             words = file.read().split(b"\0")
@@ -167,7 +168,7 @@ def environment(pid: int) -> dict[bytes, bytes]:
 
 
 def touches(pid: int, folder: Path) -> bool:
-    """Whether it works below this folder, or writes there what it says."""
+    """Returns whether it works below this folder, or writes its output there."""
     for name in ("cwd", "fd/1", "fd/2"):
         with suppress(OSError):
             if Path(f"/proc/{pid}/{name}").readlink().is_relative_to(folder):

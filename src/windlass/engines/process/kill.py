@@ -1,4 +1,4 @@
-"""How everything that belongs to an instance comes to its end, also what has left its session."""
+"""Ends everything that belongs to an instance, including processes that have left its session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windlass.engines.process.process_table import Counting, members
 from windlass.engines.process.records import Record
 
 _SOON: Final = 5.0
-"""How long a killed process may take to be gone before it is killed again."""
+"""Time that a killed process has before it is killed again."""
 _MOMENT: Final = 0.01
 
 
@@ -36,10 +36,10 @@ class ProcessKiller:
             await gone(handles, grace, burying=True)
 
     async def end(self, home: Path, leader: Process | None, record: Record) -> bool:
-        """None of them lives when this returns. Answers whether there were any. `leader`: the program.
+        """Ends all processes; returns whether there were any. `leader` is the program.
 
-        One that is born while they are counted may be missed if its parent ends meanwhile, so it takes two
-        counts in a row that find nobody.
+        A process that is born during the count may be missed if its parent ends meanwhile, so two counts in a
+        row must find none.
         """
         any_at_all, calm = False, 0
         while calm < 2:
@@ -63,7 +63,7 @@ class ProcessKiller:
 
 
 def _unburied(leader: Process | None) -> list[kernel.Stat]:
-    """One that nobody has watched when it ended."""
+    """Returns ended processes that no parent has reaped."""
     found = kernel.stat(leader.pid) if leader and leader.boot == kernel.boot() else None
     return [found] if found and leader and found.start == leader.start and found.dead else []
 
@@ -76,7 +76,7 @@ def opened(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
         yield handles
     finally:
         for fd in handles:
-            kernel.bury(fd)  # where nobody else does, as in a container without an init
+            kernel.bury(fd)  # for containers without an init
             os.close(fd)
 
 

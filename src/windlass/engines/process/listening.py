@@ -1,7 +1,7 @@
-"""Who listens on which TCP port of this machine.
+"""Finds the listeners of TCP ports of this machine.
 
-The kernel is asked for just those sockets, which costs a few microseconds. /proc/net/tcp, which tells the
-same where that cannot be asked, walks through a table of all connections that there might be.
+The kernel is asked for just those sockets, which costs a few microseconds. The fallback, /proc/net/tcp, walks
+through the table of all possible connections.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEAD: Final = struct.Struct("=IHHII")
 _QUESTION: Final = struct.Struct("=BBBBI48x")
 _ANSWER: Final = struct.Struct("!4xH")
 _INODE: Final = 68
-"""Where an answer has it."""
+"""The offset of the inode in an answer."""
 
 Listened = Mapping[int, set[int]]
 """Inodes of sockets, by port."""

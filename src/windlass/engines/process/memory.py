@@ -1,4 +1,4 @@
-"""What instances use, and who uses more memory than was asked for where no cgroup holds it back."""
+"""Measures the memory of instances, and finds those above their limit where no cgroup enforces it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ def usage(record: Record, found: Collection[OwnedProcess]) -> Usage:
 
 
 def looks_heavy(record: Record, found: Collection[OwnedProcess]) -> bool:
-    """What its processes share is counted for each of them."""
+    """Returns whether the sum over its processes, shared memory counted for each, is above the limit."""
     return 0 < record.memory << 20 < _resident(found)
 
 
 def is_heavy(record: Record, found: Collection[OwnedProcess]) -> bool:
-    """What they share is counted once. That takes long, so only what looks heavy is looked at so closely."""
+    """Returns whether its memory, with shared memory counted once, is above the limit. That is slow, so it is
+    checked only for those that look heavy."""
     return record.memory << 20 < sum(kernel.proportional(each.stat.pid) for each in found)
 
 

@@ -1,12 +1,12 @@
-"""What an instance writes, read from its file line by line.
+"""Reads the output of an instance from its file, line by line.
 
-The file is the instance's own: it is never held up by who reads, and goes on while nobody does. Where reading
-has come to is remembered beside it, and what was read is cut out of the file as a hole, so that its size on
-the disk is what is still to be read, whatever its length.
+The file belongs to the instance: readers never block it, and it grows without readers. The reading position
+is stored beside it, and the part that was read is cut out of the file as a hole, so its size on disk is the
+unread part, whatever its length.
 
-A shell script that says `> /dev/stderr` truncates the file, and then writes at its beginning. So that this
-can be told from what is appended, the file begins with a hole, the foreland: it is shorter than that only if
-it was truncated, and what is found there was written by who did it.
+A shell script that says `> /dev/stderr` truncates the file and then writes at its beginning. To tell this
+from appended output, the file begins with a hole, the foreland: the file is shorter than it only after a
+truncation, and data in it was written afterwards.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class OutputFile:
         self._next, self._next_fore = self._now()
         self._free_from = self._position
         self.grown = time.monotonic()
-        """When there was something new the last time."""
+        """The time of the last new output."""
         self._seen = -1
         self.closed = False
         self.watch = -1
@@ -94,14 +94,14 @@ class OutputFile:
         self._next, self._next_fore = self._now()
 
     def current(self) -> bool:
-        """Not of an instance that was removed meanwhile, and made again under the same name."""
+        """False for an instance that was removed and created again under the same name."""
         try:
             return os.path.samestat(os.fstat(self._file), (self.home / "output").stat())
         except FileNotFoundError:
             return False
 
     def waiting(self) -> bool:
-        """Whether there is anything that was not read, finished or not."""
+        """Returns whether there is unread output, with or without a line end."""
         return self._size() > self._position or bool(self._foreland())
 
     def save(self) -> None:
@@ -117,14 +117,15 @@ class OutputFile:
         """Gives back the space of what was read, off the event loop: the file system may have to write.
         False: this one cannot do it."""
         until = self._position - self._position % _BLOCK
-        # One of its own: by then the tail may be closed, and its number somebody else's file.
+        # A descriptor of its own: the file may be closed by then, and its number reused.
         file = os.dup(self._file)
         start, self._free_from = self._free_from, until
         return lambda: _punch(file, start, until - start) and until < _END
 
     def begin_anew(self) -> None:
-        """Where holes are unknown, or the file comes to its greatest length: as soon as all is read. What is
-        written between these two lines is lost; nothing better can be done from outside of the program."""
+        """Starts a new file once everything is read, where holes are unsupported or the file reaches its
+        maximum length. Output between these two lines is lost; this cannot be avoided from outside of the
+        program."""
         if not self.closed and os.fstat(self._file).st_size == self._position:
             os.ftruncate(self._file, FORELAND)
             self._position = self._next = self._free_from = FORELAND

@@ -76,7 +76,7 @@ class OutputReader:
         return self._lock is not None
 
     def keeps(self) -> bool:
-        """Whether it is this engine that reads; if nobody does, it is from now on."""
+        """Returns whether this engine is the reader; becomes it if there is none."""
         if self._lock is None and self._sink is not None:
             self._lock = filelock.taken(self._shelf.folder / "keeper.lock")
         return self._lock is not None
@@ -116,7 +116,7 @@ class OutputReader:
                 self.follow(key, record)
 
     async def flush(self, home: Path) -> None:
-        """Everything that is there now is handed over, an unfinished line too."""
+        """Passes on all present output, including an unfinished line."""
         tail = self._tails.get(home)
         try:
             while tail is not None and not tail.closed and self._take(tail, unfinished=True):
@@ -146,7 +146,8 @@ class OutputReader:
             await asyncio.to_thread(erase, aside)
 
     async def finish_all(self) -> None:
-        """What removals have left that were interrupted, or done by an engine that does not read."""
+        """Finishes the output of instances whose removal was interrupted, or done by an engine that is not
+        the reader."""
         if self.keeps():
             for name in names(self._shelf.ended):
                 await self.finish(self._shelf.ended / name)
@@ -155,7 +156,7 @@ class OutputReader:
         try:
             tail = OutputFile(aside, record.service, record, self._backlog)
         except FileNotFoundError:
-            return True  # somebody else was faster
+            return True  # another engine was faster
         try:
             while self._take(tail, unfinished=True):
                 await self._free(tail)
@@ -181,7 +182,7 @@ class OutputReader:
             self._look()
 
     def _look(self) -> None:
-        """At all files that nobody said anything of."""
+        """Looks at all files without notifications."""
         self._looked = time.monotonic()
         for home, tail in self._tails.items():
             if tail.waiting():
@@ -231,7 +232,7 @@ class OutputReader:
         return more
 
     def _take(self, tail: OutputFile, *, unfinished: bool) -> bool:
-        """Whether there was something."""
+        """Returns whether there was output."""
         assert self._sink is not None
         lines = tail.lines(unfinished=unfinished)
         if not lines:

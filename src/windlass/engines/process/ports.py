@@ -26,7 +26,7 @@ Places = dict[str, dict[int, int]]
 
 
 def free(port: int) -> bool:
-    """Whether it can be listened on now."""
+    """Returns whether the port is free now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -71,14 +71,15 @@ class PortClaims:
         return False
 
     def release(self, port: int, key: InstanceKey) -> None:
-        """A port that somebody else has got meanwhile stays theirs."""
+        """Releases a port, unless another instance has claimed it meanwhile."""
         link = self._folder / str(port)
         with suppress(FileNotFoundError):
             if str(link.readlink()) == f"{key.service}/{key.generation}-{key.index}":
                 link.unlink()
 
     def tidy(self) -> None:
-        """Those of instances that are gone. An instance's folder is there before it claims."""
+        """Releases the ports of instances that are gone. The folder of an instance exists before its
+        claims."""
         for name in names(self._folder):
             with suppress(FileNotFoundError):
                 if not (self._services / (self._folder / name).readlink()).exists():
@@ -93,7 +94,7 @@ class PortAddresses:
         self._lock = folder / "whereabouts.lock"
         self._decoder = msgspec.json.Decoder(Places)
         self._known: Places = {}
-        """What was read once: it holds until the service is gone."""
+        """Cached addresses, valid until the service is gone."""
 
     def of(self, service: str, internal: int) -> int:
         known = self._known.get(service, {}).get(internal)

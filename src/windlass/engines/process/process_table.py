@@ -1,13 +1,13 @@
-"""Who belongs to which instance: by the process namespace of its cell; without one by session, by what its
-environment says, by its cgroup.
+"""Finds the processes of each instance: by the process namespace of its cell; without one by session,
+environment, or cgroup.
 
-An instance's processes are all that came of the one that was started, also those which have left its process
-group or its session. Each was started with `WINDLASS_INSTANCE` and `WINDLASS_FILES`; the latter names a
-folder and thereby the engine, so that the processes of another installation are never mistaken for ours.
+The processes of an instance are all descendants of the one that was started, including those that have left
+its process group or session. Each was started with `WINDLASS_INSTANCE` and `WINDLASS_FILES`; the latter names
+a folder and thereby the engine, so processes of another installation are never mistaken for ours.
 
-An environment is what a program says of itself, and may be a lie: a program could pass for one of another
-service, whose memory is then counted too high, or for a command of Windlass. So nothing is believed that the
-kernel says better.
+A program controls its own environment and may lie: it could pretend to belong to another service, whose
+memory would then be counted too high, or to be a command of Windlass. So the kernel's information has
+precedence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXECUTED_BY: Final = "WINDLASS_EXECUTED_BY"
 MARKS: Final = (INSTANCE, FILES)
 _EXECUTED_BY: Final = re.compile(rb"[0-9]{1,10}\.[0-9]{1,20}\.[0-9a-f-]{1,36}")
 _GET_PARENT: Final = 0xB702
-"""What ioctl asks of a namespace: the one above it."""
+"""The ioctl request for the parent of a namespace."""
 
 
 class OwnedProcess(Struct, frozen=True, gc=False):
@@ -65,7 +65,8 @@ class ProcessTable:
 
 
 def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
-    """What `before` tells of ours, and of others in cells, is not asked again: once there, always there."""
+    """Counts the processes. Entries of `before` about ours and those in cells are reused: they never
+    change."""
     prefix, known, spaces = os.fsencode(folder) + b"/", before.by_pid if before else {}, _Spaces()
     return ProcessTable(
         _known(known, stat) or _member(stat, prefix, spaces) for stat in kernel.everyone() if not stat.dead
@@ -127,7 +128,7 @@ def members(census: ProcessTable, home: Path, leader: Process | None, record: Re
         first = census.by_pid.get(leader.pid) if leader else None
         if first and leader and first.stat.start == leader.start and first.space == record.space:
             return inside
-        # The number may be somebody else's by now.
+        # The number may be reused by now.
         return [each for each in inside if each.home == str(home)]
     marked = [each for each in census.by_home.get(str(home), []) if _is_of(each, record)]
     others = [each for each in _session(census, home, leader) if each.home != str(home)]
@@ -141,7 +142,7 @@ def _is_of(each: OwnedProcess, record: Record) -> bool:
 
 
 def _session(census: ProcessTable, home: Path, leader: Process | None) -> list[OwnedProcess]:
-    """Of the leader. The number of a session is as good as a pid: it may be somebody else's by now."""
+    """Returns the processes of the leader's session. Like a pid, the number of a session may be reused."""
     if leader is None or leader.boot != kernel.boot():
         return []
     session = census.by_session.get(leader.pid, [])
@@ -152,7 +153,7 @@ def _session(census: ProcessTable, home: Path, leader: Process | None) -> list[O
 
 
 class Counting:
-    """Counts off the event loop; who asks while somebody waits for the next count shares it."""
+    """Counts off the event loop; concurrent callers share the next count."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -39,7 +39,7 @@ def has_begun(folder: Path) -> bool:
 
 
 def result(folder: Path) -> Result | None:
-    """How the program ended; None if that was not recorded."""
+    """Returns the recorded end of the program; None if there is none."""
     with suppress(FileNotFoundError, ValueError):
         status, at = (folder / ENDED).read_text().split()
         return Result(int(status), int(at))

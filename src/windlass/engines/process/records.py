@@ -1,12 +1,11 @@
-"""What the engine remembers, in small files, so that another one finds what runs.
+"""The engine's records of instances, in small files, so that another engine finds what runs.
 
-A record is replaced as a whole, before the effect that it describes, and never holds a variable: values are
-known only to who was told them. Records speak of processes, which end with the machine; so they are not
-forced to the disk, and one that a power cut has torn is like none. One that is whole and cannot be understood
-is of another version: it is left as it is. What must hold over a power cut, the whereabouts of services, is
-(ports.py).
+A record is replaced as a whole, before the effect that it describes. It never contains variables: values are
+only in memory. Records describe processes, which end with the machine, so they are not synced to disk; a
+record torn by a power cut counts as missing. A complete record that cannot be read is of another version and
+left unchanged. The addresses of services, which must survive a power cut, are synced (ports.py).
 
-Every instance has a lock. Who changes something of it holds the lock, in this process or another.
+Every instance has a lock. A change of an instance needs it, in this process or another.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class UnknownRecord(EngineError):
 
 
 class InstanceKey(Struct, frozen=True):
-    """Which instance it is. There is never more than one live copy of it."""
+    """Identifies an instance. There is never more than one live copy of it."""
 
     service: str
     generation: int
@@ -79,7 +78,7 @@ class Record(Struct, frozen=True, kw_only=True):
     last: Process | None = None
     """The process before, of which `reason` tells."""
     cell: Cell | None = None
-    """What it may see and do; None: nothing keeps it from anything."""
+    """The cell of the program; None if it is not isolated."""
     cgroup: str = ""
     started_at: int = 0
     restarts: int = 0
@@ -92,7 +91,7 @@ class Record(Struct, frozen=True, kw_only=True):
     once: bool = False
     """It runs to its end and is never started again."""
     ended_at: int = 0
-    """When it ended, if it runs once."""
+    """The time of its end, if it runs once."""
     removing: bool = False
 
 
@@ -103,7 +102,7 @@ class RecordStore:
         self.volumes = folder / "volumes"
         self.ended = folder / "ended"
         self.caches = folder / "caches"
-        """What tools of a service have fetched or made, such as dependencies: for its next instances."""
+        """Caches of tools of a service, such as downloaded dependencies, for its next instances."""
         self.removed = RemovedGenerations(folder / "removed", durable=False)
         self._bell = folder / "bell"
         self._decoder = msgspec.json.Decoder(Record)
@@ -154,7 +153,7 @@ class RecordStore:
             return None  # torn by a power cut, which nothing that it spoke of has outlived
 
     def known(self, key: InstanceKey) -> Record | None:
-        """Returns the record, for somebody who only looks: an unknown one is like none."""
+        """Returns the record for reading only: an unreadable one counts as missing."""
         with suppress(UnknownRecord):
             return self.read(key)
         return None
@@ -202,7 +201,7 @@ class RecordStore:
             pause = min(pause * 2, _PATIENCE)
 
     def lay_aside(self, key: InstanceKey) -> Path:
-        """What is left of an instance goes where it is nobody's, and then away."""
+        """Moves the remains of an instance to a folder without owner, to be erased."""
         aside = self.ended / uuid4().hex
         self.home(key).rename(aside)
         with suppress(OSError):  # the last one takes the folder of the service with it

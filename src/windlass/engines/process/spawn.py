@@ -28,7 +28,7 @@ from windlass.engines.process.process_table import MARKS
 
 
 class Birth(Struct, frozen=True):
-    """What is to be started."""
+    """A program to be started."""
 
     command: Sequence[str]
     folder: Path
