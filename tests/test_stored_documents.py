@@ -7,7 +7,7 @@ import pytest
 
 from tests.world import World
 from windlass.core.declare.resource import Family
-from windlass.core.declare.stored import Named, read, rewritten, stored_form
+from windlass.core.declare.stored import NamedDocument, read, rewritten, stored_form
 from windlass.families import registry
 from windlass.families.application import Application
 from windlass.families.environment import Environment
@@ -43,7 +43,7 @@ def test_a_document_that_earlier_rules_allowed_is_read() -> None:
 
 def test_a_wrong_type_is_not_read() -> None:
     with pytest.raises(msgspec.ValidationError):
-        read(b'{"name":1}', Named)
+        read(b'{"name":1}', NamedDocument)
 
 
 def test_a_sealed_field_is_not_in_the_document() -> None:

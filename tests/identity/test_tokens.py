@@ -388,7 +388,11 @@ class SlowStore:
         self.reads, self.listen = self, store.listen
         self.read, self.go_on = asyncio.Event(), asyncio.Event()
 
-    async def token(self, digest: str) -> Any:
+    @property
+    def tokens(self) -> SlowStore:
+        return self
+
+    async def get(self, digest: str) -> Any:
         found = await self._store.reads.tokens.get(digest)
         self.read.set()
         await self.go_on.wait()

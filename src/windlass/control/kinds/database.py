@@ -15,7 +15,7 @@ from windlass.control.workloads.credentials import credentials_of, give_credenti
 from windlass.control.workloads.kind import BuiltArtifact, Making, Offer, ServiceKind, Whereabouts
 from windlass.control.workloads.ports import public_port, take_public_port
 from windlass.core.declare.document import Document
-from windlass.core.declare.stored import Named
+from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy import databases
 from windlass.core.deploy.injected_variables import LISTED, BuiltIn, nominal_database_host
 from windlass.core.deploy.progress import BuildResult
@@ -98,7 +98,7 @@ class DatabaseKind(ServiceKind[Database]):
         warnings: list[str] = []
         prefixes: dict[str, str] = {}
         for row in rows:
-            name = row.read(Named).name
+            name = row.read(NamedDocument).name
             prefix = databases.friendly(name, row.id)
             elder = prefixes.setdefault(prefix, name)
             own = await _connection(ctx, source, row, address)

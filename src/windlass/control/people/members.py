@@ -16,7 +16,7 @@ from windlass.control.request.paths import parent_of
 from windlass.control.request.recording import record
 from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
 from windlass.core.declare.fields import visible
-from windlass.core.declare.stored import Named
+from windlass.core.declare.stored import NamedDocument
 from windlass.core.words.events import Event
 from windlass.families.api_token import api_token
 from windlass.families.member import (
@@ -93,7 +93,7 @@ class Invitations(Behaviour[Invitation]):
             invitation_link=f"{ctx.settings.url}/console/invitation/{draft.id}",
             invitation_status="PENDING",
             inviter=draft.actor.name,
-            organization_name=draft.above.read(Named).name,
+            organization_name=draft.above.read(NamedDocument).name,
         )
 
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from windlass.base.errors import Conflict, Forbidden
 from windlass.control.people.tokens import issue
-from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
+from windlass.control.request.behaviour import Behaviour, Draft, behaves
 from windlass.control.request.changing import check_tag
 from windlass.control.request.context import Call, Context, Reply, encode, reads, writes
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.deleting import purge
-from windlass.control.request.deployments import refuse_in_deletion
 from windlass.control.request.paths import target
 from windlass.control.request.reading import paged, with_fields
 from windlass.control.request.recording import record
 from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, may_below
-from windlass.core.deploy.states import State
 from windlass.core.words.events import Event
 from windlass.families.cluster import Cluster, cluster
-from windlass.families.environment import Environment, environment
 from windlass.families.organization import Organization, organization
-from windlass.store import Row, Tx
+from windlass.store import Tx
 
 NOBODY = ""
 """Parent of the organizations."""
@@ -88,33 +83,3 @@ class Organizations(Behaviour[Organization]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Organization]) -> None:
         kept = ctx.settings.audit_retention_days
         draft.give(organization_plan={"plan": draft.spec.plan, "audit_logs_retention_in_days": kept})
-
-
-def shown_of(row: Row) -> Mapping[str, object]:
-    """The fields of an environment that tell of its cluster."""
-    spec = row.read(Cluster)
-    return {
-        "cluster_name": spec.name,
-        "cloud_provider": {"provider": spec.cloud_provider, "cluster": row.id},
-    }
-
-
-@behaves(environment)
-class Environments(Behaviour[Environment]):
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
-        assert draft.parent is not None
-        await refuse_in_deletion(tx, draft.parent.id)
-        chosen = draft.spec.cluster_id
-        row = await (
-            tx.resources.find(cluster.name, chosen) if chosen else tx.resources.first(draft.org, cluster.name)
-        )
-        if row is None:
-            raise Conflict("cluster_id: the organization has no cluster yet; create one first")
-        draft.links = {"cluster_id": row.id}
-        draft.give(cluster_id=row.id, cluster=row.id, **shown_of(row))
-
-    async def created(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
-        await tx.statuses.add(draft.id, draft.org, State.READY, draft.links["cluster_id"])
-
-    async def updating(self, ctx: Context, tx: Tx, change: Change[Environment]) -> None:
-        change.extras |= {"cluster": change.before.cluster_id}

@@ -19,7 +19,7 @@ from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, wor
 from windlass.core.declare.document import Document
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family
-from windlass.core.declare.stored import Named, rewritten
+from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.families.api_token import ApiToken, ApiTokenShown, api_token
 from windlass.store import Row, Tx
 
@@ -74,7 +74,7 @@ class ApiTokens(Behaviour[ApiToken]):
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         if is_admin_token(row, tx.now):
             await keep_another_admin(ctx, tx, row)
-        await tx.tokens.revoke(row.id, row.org, row.read(Named).name)
+        await tx.tokens.revoke(row.id, row.org, row.read(NamedDocument).name)
 
     def _roles(self, scopes: Scope) -> Document:
         role = role_of(scopes)

@@ -16,7 +16,7 @@ from windlass.control.request.outbox import write_deliveries
 from windlass.control.request.places import NOT_CONNECTED
 from windlass.control.request.recording import about_itself, emit, origin_of
 from windlass.core.declare.document import Document
-from windlass.core.declare.stored import Named
+from windlass.core.declare.stored import NamedDocument
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.plan import superseded
 from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
@@ -106,7 +106,7 @@ def in_deletion(waiting: Iterable[DeploymentRow]) -> bool:
 
 
 def name_of(service: Row) -> str:
-    return service.read(Named).name
+    return service.read(NamedDocument).name
 
 
 async def status_of(source: Reads, service: Row) -> StatusRow:

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.core.declare.stored import Named
+from windlass.core.declare.stored import NamedDocument
 from windlass.store import Reads, Row
 
 _MOST: Final = 1000
@@ -68,4 +68,4 @@ class Neighbours:
 
 def _neighbour(row: Row, main_port: MainPortOf) -> Neighbour | None:
     port = main_port(row)
-    return Neighbour(row.id, row.read(Named).name, port) if port else None
+    return Neighbour(row.id, row.read(NamedDocument).name, port) if port else None

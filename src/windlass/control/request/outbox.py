@@ -8,7 +8,7 @@ import msgspec
 
 from windlass.base.clock import stamp
 from windlass.control.request.context import encode
-from windlass.core.declare.stored import Named
+from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.progress import Particulars
 from windlass.core.words.events import SUBSCRIBABLE, Event
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, concerns
@@ -81,4 +81,4 @@ async def _news_about(
 
 
 def named(row: Row) -> NamedId:
-    return NamedId(row.id, row.read(Named).name)
+    return NamedId(row.id, row.read(NamedDocument).name)

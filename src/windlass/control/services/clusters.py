@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from windlass.base.errors import Conflict, Invalid
-from windlass.control.people.organizations import NOBODY, shown_of
+from windlass.control.people.organizations import NOBODY
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.context import Call, Context, Reply, encode, prepares, reads
 from windlass.control.request.engine_access import access_of
@@ -58,6 +58,15 @@ async def check_changed(ctx: Context, call: Call) -> None:
 async def _check(ctx: Context, access: EngineAccess) -> None:
     if why := await ctx.places.check(access):
         raise Invalid(why)
+
+
+def shown_of(row: Row) -> Mapping[str, object]:
+    """The fields of an environment that tell of its cluster."""
+    spec = row.read(Cluster)
+    return {
+        "cluster_name": spec.name,
+        "cloud_provider": {"provider": spec.cloud_provider, "cluster": row.id},
+    }
 
 
 @behaves(cluster)

@@ -6,30 +6,61 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import product
 from typing import Final, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Missing
 from windlass.control.deploying.routes import links_of
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.request.deleting import delete_row
-from windlass.control.request.deployments import cancel, details_of, shown_status, status_of
+from windlass.control.request.deployments import (
+    cancel,
+    details_of,
+    refuse_in_deletion,
+    shown_status,
+    status_of,
+)
 from windlass.control.request.paths import target
 from windlass.control.request.places import cluster_of
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
+from windlass.control.services.clusters import shown_of
 from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document
 from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Spec
 from windlass.core.deploy.states import State, together
-from windlass.families.environment import LISTS
+from windlass.families.cluster import cluster
+from windlass.families.environment import LISTS, Environment, environment
 from windlass.store import Reads, Row, StatusRow, Tx
 
 
 async def services_of(ctx: Context, source: Reads, environment: Row) -> list[Row]:
     """All services; those that others wait for come first, and so are deployed first."""
     return [row for family in ctx.kinds for row in await source.resources.of_parent(environment.id, family)]
+
+
+@behaves(environment)
+class Environments(Behaviour[Environment]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
+        assert draft.parent is not None
+        await refuse_in_deletion(tx, draft.parent.id)
+        chosen = draft.spec.cluster_id
+        row = await (
+            tx.resources.find(cluster.name, chosen) if chosen else tx.resources.first(draft.org, cluster.name)
+        )
+        if row is None:
+            raise Conflict("cluster_id: the organization has no cluster yet; create one first")
+        draft.links = {"cluster_id": row.id}
+        draft.give(cluster_id=row.id, cluster=row.id, **shown_of(row))
+
+    async def created(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
+        await tx.statuses.add(draft.id, draft.org, State.READY, draft.links["cluster_id"])
+
+    async def updating(self, ctx: Context, tx: Tx, change: Change[Environment]) -> None:
+        change.extras |= {"cluster": change.before.cluster_id}
 
 
 # Actions
@@ -134,16 +165,28 @@ async def read_status(ctx: Context, call: Call) -> Reply:
 @reads("environment.statuses")
 async def read_statuses(ctx: Context, call: Call) -> Reply:
     environment = await target(ctx.store.reads, call)
-    return Reply(encode(await statuses_of(ctx, ctx.store.reads, call, environment)))
+    return Reply(encode((await statuses_of(ctx, ctx.store.reads, call, environment)).document))
 
 
-async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:
-    """In the words of this caller."""
-    found: Document = {"environment": await _status(ctx, source, call, environment)}
+class Statuses(Struct, frozen=True):
+    """The statuses of an environment and its services, in the words of one caller."""
+
+    environment: Document
+    services: dict[str, list[Document]]
+    """By the name of the list in which they are shown."""
+
+    @property
+    def document(self) -> Document:
+        return {**dict.fromkeys(LISTS, ()), "environment": self.environment, **self.services}
+
+
+async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row) -> Statuses:
+    own = await _status(ctx, source, call, environment)
+    services: dict[str, list[Document]] = {name: [] for name in LISTS}
     for family in ctx.kinds:
         rows = await source.resources.of_parent(environment.id, family)
-        found[f"{family}s"] = [await _service_status(ctx, source, call, row) for row in rows]
-    return {**dict.fromkeys(LISTS, ()), **found}
+        services[f"{family}s"] = [await _service_status(ctx, source, call, row) for row in rows]
+    return Statuses(own, services)
 
 
 async def _service_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:

@@ -14,7 +14,7 @@ from windlass.control.request import frames
 from windlass.control.request.context import Call, Context, Reply, encode, reads
 from windlass.control.request.paths import target
 from windlass.control.request.shared_readers import SharedReader
-from windlass.control.services.environments import statuses_of
+from windlass.control.services.environments import Statuses, statuses_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.traits import Onward
 from windlass.families.environment import environment
@@ -34,11 +34,12 @@ class StatusSnapshot(Struct, frozen=True, eq=False):
         return other is None or (self.environment, self.services) != (other.environment, other.services)
 
 
-def state_of(statuses: Document) -> StatusSnapshot:
-    lists = {name: shown for name, shown in statuses.items() if not isinstance(shown, dict)}
-    services = {one["id"]: (name, one) for name, shown in lists.items() for one in shown}
-    mark = hashlib.blake2b(encode(statuses), digest_size=8).hexdigest()
-    return StatusSnapshot(statuses["environment"], services, tuple(lists), mark)
+def state_of(statuses: Statuses) -> StatusSnapshot:
+    services = {
+        str(status["id"]): (name, status) for name, listed in statuses.services.items() for status in listed
+    }
+    mark = hashlib.blake2b(encode(statuses.document), digest_size=8).hexdigest()
+    return StatusSnapshot(statuses.environment, services, tuple(statuses.services), mark)
 
 
 def told(before: StatusSnapshot | None, now: StatusSnapshot) -> bytes:

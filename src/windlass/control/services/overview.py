@@ -14,7 +14,7 @@ from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
 from windlass.control.request.reading import paging
 from windlass.core.declare.document import Document
-from windlass.core.declare.stored import Named
+from windlass.core.declare.stored import NamedDocument
 from windlass.families.environment import EnvironmentShown
 from windlass.families.organization import OfServices
 from windlass.store import Row
@@ -93,9 +93,9 @@ async def _shown(ctx: Context, call: Call, place: ServicePlace, above: dict[str,
         "description": own.description,
         "icon_uri": own.icon_uri,
         "project_id": place.project,
-        "project_name": above[place.project].read(Named).name,
+        "project_name": above[place.project].read(NamedDocument).name,
         "environment_id": place.environment,
-        "environment_name": environment.read(Named).name,
+        "environment_name": environment.read(NamedDocument).name,
         "cluster_id": environment.read(EnvironmentShown).cluster_id,
     }
     if status.deployed_at is not None:

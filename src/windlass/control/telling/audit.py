@@ -18,6 +18,7 @@ from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
 from windlass.core.declare.audit_query import AuditParameters, TargetParameters
 from windlass.core.declare.document import Document
+from windlass.core.deploy.progress import Initiator
 from windlass.core.words.audit import AuditNames, kinds_of, origin_kept, origin_of, type_of
 from windlass.store import FAR, EventFilter, EventRow, Reads
 
@@ -32,6 +33,42 @@ _SKEW = HOUR
 _UNITS = ((11, 1000, 1), (14, 1, 1), (17, 1, 1000), (19, 1, 1_000_000))
 """Seconds, milli-, micro- and nanoseconds: up to so many digits, times, by."""
 _ENVELOPE = {"family", "actor", "origin", "address", "user_agent", "request_id", "parent", "name"}
+
+
+class EventSubject(Struct, kw_only=True):
+    """The part of a document that says what people call a resource."""
+
+    name: str | None = None
+    key: str | None = None
+    email: str | None = None
+
+    @property
+    def title(self) -> str:
+        return self.name or self.key or self.email or ""
+
+
+class EventBody(Struct, kw_only=True):
+    """The details of an event that all kinds of events share."""
+
+    actor: Initiator
+    family: str = ""
+    name: str | None = None
+    origin: str = "API"
+    address: str = ""
+    user_agent: str | None = None
+    request_id: str = ""
+    action: str = ""
+    before: EventSubject | None = None
+    after: EventSubject | None = None
+
+    @property
+    def title(self) -> str:
+        """The name that the resource had then."""
+        described = self.after or self.before
+        return described.title if described else self.name or ""
+
+
+_body = msgspec.json.Decoder(EventBody).decode
 
 
 class AuditFilter(Struct, frozen=True):
@@ -148,7 +185,7 @@ def _look(word: str, sight: Sight, *, full: bool) -> Callable[[EventRow], Awaita
     async def fits(row: EventRow) -> bool:
         if not await sight.includes_event(row):
             return False
-        return not word or word in {row.kind, _type(row, msgspec.json.decode(row.body), full=full)}
+        return not word or word in {row.kind, _type(row, _body(row.body), full=full)}
 
     return fits
 
@@ -276,66 +313,55 @@ class TargetNames:
     async def _look(self, id: str) -> str:
         row = await self._source.resources.get(id)
         if row is not None:
-            return _name(msgspec.json.decode(row.body))
+            return row.read(EventSubject).title
         last = await self._source.events.last_of(id)
-        return _called(msgspec.json.decode(last.body)) if last else ""
+        return _body(last.body).title if last else ""
 
 
-def _called(told: Document) -> str:
-    """Returns the name of the subject of an event at that time."""
-    return _name(told.get("after") or told.get("before") or told)
+def _actor_itself(row: EventRow, event: EventBody) -> str:
+    """Returns the actor's name, if the event is about nothing else: a token was used, a person signed in."""
+    return event.actor.name if event.actor.id == row.target else ""
 
 
-def _itself(row: EventRow, told: Document) -> str:
-    """Returns the name of the author if the event has no other subject: a used token, a person who signed
-    in."""
-    actor: Document = told["actor"]
-    return str(actor["name"]) if actor["id"] == row.target else ""
-
-
-def _name(document: Document) -> str:
-    named = next((document[field] for field in ("name", "key", "email") if document.get(field)), "")
-    return str(named)
-
-
-def _type(row: EventRow, told: Document, *, full: bool) -> str:
-    return type_of(row.kind, str(told.get("action", "")), full=full)
+def _type(row: EventRow, event: EventBody, *, full: bool) -> str:
+    return type_of(row.kind, event.action, full=full)
 
 
 async def shown(row: EventRow, names: TargetNames, *, full: bool) -> Document:
-    told: Document = msgspec.json.decode(row.body)
-    family = row.family or told["family"]
+    event = _body(row.body)
+    family = row.family or event.family
     sub = names.words.sub_target(family)
-    change, original = _change(row, told)
+    change, original = _change(row)
     return {
         "id": row.id,
         "timestamp": stamp(row.at),
-        "event_type": _type(row, told, full=full),
+        "event_type": _type(row, event, full=full),
         "target_id": row.subject or row.target,
-        "target_name": _called(told) or _itself(row, told) or await names.of(row.target),
+        "target_name": event.title or _actor_itself(row, event) or await names.of(row.target),
         "target_type": names.words.target(row.subject_family or family),
         **({"sub_target_type": sub} if sub else {}),
         "change": change,
         "original_change": original,
-        "origin": origin_of(told.get("origin", "API"), full=full),
-        "triggered_by": told["actor"]["name"],
+        "origin": origin_of(event.origin, full=full),
+        "triggered_by": event.actor.name,
         "project_id": row.project or None,
         "project_name": await names.of(row.project),
         "environment_id": row.environment or None,
         "environment_name": await names.of(row.environment),
-        "user_agent": told.get("user_agent") or None,
-        "address": told.get("address", ""),
-        "request_id": told.get("request_id", ""),
+        "user_agent": event.user_agent or None,
+        "address": event.address,
+        "request_id": event.request_id,
         "number": row.seq,
         "hash": row.hash.hex() if row.hash else "",
     }
 
 
-def _change(row: EventRow, told: Document) -> tuple[str, str | None]:
-    if "after" in told:
-        before = told["before"]
-        return encode(told["after"]).decode(), None if before is None else encode(before).decode()
-    facts = {name: value for name, value in told.items() if name not in _ENVELOPE}
+def _change(row: EventRow) -> tuple[str, str | None]:
+    details = msgspec.json.decode(row.body, type=Document)
+    if "after" in details:
+        before = details["before"]
+        return encode(details["after"]).decode(), None if before is None else encode(before).decode()
+    facts = {name: value for name, value in details.items() if name not in _ENVELOPE}
     return encode({"event": row.kind, **facts}).decode(), None
 
 

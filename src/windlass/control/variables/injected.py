@@ -18,7 +18,7 @@ from windlass.control.workloads.kind import AnyKind, Whereabouts
 from windlass.core.access import Actor
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
-from windlass.core.declare.stored import Named, rewritten
+from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import BuiltIn, identity, of_level, with_twins
 from windlass.core.words.variables import DeclaredVariable
@@ -88,7 +88,7 @@ def _row(ctx: Context, owner: Row, one: BuiltIn, family: Family) -> Row:
     if not one.secret:
         document["value"] = one.value
     if owner.family in ctx.kinds:
-        name = owner.read(Named).name
+        name = owner.read(NamedDocument).name
         document |= {
             "service_id": owner.id,
             "service_name": name,

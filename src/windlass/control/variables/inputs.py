@@ -16,7 +16,7 @@ from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.variables.injected import injected_variables
 from windlass.control.workloads.kind import Whereabouts
 from windlass.core.declare.resource import Family
-from windlass.core.declare.stored import Named
+from windlass.core.declare.stored import NamedDocument
 from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import identity
 from windlass.core.words.variables import DeclaredVariable, Inputs, resolve
@@ -75,7 +75,7 @@ def _is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:
 
 
 def _name(row: Row) -> str:
-    return row.read(Named).name
+    return row.read(NamedDocument).name
 
 
 async def _said_at(source: Reads, level: Row) -> list[Row]:

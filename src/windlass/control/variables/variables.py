@@ -20,7 +20,7 @@ from windlass.control.variables import injected as built_ins
 from windlass.core.declare.document import Document, sent_in
 from windlass.core.declare.resource import Family
 from windlass.core.declare.spec import Spec
-from windlass.core.declare.stored import Named, rewritten
+from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.families.variable import (
     Import,
     Imported,
@@ -243,7 +243,7 @@ class Variables(Behaviour[Variable | Secret]):
         draft.give(scope=level.family.upper())
         draft.extras.setdefault("variable_type", _type_of(draft.spec))
         if level.family in ctx.kinds:
-            name = level.read(Named).name
+            name = level.read(NamedDocument).name
             draft.give(service_id=level.id, service_name=name, service_type=level.family.upper())
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Variable | Secret]) -> None:

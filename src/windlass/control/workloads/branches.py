@@ -18,7 +18,7 @@ from windlass.builders.git import GitError
 from windlass.control.request.context import Call, Context, prepares
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import is_visible
-from windlass.control.workloads.git_tokens import Built, source_at
+from windlass.control.workloads.git_tokens import RepositorySettings, source_at
 from windlass.core.declare.document import Document, narrowed, patched, sent_in
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.shapes import Branch, GitRepositoryRequest
@@ -59,7 +59,7 @@ def _wanted(call: Call, at: Row, sent: Document) -> GitRepositoryRequest:
     """Returns the repository as it would be after this request."""
     if not call.operation.handler.endswith(f".{Verb.PATCH}"):
         return read_decoded(sent, GitRepositoryRequest)
-    stored = narrowed(msgspec.to_builtins(at.read(Built).git_repository), GitRepositoryRequest)
+    stored = narrowed(msgspec.to_builtins(at.read(RepositorySettings).git_repository), GitRepositoryRequest)
     return read_decoded({"url": "", **patched(stored, sent, GitRepositoryRequest)}, GitRepositoryRequest)
 
 

@@ -34,7 +34,7 @@ class GitTokens(Behaviour[GitToken]):
         return why_not_sent(row, address)
 
 
-class Built(Struct):
+class RepositorySettings(Struct):
     """The part of a service that says from which repository it is built."""
 
     git_repository: GitRepositoryRequest
@@ -42,7 +42,7 @@ class Built(Struct):
 
 async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> GitSource:
     """The repository of a service, with the token that opens it."""
-    return await source_at(ctx, source, service.org, service.read(Built).git_repository, commit)
+    return await source_at(ctx, source, service.org, service.read(RepositorySettings).git_repository, commit)
 
 
 async def source_at(

@@ -16,7 +16,7 @@ from windlass.control.workloads.held import host_names, is_lasting_port, row_of
 from windlass.control.workloads.ports import PORT
 from windlass.control.workloads.sealed_workload import decrypt_workload
 from windlass.core.declare.shapes import Listener, ServicePort
-from windlass.core.declare.stored import Named
+from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
 from windlass.core.deploy.workload import Workload
 from windlass.families.environment import environment
@@ -144,7 +144,7 @@ async def _named(tx: Tx, held: _HeldNames, name: str, asked: Iterable[str]) -> d
     """Reserves hosts by port: the default port gets the name of the service, others put theirs before it."""
     home = await tx.resources.find(environment.name, held.service.parent)
     assert home is not None
-    wish = label(name, home.read(Named).name)
+    wish = label(name, home.read(NamedDocument).name)
     own = await held.reserve(tx, "", wish)
     others = {key: await held.reserve(tx, key, label(key, own.name)) for key in asked if key}
     return {"": own, **others}

@@ -60,7 +60,7 @@ class ProgramKind(ServiceKind[P]):
         _identify(spec.storage, before.storage)
         if spec.autoscaling:
             scaling = _Scaling(row.id, row.org, stamp(tx.now))
-            former = row.read(Scaled).autoscaling or None
+            former = row.read(ScalingSettings).autoscaling or None
             change.extras["autoscaling"] = msgspec.to_builtins(scaling.policy(spec.autoscaling, former))
 
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
@@ -165,7 +165,7 @@ def _key(item: PortRequest | StorageRequest) -> int | str:
     return item.internal_port if isinstance(item, PortRequest) else item.mount_point
 
 
-class Scaled(msgspec.Struct):
+class ScalingSettings(msgspec.Struct):
     """The part of a service that says how it scales."""
 
     autoscaling: AutoscalingShown | UnsetType | None = None

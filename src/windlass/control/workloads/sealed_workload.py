@@ -13,7 +13,7 @@ from windlass.store import DeploymentRow, Row
 _decode = msgspec.msgpack.Decoder(Workload).decode
 
 
-class Sized(Struct):
+class SizeSettings(Struct):
     """The settings that services of all kinds have."""
 
     name: str
@@ -29,7 +29,7 @@ async def wanted_of(
     inputs: Inputs,
 ) -> Workload:
     """Returns what a deployment runs: what all services have in common, completed by the kind."""
-    settings = service.read(Sized)
+    settings = service.read(SizeSettings)
     usual = Workload(
         service=service.id,
         family=service.family,

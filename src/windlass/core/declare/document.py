@@ -15,7 +15,8 @@ from windlass.core.declare.resource import Family, Spec
 from windlass.core.declare.structs import extra_of, struct_of, with_any_text
 from windlass.core.declare.validation import converted
 
-Document = dict[str, Any]
+Document = dict[str, object]
+"""JSON on its way in or out. What is in it has to be decoded into a struct before it can be used."""
 
 _PLAIN: Final = (
     msgspec.inspect.StrType,
@@ -56,7 +57,7 @@ def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
     for name in family.hidden:
         document.pop(name, None)
     for name in family.veiled:
-        document[name] = veil(document[name])
+        document[name] = veil(str(document[name]))
     for name, flag in family.flags.items():
         document[flag] = bool(getattr(spec, name))
     document |= extras

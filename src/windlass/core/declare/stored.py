@@ -21,7 +21,7 @@ from windlass.core.declare.structs import extra_of, struct_of
 T = TypeVar("T", bound=Struct)
 
 
-class Named(Struct):
+class NamedDocument(Struct):
     """The part of a document that most families have."""
 
     name: str

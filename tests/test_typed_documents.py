@@ -1,0 +1,62 @@
+"""The control plane reads documents as structs: `Any` is rare in it, and each use has a reason."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from windlass import control
+from windlass.core.declare.document import Document
+
+ROOT = Path(control.__file__).parent
+MOST = 5
+
+
+def uses_of_any(source: str) -> Iterator[int]:
+    """Yields the lines that say `Any`, also inside an annotation that is a text."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id="Any") | ast.Attribute(attr="Any"):
+                yield node.lineno
+            case ast.Constant(value=str(text)) if "Any" in text.replace("[", " ").replace("]", " ").split():
+                if _is_type(text):
+                    yield node.lineno
+
+
+def _is_type(text: str) -> bool:
+    """True for a text that is an expression: a type in quotes, and no sentence."""
+    try:
+        ast.parse(text, mode="eval")
+    except SyntaxError:
+        return False
+    return True
+
+
+def test_any_is_rare_in_the_control_plane() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted(ROOT.rglob("*.py"))
+        for line in uses_of_any(path.read_text())
+    ]
+    assert len(found) <= MOST, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x: Any = 1", "def f(x: dict[str, Any]): ...", "x: 'list[Any]'", "x: typing.Any", "y = cast(Any, x)"],
+)
+def test_each_use_of_any_is_found(line: str) -> None:
+    assert [*uses_of_any(line)]
+
+
+@pytest.mark.parametrize("line", ["'Any event'", "AnyKind", "from typing import Any"])
+def test_nothing_else_counts_as_a_use(line: str) -> None:
+    assert not [*uses_of_any(line)]
+
+
+def test_a_value_in_a_document_has_no_type_that_could_be_relied_on() -> None:
+    """mypy then refuses every look-up whose value is used as it is."""
+    assert Document == dict[str, object]
