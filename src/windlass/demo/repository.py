@@ -76,6 +76,5 @@ def _write(file: Path, content: bytes) -> None:
             writing.flush()
             os.fsync(made)
         Path(unfinished).replace(file)
-    except BaseException:
+    finally:
         Path(unfinished).unlink(missing_ok=True)
-        raise

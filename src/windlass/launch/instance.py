@@ -98,7 +98,7 @@ def server_of(variables: Variables) -> Path:
     if not program.is_file() or not os.access(program, os.X_OK):
         raise LaunchRefused(
             f"the database server is not at {program} any more: install it again, or deploy this database "
-            "anew to use what the machine has now"
+            "again to use a version that the machine has now"
         )
     return program
 

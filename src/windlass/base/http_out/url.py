@@ -28,7 +28,7 @@ _URL = re.compile(
 _USER = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
 _SENT_AS_IT_IS = string.ascii_letters + string.digits + "-._~:/?[]@!$&'()*+,;=%"
 _LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
-_WAY_OUT = "Whoever runs Windlass can allow its network with the setting outbound_allow."
+_WAY_OUT = "The operator of Windlass can allow its network with the setting outbound_allow."
 
 
 class Url(Struct, frozen=True):

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -115,11 +115,10 @@ class DockerBuilder:
         for ref in guarded.images:
             check_image(ref, await self._base(ref, say), order.service, SERVICE)
         progress = BuildProgress(say)
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(lambda: asyncio.shield(self._clean(progress)))
             await self._send(order, files, kit, progress)
-        except BaseException:
-            await asyncio.shield(self._clean(progress))
-            raise
+            undo.pop_all()
         if progress.error:
             await self._clean(progress)
             raise BuildError(f"The build failed at {progress.failure}")

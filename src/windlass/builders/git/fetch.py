@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -150,7 +150,7 @@ class Git:
         if not all(map(self._reach.admits, found)):
             raise GitError(
                 f"{where.host} has no public address. "
-                "Whoever runs Windlass can allow its network with the setting outbound_allow."
+                "The operator of Windlass can allow its network with the setting outbound_allow."
             )
         if where.scheme == "http" and not all(map(self._reach.names, found)):
             raise GitError("http:// shows the code and any token to everyone on the way: use https://.")
@@ -193,12 +193,11 @@ def _no_head(url: str, source: GitSource) -> tuple[str, str]:
 @asynccontextmanager
 async def _fresh(made: Path) -> AsyncIterator[None]:
     await group.aside(_gone, made)
-    try:
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(group.aside, _gone, made)
         await group.aside(partial(made.mkdir, mode=0o700, parents=True))
         yield
-    except BaseException:
-        await group.aside(_gone, made)
-        raise
+        undo.pop_all()
 
 
 def _gone(made: Path) -> None:

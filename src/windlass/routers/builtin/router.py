@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Final
 
 from windlass.base.http_in.bounds import Bounds
@@ -65,11 +66,10 @@ class BuiltinRouter:
         listening = bound(self._host, self._wanted_port, way_out=way_out)
         self._port = listening.getsockname()[1]
         self._shared.start()
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._shared.stop)
             self._gateway = await _serve(listening, lambda: ClientConnection(self._shared, self._table.host))
-        except BaseException:
-            await self._shared.stop()
-            raise
+            undo.pop_all()
 
     async def stop(self) -> None:
         async with self._changing:
@@ -92,14 +92,13 @@ class BuiltinRouter:
             moving = {at for at in held if at not in wanted and at[1] in {port for _, port in fresh}}
             for at in moving:
                 held.pop(at).close()
-            try:
-                made = await self._opened(fresh)
-            except BaseException:
-                held.update(await self._opened(moving))
-                raise
+            async with AsyncExitStack() as undo:
+                undo.push_async_callback(self._open_again, moving, held)
+                opened = await self._open(fresh)
+                undo.pop_all()
             for at in held.keys() - wanted:
                 held.pop(at).close()
-            held.update(made)
+            held.update(opened)
             if held:
                 self._listening[service] = held
             else:
@@ -133,10 +132,10 @@ class BuiltinRouter:
         await self.reserve(service, ())
 
     def _addresses(self, ports: Sequence[Listen]) -> Addresses:
-        found = {(_LOCAL if each.local else self._host, each.port) for each in ports}
+        addresses = {(_LOCAL if listen.local else self._host, listen.port) for listen in ports}
         if self._host in _EVERYWHERE:
-            found -= {(_LOCAL, port) for host, port in found if host == self._host}
-        return found
+            addresses -= {(_LOCAL, port) for host, port in addresses if host == self._host}
+        return addresses
 
     def _check(self, service: str, wanted: Addresses) -> None:
         """Refuses addresses that the gateway or another service has."""
@@ -155,18 +154,19 @@ class BuiltinRouter:
                         f"port {port} is in use by the service {self._table.title(other)}: choose another one"
                     )
 
-    async def _opened(self, addresses: Addresses) -> Servers:
+    async def _open(self, addresses: Addresses) -> Servers:
         """Opens all of these addresses, or none."""
-        made: Servers = {}
-        try:
+        servers: Servers = {}
+        with ExitStack() as undo:
             for host, port in sorted(addresses):
                 listening = bound(host, port, way_out="choose another one, or stop that program")
-                made[host, port] = await _serve(listening, self._protocol_for(port))
-        except BaseException:
-            for server in made.values():
-                server.close()
-            raise
-        return made
+                servers[host, port] = await _serve(listening, self._protocol_for(port))
+                undo.callback(servers[host, port].close)
+            undo.pop_all()
+        return servers
+
+    async def _open_again(self, addresses: Addresses, held: Servers) -> None:
+        held.update(await self._open(addresses))
 
     def _protocol_for(self, port: int) -> Callable[[], asyncio.Protocol]:
         """Returns a factory that chooses the protocol for each connection, when the routes of the port are
@@ -181,8 +181,8 @@ class BuiltinRouter:
 
 
 async def _serve(listening: Any, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Server:
-    try:
-        return await asyncio.get_running_loop().create_server(protocol, sock=listening, backlog=2048)
-    except BaseException:
-        listening.close()
-        raise
+    with ExitStack() as undo:
+        undo.callback(listening.close)
+        server = await asyncio.get_running_loop().create_server(protocol, sock=listening, backlog=2048)
+        undo.pop_all()
+    return server
