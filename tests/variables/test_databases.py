@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.forms import examples
+from windlass.core.deploy.database_variables import connection, friendly, secret_keys, url
 from windlass.core.deploy.databases import (
     MODES,
     TYPES,
@@ -16,17 +17,13 @@ from windlass.core.deploy.databases import (
     alive,
     command,
     configurations,
-    connection,
     environment,
-    friendly,
     hindrance,
     image,
     kind_of,
     mount,
     ready,
-    secret_keys,
     upgrades,
-    url,
 )
 from windlass.core.deploy.workload import ProbeKind
 from windlass.core.words.variables import DeclaredVariable, resolve

@@ -123,7 +123,7 @@ class Ledger:
 
     @recorded
     async def switched(self, tx: Tx, current: DeploymentRow, workload: Workload, count: int) -> bool:
-        """From now on this generation serves, whatever happens. False if it was cancelled just before."""
+        """Records that this generation serves from now on. False if it was cancelled just before."""
         status = await status_of(tx, self.service)
         story = particulars(current)
         if story.cancelled and not has_switched(current, status):
@@ -138,13 +138,13 @@ class Ledger:
 
     @recorded
     async def unserved(self, tx: Tx, current: DeploymentRow) -> None:
-        """From now on nothing of the service serves."""
+        """Records that nothing of the service serves from now on."""
         await tx.statuses.change(replace(await status_of(tx, self.service), serving=None))
         tx.nudge(route_word(self.service.id))
 
     @recorded
     async def succeeded(self, tx: Tx, current: DeploymentRow) -> None:
-        """The deployment runs, and the document shows what of it does."""
+        """Records the success of a release; the document shows its version."""
         service = await self._with_deployed(tx, current)
         await finish(tx, service, current, Progress.SUCCEEDED)
         await self._settled(tx, service, WORDS[Do(current.action)].done)
@@ -160,7 +160,7 @@ class Ledger:
 
     @recorded
     async def ran(self, tx: Tx, current: DeploymentRow, report: RunReport) -> None:
-        """The run ended well."""
+        """Records a run that succeeded."""
         reported = await _with_report(tx, current, report)
         service = await self._with_deployed(tx, reported)
         await finish(tx, service, reported, Progress.SUCCEEDED)
@@ -186,7 +186,7 @@ class Ledger:
         await self._settled(tx, self.service, State.CANCELED, message)
 
     async def failed(self, message: str, state: State | None = None, report: RunReport | None = None) -> None:
-        """The deployment failed. The service is in the state that its action says, or in this one."""
+        """Records the failure of the deployment. `state` replaces the usual state after its action."""
         message = self._masked(message)
         await self._failed(message, state or WORDS[self.action].failed, report)
         line = f"Deployment {self.deployment.id} failed: {message}".splitlines()[0]
@@ -251,7 +251,7 @@ class Ledger:
         await self.ctx.store.write(self._fence)
 
     async def rested(self) -> None:
-        """There is nothing left to do for the service."""
+        """Removes the work: there is nothing left to do for the service."""
 
         async def write(tx: Tx) -> None:
             await self._fence(tx)

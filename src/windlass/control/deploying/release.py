@@ -35,7 +35,7 @@ async def _surely() -> None:
 
 
 class ReleaseFailed(Exception):
-    """It did not come up; the message is for the person who deployed."""
+    """The release did not start; the message is for the person who deployed."""
 
 
 async def bring_up(ctx: Context, new: Workload, old: Workload | None, count: int, held: Check) -> None:
@@ -144,7 +144,7 @@ async def take_down(ctx: Context, new: Workload, old: Workload | None, count: in
     if old is None:
         await place.router.reserve(new.service, [])
         return words
-    # What cannot be had back now, keeping sees to: it comes next, and says what is wrong.
+    # If the old one cannot be restored now, keeping comes next, retries, and reports the reason.
     with suppress(RouteError, EngineError):
         await reserve(ctx, old)
         if new.alone:

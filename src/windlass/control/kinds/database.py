@@ -16,7 +16,7 @@ from windlass.control.workloads.kind import BuiltArtifact, Making, Offer, Servic
 from windlass.control.workloads.ports import public_port, take_public_port
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
-from windlass.core.deploy import databases
+from windlass.core.deploy import database_variables, databases
 from windlass.core.deploy.injected_variables import LISTED, BuiltIn, nominal_database_host
 from windlass.core.deploy.progress import BuildResult
 from windlass.core.deploy.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
@@ -89,7 +89,7 @@ class DatabaseKind(ServiceKind[Database]):
         return [one.key for one in _listed(service)]
 
     def counted_keys(self, id: str, name: str) -> Collection[str]:
-        return databases.keys(id, name)
+        return database_variables.keys(id, name)
 
     async def offer(self, ctx: Context, source: Reads, environment: str, address: Whereabouts) -> Offer:
         """Connections. Of two databases whose names make the same keys, the elder has them."""
@@ -99,7 +99,7 @@ class DatabaseKind(ServiceKind[Database]):
         prefixes: dict[str, str] = {}
         for row in rows:
             name = row.read(NamedDocument).name
-            prefix = databases.friendly(name, row.id)
+            prefix = database_variables.friendly(name, row.id)
             elder = prefixes.setdefault(prefix, name)
             own = await _connection(ctx, source, row, address)
             if elder != name:
@@ -151,10 +151,10 @@ def _listed(service: Row) -> Iterator[BuiltIn]:
     spec = service.read(Database)
     server, name = databases.kind_of(spec.type), spec.name
     host = nominal_database_host(service.id, name)
-    values = databases.connection(
+    values = database_variables.connection(
         server.type, service.id, name, host, server.port, server.login, "", server.database
     )
-    secrets = databases.secret_keys(server.type, service.id, name)
+    secrets = database_variables.secret_keys(server.type, service.id, name)
     for key, value in values.items():
         if key.startswith(LISTED):
             yield BuiltIn(
@@ -167,10 +167,10 @@ async def _connection(ctx: Context, source: Reads, row: Row, address: Whereabout
     server, name = databases.kind_of(spec.type), spec.name
     known = await credentials_of(ctx, source, row)
     found = await address(row.parent, row.id, name, server.port)
-    values = databases.connection(
+    values = database_variables.connection(
         server.type, row.id, name, found.host, found.port, known.login, known.password, known.database
     )
-    secrets = databases.secret_keys(server.type, row.id, name)
+    secrets = database_variables.secret_keys(server.type, row.id, name)
     return [
         BuiltIn(owner=row.id, key=key, value=value, secret=key in secrets) for key, value in values.items()
     ]

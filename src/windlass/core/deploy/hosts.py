@@ -38,7 +38,7 @@ def is_candidate(name: str, wish: str, id: str) -> bool:
 
 
 def key_of(port: WorkloadPort) -> str:
-    """The default port has the service's own name; others put theirs before it."""
+    """Returns the key of a host name: empty for the default port, which has the service's own name."""
     return "" if port.default else port.name
 
 
@@ -48,7 +48,7 @@ def by_name(port: WorkloadPort) -> bool:
 
 
 def listens(port: WorkloadPort) -> int | None:
-    """The port of the machine that it asks for, beside the gateway or instead of it."""
+    """Returns the port of the machine that is asked for, beside the gateway or instead of it."""
     if not port.public or port.protocol == "UDP":
         return None
     if by_name(port):

@@ -1,4 +1,4 @@
-"""Variables that Windlass itself makes: which there are of each thing, and how they are called. Pure.
+"""Variables that Windlass injects: the keys and values for each kind of owner. Pure.
 
 Existing clients know them under the prefix `QOVERY_`, and under that they are listed. What runs finds each
 under `WINDLASS_` as well.
@@ -30,7 +30,7 @@ def placeholder(key: str) -> str | None:
 
 
 class BuiltIn(Struct, frozen=True, kw_only=True):
-    """One of them, of one project, environment or service."""
+    """An injected variable of one project, environment or service."""
 
     owner: str
     key: str
@@ -39,7 +39,7 @@ class BuiltIn(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The same at every read, and of every replica."""
+        """The id of the variable: the same at every read and on every replica."""
         return identity(self.owner, self.key)
 
 

@@ -14,11 +14,11 @@ from windlass.core.deploy.states import Do, Progress
 class Step(StrEnum):
     REST = "rest"
     KEEP = "keep"
-    """See to it that what was deployed runs."""
+    """Keep the deployed release running."""
     BEGIN = "begin"
-    """Take up the oldest that waits."""
+    """Begin the oldest deployment that waits."""
     ABANDON = "abandon"
-    """It was cancelled: take away what it made, and go on with what served before."""
+    """Take down a cancelled deployment; the release that served before goes on."""
     BUILD = "build"
     RELEASE = "release"
     RUN = "run"
@@ -28,7 +28,7 @@ class Step(StrEnum):
 
 
 class OpenDeployment(Struct, frozen=True):
-    """A deployment that is not final."""
+    """A deployment that has not ended."""
 
     do: str
     progress: str

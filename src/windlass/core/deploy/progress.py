@@ -53,7 +53,7 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
 
 
 class RunReport(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A workload that runs once: since when, and how it ended."""
+    """The run of a workload that runs once: when it began, and how it ended."""
 
     started_at: int
     ended_at: int = 0

@@ -97,7 +97,7 @@ _DOWN = frozenset({State.READY, State.STOPPED})
 
 
 def plain(state: str) -> str:
-    """The contract's word for a state."""
+    """Returns the contract's word for a state."""
     if state in _UP:
         return "RUNNING"
     if state in _DOWN:
