@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ssl
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -59,6 +60,21 @@ def serves(by: Authority, name: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
     return context
+
+
+def write_pair(by: Authority, name: str, *addresses: str) -> tuple[Path, Path]:
+    """Writes a certificate for these addresses, or of a client, and its key; returns both files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    names: list[x509.GeneralName] = [x509.IPAddress(ip_address(address)) for address in addresses]
+    made = by.signed(named(name), key, x509.SubjectAlternativeName(names or [x509.DNSName(name)]))
+    certificate, secret = by.folder / f"{name}-cert.pem", by.folder / f"{name}-key.pem"
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    secret.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return certificate, secret
 
 
 def named(name: str) -> x509.Name:

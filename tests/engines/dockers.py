@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.certificates import authority, write_pair
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.images import image
@@ -171,6 +172,8 @@ class Dockerd:
         self._process: subprocess.Popen[bytes] | None = None
         self.socket = folder / "docker.sock"
         self.host = f"unix://{self.socket}"
+        self.options: Sequence[str] = ()
+        """Further options of dockerd."""
 
     def start(self) -> None:
         self._folder.mkdir(exist_ok=True)
@@ -182,6 +185,7 @@ class Dockerd:
                     *("--data-root", self._folder / "data"),
                     *("--exec-root", self._folder / "exec"),
                     *("--pidfile", self._folder / "pid"),
+                    *self.options,
                 ],
                 stdout=says,
                 stderr=says,
@@ -228,13 +232,64 @@ class Dockerd:
             await asyncio.sleep(0.1)
 
 
+class DockerHost(Dockerd):
+    """Another machine with a Docker engine, as far as the network tells: with an address of its own, where
+    the engine takes TLS with client certificates."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        part = f"10.213.{os.getpid() % 250}"
+        self.address, self._here = f"{part}.2", f"{part}.1"
+        self.url = f"tcp://{self.address}:2376"
+        self.authority = authority(folder / "ca")
+        certificate, key = write_pair(self.authority, "dockerd", self.address)
+        self.options = (
+            *("--host", self.url, "--tlsverify"),
+            *("--tlscacert", str(self.authority.file)),
+            *("--tlscert", str(certificate), "--tlskey", str(key)),
+        )
+        self._join()
+
+    def _join(self) -> None:
+        link, process = f"wdl{os.getpid()}", str(self._namespace.pid)
+        inside = f"--net=/proc/{process}/ns/net"
+        for command in (
+            [
+                "ip",
+                "link",
+                "add",
+                link,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth0",
+                "netns",
+                str(self._namespace.pid),
+            ],
+            ["ip", "addr", "add", f"{self._here}/24", "dev", link],
+            ["ip", "link", "set", link, "up"],
+            ["nsenter", inside, "ip", "addr", "add", f"{self.address}/24", "dev", "eth0"],
+            ["nsenter", inside, "ip", "link", "set", "eth0", "up"],
+            ["nsenter", inside, "ip", "link", "set", "lo", "up"],
+        ):
+            subprocess.run(command, check=True)
+
+
 @contextmanager
-def own_engine() -> Iterator[Dockerd]:
+def second_host() -> Iterator[DockerHost]:
+    with own_engine(DockerHost) as host:
+        assert isinstance(host, DockerHost)
+        yield host
+
+
+@contextmanager
+def own_engine(kind: type[Dockerd] = Dockerd) -> Iterator[Dockerd]:
     """On a disk that knows overlays: what is in memory does not everywhere."""
     if os.geteuid() != 0 or not shutil.which("dockerd"):
         _missing("an engine of its own needs root and dockerd")
     folder = Path(tempfile.mkdtemp(prefix="wdl-", dir="/var/tmp"))
-    engine = Dockerd(folder)
+    engine = kind(folder)
     try:
         engine.start()
         yield engine

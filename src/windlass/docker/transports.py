@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import ssl
 import tempfile
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from msgspec import Struct
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 
 HERE: Final = "127.0.0.1"
 TLS_PORT: Final = 2376
+_LOOKS, _LOOK = 100, 0.01
 
 
 class DockerTransport(Protocol):
@@ -128,6 +133,7 @@ class TlsTransport:
     def __init__(self, address: str, port: int, identity: TlsIdentity, reach: Reach) -> None:
         self._address, self._port, self._reach = address, port, reach
         self._identity = identity
+        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     @property
     def host(self) -> str:
@@ -146,8 +152,14 @@ class TlsTransport:
         from windlass.base.http_out.client import Guard  # noqa: PLC0415 (loads aiohttp)
 
         guard = Guard(self._reach, resolve)
+
+        def opened(wanted: Any) -> socket.socket:
+            made = guard.opened(wanted)
+            self._sockets.add(made)
+            return made
+
         connector = aiohttp.TCPConnector(
-            ssl=tls_context(self._identity), resolver=guard, socket_factory=guard.opened, limit=0
+            ssl=tls_context(self._identity), resolver=guard, socket_factory=opened, limit=0
         )
         return connector, f"https://{_in_url(self._address)}:{self._port}"
 
@@ -155,7 +167,14 @@ class TlsTransport:
         return f"Docker engine at {self.host}: {_tls_reason(error, self._address, self._port)}"
 
     async def close(self) -> None:
-        """It keeps nothing."""
+        """Ends connections that wait for the goodbye of the other side, as TLS does for half a minute."""
+        for opened in list(self._sockets):
+            with suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
+        for _ in range(_LOOKS):
+            if all(opened.fileno() == -1 for opened in self._sockets):
+                break
+            await asyncio.sleep(_LOOK)
 
 
 def tls_context(identity: TlsIdentity) -> ssl.SSLContext:
@@ -242,10 +261,13 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str) -> str:
 
 def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
     """Finds the failure of TLS inside those of the HTTP client."""
-    while error is not None and not isinstance(error, ssl.SSLError):
+    while error is not None:
+        # The client's own failures are made of those of TLS, and pass for them.
         inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
+        if inner is None and isinstance(error, ssl.SSLError):
+            return error
         error = inner or error.__cause__
-    return error
+    return None
 
 
 def _in_url(address: str) -> str:

@@ -1,0 +1,225 @@
+"""Two real engines under one Windlass: the Docker of this machine, and one of a second host behind TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.certificates import authority, write_pair
+from tests.engines.dockers import BOX, DockerHost, docker_host, second_host
+from tests.engines.stations import free_port
+from tests.faults.inside import Inside, inside, until
+from tests.world import Answer
+from windlass.docker import Docker
+from windlass.engines.docker import names as words
+
+SCRIPT = "mkdir -p /tmp/www; echo $WHERE > /tmp/www/index.html; exec httpd -f -p 8080 -h /tmp/www"
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[DockerHost]:
+    with second_host() as made:
+        yield made
+
+
+def access(host: DockerHost, **other: Any) -> dict[str, Any]:
+    certificate, key = write_pair(host.authority, "windlass")
+    return {
+        "engine": "DOCKER",
+        "engine_address": host.url,
+        "engine_ca_certificate": host.authority.file.read_text(),
+        "engine_certificate": certificate.read_text(),
+        "engine_key": key.read_text(),
+    } | other
+
+
+class Cluster:
+    """A cluster with an environment and one container that serves its name."""
+
+    def __init__(self, there: Inside, id: str, name: str) -> None:
+        self.there, self.id, self.name = there, id, name
+        self.path = ""
+
+    async def make(self) -> None:
+        org = (await self.there.call("GET", "/organization"))["id"]
+        project = await self._made(f"/organization/{org}/project", name=f"project {self.name}")
+        environment = await self._made(f"/project/{project}/environment", name="blue", cluster_id=self.id)
+        port = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
+        name, _, tag = BOX.partition(":")
+        body = {
+            "name": self.name, "image_name": name, "tag": tag, "ports": [port], "memory": 64,
+            "entrypoint": "sh -c", "arguments": [f"WHERE={self.name}; {SCRIPT}"],
+            "storage": [{"size": 1, "mount_point": "/data"}],
+        }  # fmt: skip
+        self.path = f"/container/{await self._made(f'/environment/{environment}/container', **body)}"
+
+    async def do(self, action: str, **body: Any) -> Any:
+        begun = await self.there.call("POST", f"{self.path}/{action}", body)
+        assert begun.status == 202, begun
+        return await self.ended(begun["id"])
+
+    async def ended(self, id: str) -> Any:
+        async def over() -> Any:
+            seen = await self.there.call("GET", f"{self.path}/deployment/{id}")
+            return seen if seen["finished_at"] else None
+
+        return await until(over)
+
+    async def text(self) -> str:
+        url = (await self.there.call("GET", f"{self.path}/link"))["results"][0]["url"]
+        return (await fetched(url)).strip()
+
+    async def status(self) -> Answer:
+        org = (await self.there.call("GET", "/organization"))["id"]
+        return await self.there.call("GET", f"/organization/{org}/cluster/{self.id}/status")
+
+    async def _made(self, path: str, **body: Any) -> str:
+        made = await self.there.call("POST", path, body)
+        assert made.status in {200, 201}, made
+        return str(made["id"])
+
+
+async def fetched(url: str) -> str:
+    parts = urlsplit(url)
+    request = urllib.request.Request(f"http://127.0.0.1:{parts.port}/", headers={"Host": parts.netloc})
+
+    def ask() -> str:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    return await asyncio.to_thread(ask)
+
+
+@asynccontextmanager
+async def windlass(tmp_path: Path, host: DockerHost) -> AsyncIterator[Inside]:
+    allowed = [f"{host.address}/32"]
+    async with inside(tmp_path, docker=Docker(docker_host()).host, outbound_allow=allowed) as there:
+        yield there
+
+
+async def connected(there: Inside, name: str, fields: dict[str, Any]) -> Answer:
+    org = (await there.call("GET", "/organization"))["id"]
+    return await there.call("POST", f"/organization/{org}/cluster", {"name": name} | fields)
+
+
+async def first(there: Inside) -> str:
+    org = (await there.call("GET", "/organization"))["id"]
+    return str((await there.call("GET", f"/organization/{org}/cluster"))["results"][0]["id"])
+
+
+async def on(address: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Containers and volumes of Windlass on an engine."""
+    docker = Docker(address)
+    try:
+        label = {"label": [words.SERVICE]}
+        there = await docker.json("GET", "/containers/json", params={"all": True, "filters": label})
+        volumes = await docker.json("GET", "/volumes", params={"filters": label})
+        return there, volumes["Volumes"] or []
+    finally:
+        await docker.close()
+
+
+async def test_an_environment_on_each_of_two_engines_is_deployed_reached_and_deleted(tmp_path, host):
+    async with windlass(tmp_path, host) as there:
+        port = free_port()
+        made = await connected(there, "east", access(host, router_port=port))
+        assert made.status == 201, made
+        east, local = Cluster(there, made["id"], "east"), Cluster(there, await first(there), "here")
+        for one in (east, local):
+            await one.make()
+            assert (await one.do("deploy"))["status"] == "SUCCEEDED"
+            assert await one.text() == one.name
+        link = (await there.call("GET", f"{east.path}/link"))["results"][0]
+        assert link["url"].rstrip("/").endswith(f":{port}")
+        containers, volumes = await on(host.host)
+        assert len(containers) == len(volumes) == 1
+        for thing in (*containers, *volumes):
+            assert thing["Labels"][words.INSTALLATION] == f"{there.ctx.installation}.{east.id}"
+        for one in (east, local):
+            assert (await there.call("DELETE", one.path)).status == 204
+
+        async def gone() -> bool:
+            return (await on(host.host)) == ([], [])
+
+        await until(gone)
+
+
+async def test_services_of_a_host_that_is_away_are_left_alone_and_found_again(tmp_path, host):
+    async with windlass(tmp_path, host) as there:
+        east = Cluster(there, (await connected(there, "east", access(host)))["id"], "east")
+        local = Cluster(there, await first(there), "here")
+        for one in (east, local):
+            await one.make()
+            await one.do("deploy")
+        before, kept = await on(host.host)
+        host.kill()
+        said = await east.status()
+        assert (said["status"], said["is_deployed"]) == ("DEPLOYMENT_ERROR", False)
+        assert (await local.do("redeploy"))["status"] == "SUCCEEDED"
+        waits = await there.call("POST", f"{east.path}/redeploy", {})
+        assert waits.status == 202
+        host.start()
+        assert (await east.ended(waits["id"]))["status"] == "SUCCEEDED"
+        assert (await east.status())["status"] == "DEPLOYED"
+        assert await east.text() == "east"
+        after, still = await on(host.host)
+        assert [one["Names"] for one in after] != [one["Names"] for one in before]
+        assert len(after) == 1
+        assert [one["Name"] for one in still] == [one["Name"] for one in kept]
+        for one in (east, local):
+            await there.call("DELETE", one.path)
+
+        async def gone() -> bool:
+            return (await on(host.host)) == ([], [])
+
+        await until(gone)
+
+
+async def test_two_clusters_at_one_host_see_nothing_of_each_other(tmp_path, host):
+    async with windlass(tmp_path, host) as there:
+        clusters = [
+            Cluster(there, (await connected(there, name, access(host)))["id"], name)
+            for name in ("east", "west")
+        ]
+        for one in clusters:
+            await one.make()
+            await one.do("deploy")
+        for one in clusters:
+            place = await there.ctx.places.at(one.id)
+            assert set(await place.engine.services()) == {one.path.rpartition("/")[2]}
+            assert await one.text() == one.name
+        for one in clusters:
+            await there.call("DELETE", one.path)
+
+        async def gone() -> bool:
+            return (await on(host.host)) == ([], [])
+
+        await until(gone)
+
+
+async def test_each_way_of_failing_to_connect_says_what_to_do(tmp_path, host):
+    stranger = authority(tmp_path / "stranger")
+    certificate, key = (file.read_text() for file in write_pair(stranger, "stranger"))
+    _, other_key = (file.read_text() for file in write_pair(host.authority, "other"))
+    good = access(host)
+    ways: dict[str, tuple[dict[str, Any], str]] = {
+        "port": ({"engine_address": f"tcp://{host.address}:2377"}, "check the port"),
+        "address": ({"engine_address": "tcp://10.255.255.1:2376"}, "WINDLASS_OUTBOUND_ALLOW"),
+        "authority": ({"engine_ca_certificate": stranger.file.read_text()}, "engine_ca_certificate"),
+        "client certificate": ({"engine_certificate": certificate, "engine_key": key}, "engine_certificate"),
+        "key": ({"engine_key": other_key}, "engine_key: must be the key of engine_certificate"),
+        "no key": ({"engine_key": good["engine_certificate"]}, "engine_certificate, engine_key: must be"),
+    }
+    async with windlass(tmp_path, host) as there:
+        for name, (change, words) in ways.items():
+            answer = await connected(there, name, good | change)
+            assert answer.status == 400, (name, answer)
+            assert answer.message.startswith("engine_"), (name, answer)
+            assert words in answer.message, (name, answer)
