@@ -222,7 +222,7 @@ async def holdings(settings: Settings, parts_for: PartsFor, installation: str) -
         closing.push_async_callback(parts.engine.stop)
         closing.push_async_callback(parts.builder.stop)
         closing.callback(logs.close)
-        yield Holdings(parts.engine, parts.builder, parts.servers, logs, data)
+        yield Holdings(parts.engine, parts.builder, parts.servers, data, logs=logs)
 
 
 # In words

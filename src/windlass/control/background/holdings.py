@@ -7,6 +7,7 @@ is set aside: it ends, and what it stored is kept below `set-aside/`, or where t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -14,20 +15,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.base import ids
 from windlass.base.atomic_files import write_whole
 from windlass.base.erasing import erase
 from windlass.base.log import log
 from windlass.base.subprocesses import aside
-from windlass.builders.builder import Builder
+from windlass.builders.builder import Builder, BuilderAway
 from windlass.control.people.organizations import NOBODY
 from windlass.control.request.context import ITSELF, Context
 from windlass.control.request.log_store import Logs
-from windlass.control.request.places import Servers
+from windlass.control.request.places import LOCAL, Place, Servers
 from windlass.control.request.recording import About, emit
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.workload import StoredData
 from windlass.core.words.events import Event
-from windlass.engines.engine import Engine
+from windlass.engines.engine import Engine, EngineAway
 from windlass.families.organization import organization
 from windlass.store import Tx
 
@@ -66,6 +68,8 @@ class SetAside(Struct, frozen=True, kw_only=True):
     """The engine that it ran on: only that engine can put it back or erase it."""
     is_whole: bool = True
     """False while it is set aside, and after an interruption: there may be something in its place still."""
+    place: str = LOCAL
+    """The cluster at whose engine it is, or LOCAL."""
     is_known: bool = True
     """False if this version cannot read the record: the service is neither put back nor erased."""
 
@@ -107,9 +111,19 @@ def _unread(file: Path, why: str, *, is_known: bool) -> SetAside:
 
 
 class Holdings:
-    def __init__(self, engine: Engine, builder: Builder, servers: Servers, logs: Logs, data: Path) -> None:
-        self.engine, self.builder = engine, builder
-        self._files: Sequence[Holder] = (builder, servers, logs)
+    def __init__(
+        self,
+        engine: Engine,
+        builder: Builder,
+        servers: Servers,
+        data: Path,
+        *,
+        logs: Logs | None = None,
+        place: str = LOCAL,
+    ) -> None:
+        """`logs` are of all places, and given with the local one."""
+        self.engine, self.builder, self.place = engine, builder, place
+        self._files: Sequence[Holder] = (builder, servers, *([logs] if logs else ()))
         self._data = data
 
     async def services(self) -> dict[str, StoredData]:
@@ -120,7 +134,9 @@ class Holdings:
         # An engine remembers of many services what may not come back; nothing is lost with that.
         notable = {id: kept for id, kept in (await self.engine.services()).items() if _has_something(kept)}
         done = {id for id, record in self.records().items() if record.is_whole}
-        return {id: kept for id, kept in (found | notable).items() if id not in done}
+        there = {id: kept for id, kept in (found | notable).items() if id not in done}
+        # An id that the engine of a cluster tells becomes the name of a folder here.
+        return there if self.place == LOCAL else {id: kept for id, kept in there.items() if ids.is_id(id)}
 
     def records(self) -> Mapping[str, SetAside]:
         return records(self._data)
@@ -163,6 +179,10 @@ class Holdings:
             raise OtherVersion(
                 f"use the version of Windlass that has set the service {service} aside: {record.why}"
             )
+        if record.place != self.place:
+            raise OtherEngine(
+                f"remove it with docker on the host of the cluster {record.place}: this service ran there"
+            )
         ran_on = record.engine
         if ran_on not in {"", self.engine.name}:
             raise OtherEngine(
@@ -196,9 +216,10 @@ def _erase(folder: Path) -> None:
     folder.rmdir()
 
 
-def holdings_of(ctx: Context) -> Holdings:
-    place = ctx.places.local
-    return Holdings(place.engine, place.builder, place.servers, ctx.logs, Path(ctx.settings.data_dir))
+def holdings_of(ctx: Context, place: Place) -> Holdings:
+    logs = ctx.logs if place.id == LOCAL else None
+    data = Path(ctx.settings.data_dir)
+    return Holdings(place.engine, place.builder, place.servers, data, logs=logs, place=place.id)
 
 
 # Decided by the database
@@ -210,16 +231,18 @@ class OtherDatabase(Exception):
 
 async def sweep(ctx: Context, holder: Holder) -> None:
     """Erases what is left of services that were deleted."""
-    there = set(await holder.services()) - holdings_of(ctx).records().keys()
+    there = set(await holder.services()) - records(Path(ctx.settings.data_dir)).keys()
     await holder.sweep(
         [service for service in sorted(there) if await ctx.store.reads.deletions.is_deleted(service)]
     )
 
 
 async def set_unknown_aside(ctx: Context, why: str) -> None:
-    holdings = holdings_of(ctx)
-    for service, kept in (await unknown(ctx, holdings)).items():
-        await put_aside(ctx, holdings, service, kept, ctx.installation, why)
+    for place in ctx.places.all():
+        holdings = holdings_of(ctx, place)
+        with suppress(EngineAway, BuilderAway):  # It is asked again next time.
+            for service, kept in (await unknown(ctx, holdings)).items():
+                await put_aside(ctx, holdings, service, kept, ctx.installation, why)
 
 
 async def unknown(ctx: Context, holdings: Holdings) -> dict[str, StoredData]:
@@ -248,6 +271,7 @@ async def put_aside(
         instances=kept.instances,
         volumes=kept.volumes,
         engine=holdings.engine.name,
+        place=holdings.place,
     )
     await holdings.set_aside(record)
     await _tell(ctx, Event.SET_ASIDE, record)
@@ -255,10 +279,10 @@ async def put_aside(
 
 async def bring_back(ctx: Context) -> None:
     """Services that were set aside while another database was used, and that this one has."""
-    holdings = holdings_of(ctx)
-    for service, record in holdings.records().items():
+    for service, record in records(Path(ctx.settings.data_dir)).items():
         if await ctx.store.reads.statuses.get(service) is None:
             continue
+        holdings = holdings_of(ctx, await ctx.places.of(service))
         try:
             await holdings.put_back(service)
         except (Occupied, OtherEngine, OtherVersion) as error:

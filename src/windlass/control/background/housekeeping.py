@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
 from windlass.base.log import log
+from windlass.builders.builder import BuilderAway
 from windlass.control.background import holdings
 from windlass.control.deploying.release import count_of
 from windlass.control.request.context import Context
@@ -23,6 +24,7 @@ from windlass.core.deploy.workload import Instance, Phase, Usage, Workload
 from windlass.engines.engine import EngineAway
 from windlass.store import Claim, Tx
 
+_AWAY = (EngineAway, BuilderAway)
 SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
 EVENTS_AT_ONCE = 500
 _log = log("upkeep")
@@ -65,13 +67,13 @@ async def tidy(ctx: Context, claim: Claim) -> None:
         with suppress(EngineAway):  # It is asked again next time.
             await holdings.sweep(ctx, place.engine)
         await ctx.point("engine swept")
-        await holdings.sweep(ctx, place.builder)
+        with suppress(BuilderAway):
+            await holdings.sweep(ctx, place.builder)
         await holdings.sweep(ctx, place.servers)
     await ctx.point("builds swept")
     await sweep_work(ctx)
     await holdings.sweep(ctx, ctx.logs)
-    with suppress(EngineAway):
-        await holdings.set_unknown_aside(ctx, "the database does not know it")
+    await holdings.set_unknown_aside(ctx, "the database does not know it")
     await ctx.point("swept")
     await ctx.store.write(lambda tx: tx.work.again(claim, tx.now + TIDY_EVERY))
 
@@ -83,16 +85,17 @@ async def discard(ctx: Context, claim: Claim) -> None:
         _log.error("nothing is erased of a service that was not deleted", extra={"service": service})
         await ctx.store.write(lambda tx: tx.work.done(claim))
         return
-    place = await ctx.places.of(service)
-    async with ctx.routing[service]:
-        await place.router.forget(service)
-    ctx.routing.looked.pop(service, None)
-    await ctx.point("about to discard")
-    await place.engine.discard(service)
-    await ctx.point("discarded")
-    await place.builder.discard(service)
-    await place.servers.discard(service)
-    await ctx.point("builds discarded")
+    for place in ctx.places.all():
+        async with ctx.routing[service]:
+            await place.router.forget(service)
+        ctx.routing.looked.pop(service, None)
+        await ctx.point("about to discard")
+        with suppress(*_AWAY if place.reconnect else ()):  # Sweeping finds it when the host is back.
+            await place.engine.discard(service)
+            await ctx.point("discarded")
+            await place.builder.discard(service)
+        await place.servers.discard(service)
+        await ctx.point("builds discarded")
     ctx.logs.forget(service)
     await ctx.point("logs forgotten")
     await ctx.store.write(lambda tx: tx.work.done(claim))
@@ -132,9 +135,12 @@ class Autoscaler(Struct):
         for place in ctx.places.all():
             with suppress(EngineAway):
                 used, everything = await place.engine.usage(), await place.engine.all()
-                usage |= used
                 for instance in everything:
+                    if await ctx.places.of(instance.service) is not place:
+                        continue  # The engine of a cluster tells of services of others.
                     by_service.setdefault(instance.service, []).append(instance)
+                    if instance.id in used:
+                        usage[instance.id] = used[instance.id]
         for service, wanted in able.items():
             await self._judge(ctx, wanted, by_service.get(service, []), usage, now)
 
