@@ -33,8 +33,9 @@ from windlass.control.background.housekeeping import SCALE, SCALE_EVERY, SWEEP, 
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.deploying.routes import catch_up
 from windlass.control.kinds import check_kinds, declared, kinds_of
-from windlass.control.people.authenticate import Authenticator, signer_of
+from windlass.control.people.authenticate import Authenticator
 from windlass.control.people.organizations import NOBODY, found_organization
+from windlass.control.people.sessions import signer_of
 from windlass.control.request.context import Context, OutgoingHttp, Routing
 from windlass.control.request.deployments import RECONCILE
 from windlass.control.request.engine_access import find_access

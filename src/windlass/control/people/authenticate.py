@@ -15,35 +15,28 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base import tokens
-from windlass.base.clock import MINUTE, SECOND, stamp
+from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Forbidden, Unauthorized, Unavailable
 from windlass.config import BadSetting
 from windlass.control.people.callers import Membership, actor_of_token, permits_of_member
 from windlass.control.people.members import IssuerIdentity, welcome, welcomes
 from windlass.control.people.organizations import NOBODY
+from windlass.control.people.sessions import AUDIENCE, OPERATOR, mark_of_operator, signer_of
 from windlass.control.people.tokens import expiry, note_uses
-from windlass.control.request.context import Call, Context, Reply, encode, writes
-from windlass.control.request.recording import about, emit, origin_of
+from windlass.control.request.context import Context
 from windlass.control.telling.security_events import SecurityEvents, UnusualCaller
 from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.core.declare.stored import read
-from windlass.core.words.events import Event
 from windlass.families.api_token import ApiToken, api_token
 from windlass.families.member import Email
 from windlass.families.organization import organization
-from windlass.store import Tx
 
 if TYPE_CHECKING:
-    from windlass.base.issuer import Signer
     from windlass.base.oidc import Trusted, Verifier
 
 KEPT = 1 * SECOND
 _MOST_KEPT = 10_000
 _LONGEST_SUBJECT = 255  # OpenID Connect Core, section 2
-AUDIENCE = "windlass"
-_KEY_FACT = "issuer_key"
-OPERATOR = "operator"
-"""Subject of the token that was given in the settings."""
 
 Fetch = Callable[[str], Awaitable[bytes]]
 
@@ -203,7 +196,7 @@ class Authenticator:
         ends, id = int(claims.exp * SECOND), claims.sub
         if ends <= now:
             raise refused("This session has ended")
-        if self._operator and id == _operators_mark(self._ctx):
+        if self._operator and id == mark_of_operator(self._ctx):
             actor = await self._operators()
         else:
             row = await self._ctx.store.reads.resources.find(api_token.name, id)
@@ -292,60 +285,3 @@ def _trusted(ctx: Context) -> Trusted | None:
         )
     except ValueError as error:
         raise BadSetting(f"oidc_issuer, oidc_audience, oidc_algorithms: {error}") from error
-
-
-async def signer_of(ctx: Context) -> Signer:
-    """The built-in issuer with its own key, made at first need and kept sealed."""
-    kept = await ctx.store.reads.facts.get(_KEY_FACT)
-    return _signer(ctx, kept if kept is not None else await ctx.store.write(lambda tx: _key(ctx, tx)))
-
-
-async def _key(ctx: Context, tx: Tx) -> bytes:
-    from windlass.base.issuer import Signer  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
-
-    kept = await tx.facts.get(_KEY_FACT)
-    if kept is not None:
-        return kept
-    sealed = ctx.encryption.encrypt(Signer.new_key(), _KEY_FACT)
-    await tx.facts.set(_KEY_FACT, sealed)
-    return sealed
-
-
-def _signer(ctx: Context, sealed: bytes, now: Callable[[], int] | None = None) -> Signer:
-    from windlass.base.issuer import Signer  # noqa: PLC0415 (see above)
-
-    now = now or ctx.clock.now
-    return Signer(ctx.settings.url, ctx.encryption.decrypt(sealed, _KEY_FACT), lambda: now() / SECOND)
-
-
-def _operators_mark(ctx: Context) -> str:
-    """Names the operator's token in a session without giving it away: another token, another mark."""
-    return f"{OPERATOR}:{ctx.encryption.mark(OPERATOR.encode(), ctx.settings.admin_token.encode())}"
-
-
-@writes("createSession")
-async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
-    actor = call.actor
-    if actor.token is None:
-        raise Forbidden("Only an API token can be exchanged for a session")
-    left = ctx.settings.session_ttl
-    if actor.expires is not None:
-        left = min(left, (actor.expires - tx.now) // SECOND)
-    subject = _operators_mark(ctx) if actor.token == OPERATOR else actor.token
-    signer = _signer(ctx, await _key(ctx, tx), lambda: tx.now)
-    token = signer.sign({"sub": subject, "aud": AUDIENCE}, left)
-    ends = (tx.now // SECOND + left) * SECOND
-    row = await tx.resources.get(actor.id)
-    if row is not None:
-        facts = {"session_until": stamp(ends)}
-        emit(
-            tx,
-            Event.SIGNED_IN,
-            row.org,
-            await about(ctx, tx, row),
-            actor.id,
-            actor.name,
-            origin_of(call),
-            facts,
-        )
-    return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(ends)}))

@@ -10,16 +10,15 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import UNSET, Struct
 
-from windlass.base.clock import HOUR, stamp
+from windlass.base.clock import HOUR
 from windlass.base.errors import Invalid
 from windlass.base.segments import instant
 from windlass.control.request.context import Call, Context, Reply, encode, reads
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
+from windlass.control.telling.audit_entries import TargetNames, body_of, entry_type, shown
 from windlass.core.declare.audit_query import AuditParameters, TargetParameters
-from windlass.core.declare.document import Document
-from windlass.core.deploy.progress import Initiator
-from windlass.core.words.audit import AuditNames, kinds_of, origin_kept, origin_of, type_of
+from windlass.core.words.audit import AuditNames, kinds_of, origin_kept
 from windlass.store import FAR, EventFilter, EventRow, Reads
 
 _STEP = 5_000
@@ -32,43 +31,6 @@ _SKEW = HOUR
 """By so much may the clocks of replicas differ."""
 _UNITS = ((11, 1000, 1), (14, 1, 1), (17, 1, 1000), (19, 1, 1_000_000))
 """Seconds, milli-, micro- and nanoseconds: up to so many digits, times, by."""
-_ENVELOPE = {"family", "actor", "origin", "address", "user_agent", "request_id", "parent", "name"}
-
-
-class EventSubject(Struct, kw_only=True):
-    """The part of a document that says what people call a resource."""
-
-    name: str | None = None
-    key: str | None = None
-    email: str | None = None
-
-    @property
-    def title(self) -> str:
-        return self.name or self.key or self.email or ""
-
-
-class EventBody(Struct, kw_only=True):
-    """The details of an event that all kinds of events share."""
-
-    actor: Initiator
-    family: str = ""
-    name: str | None = None
-    origin: str = "API"
-    address: str = ""
-    user_agent: str | None = None
-    request_id: str = ""
-    action: str = ""
-    before: EventSubject | None = None
-    after: EventSubject | None = None
-
-    @property
-    def title(self) -> str:
-        """The name that the resource had then."""
-        described = self.after or self.before
-        return described.title if described else self.name or ""
-
-
-_body = msgspec.json.Decoder(EventBody).decode
 
 
 class AuditFilter(Struct, frozen=True):
@@ -185,7 +147,7 @@ def _look(word: str, sight: Sight, *, full: bool) -> Callable[[EventRow], Awaita
     async def fits(row: EventRow) -> bool:
         if not await sight.includes_event(row):
             return False
-        return not word or word in {row.kind, _type(row, _body(row.body), full=full)}
+        return not word or word in {row.kind, entry_type(row, body_of(row.body), full=full)}
 
     return fits
 
@@ -292,77 +254,6 @@ async def _since(source: Reads, at: int, low: int, high: int) -> int:
         else:
             low = middle + 1
     return low
-
-
-# As they are shown
-
-
-class TargetNames:
-    """Names of the resources in events; for deleted ones, the last name."""
-
-    def __init__(self, source: Reads, words: AuditNames) -> None:
-        self.words = words
-        self._source = source
-        self._known: dict[str, str] = {"": ""}
-
-    async def of(self, id: str) -> str:
-        if id not in self._known:
-            self._known[id] = await self._look(id)
-        return self._known[id]
-
-    async def _look(self, id: str) -> str:
-        row = await self._source.resources.get(id)
-        if row is not None:
-            return row.read(EventSubject).title
-        last = await self._source.events.last_of(id)
-        return _body(last.body).title if last else ""
-
-
-def _actor_itself(row: EventRow, event: EventBody) -> str:
-    """Returns the actor's name, if the event is about nothing else: a token was used, a person signed in."""
-    return event.actor.name if event.actor.id == row.target else ""
-
-
-def _type(row: EventRow, event: EventBody, *, full: bool) -> str:
-    return type_of(row.kind, event.action, full=full)
-
-
-async def shown(row: EventRow, names: TargetNames, *, full: bool) -> Document:
-    event = _body(row.body)
-    family = row.family or event.family
-    sub = names.words.sub_target(family)
-    change, original = _change(row)
-    return {
-        "id": row.id,
-        "timestamp": stamp(row.at),
-        "event_type": _type(row, event, full=full),
-        "target_id": row.subject or row.target,
-        "target_name": event.title or _actor_itself(row, event) or await names.of(row.target),
-        "target_type": names.words.target(row.subject_family or family),
-        **({"sub_target_type": sub} if sub else {}),
-        "change": change,
-        "original_change": original,
-        "origin": origin_of(event.origin, full=full),
-        "triggered_by": event.actor.name,
-        "project_id": row.project or None,
-        "project_name": await names.of(row.project),
-        "environment_id": row.environment or None,
-        "environment_name": await names.of(row.environment),
-        "user_agent": event.user_agent or None,
-        "address": event.address,
-        "request_id": event.request_id,
-        "number": row.seq,
-        "hash": row.hash.hex() if row.hash else "",
-    }
-
-
-def _change(row: EventRow) -> tuple[str, str | None]:
-    details = msgspec.json.decode(row.body, type=Document)
-    if "after" in details:
-        before = details["before"]
-        return encode(details["after"]).decode(), None if before is None else encode(before).decode()
-    facts = {name: value for name, value in details.items() if name not in _ENVELOPE}
-    return encode({"event": row.kind, **facts}).decode(), None
 
 
 def _link(ctx: Context, call: Call, asked: AuditParameters, **token: str) -> str:

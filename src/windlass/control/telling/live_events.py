@@ -18,7 +18,7 @@ from windlass.control.request.context import Call, Context, Reply, encode, reads
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
 from windlass.control.request.shared_readers import SharedReader
-from windlass.control.telling.audit import TargetNames, shown
+from windlass.control.telling.audit_entries import TargetNames, shown
 from windlass.core.declare.traits import Onward
 from windlass.store import EventRow, Reads, events_word
 

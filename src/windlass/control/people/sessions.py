@@ -1,0 +1,78 @@
+"""Sessions: JWTs of the built-in issuer, made from an API token and signed with its own key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from windlass.base.clock import SECOND, stamp
+from windlass.base.errors import Forbidden
+from windlass.control.request.context import Call, Context, Reply, encode, writes
+from windlass.control.request.recording import about, emit, origin_of
+from windlass.core.words.events import Event
+from windlass.store import Tx
+
+if TYPE_CHECKING:
+    from windlass.base.issuer import Signer
+
+AUDIENCE = "windlass"
+_KEY_FACT = "issuer_key"
+OPERATOR = "operator"
+"""Subject of the token that was given in the settings."""
+
+
+async def signer_of(ctx: Context) -> Signer:
+    """The built-in issuer with its own key, made at first need and kept sealed."""
+    kept = await ctx.store.reads.facts.get(_KEY_FACT)
+    return _signer(ctx, kept if kept is not None else await ctx.store.write(lambda tx: _key(ctx, tx)))
+
+
+async def _key(ctx: Context, tx: Tx) -> bytes:
+    from windlass.base.issuer import Signer  # noqa: PLC0415 (costs 100 ms; only JWTs need it)
+
+    kept = await tx.facts.get(_KEY_FACT)
+    if kept is not None:
+        return kept
+    sealed = ctx.encryption.encrypt(Signer.new_key(), _KEY_FACT)
+    await tx.facts.set(_KEY_FACT, sealed)
+    return sealed
+
+
+def _signer(ctx: Context, sealed: bytes, now: Callable[[], int] | None = None) -> Signer:
+    from windlass.base.issuer import Signer  # noqa: PLC0415 (see above)
+
+    now = now or ctx.clock.now
+    return Signer(ctx.settings.url, ctx.encryption.decrypt(sealed, _KEY_FACT), lambda: now() / SECOND)
+
+
+def mark_of_operator(ctx: Context) -> str:
+    """Names the operator's token in a session without giving it away: another token, another mark."""
+    return f"{OPERATOR}:{ctx.encryption.mark(OPERATOR.encode(), ctx.settings.admin_token.encode())}"
+
+
+@writes("createSession")
+async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
+    actor = call.actor
+    if actor.token is None:
+        raise Forbidden("Only an API token can be exchanged for a session")
+    left = ctx.settings.session_ttl
+    if actor.expires is not None:
+        left = min(left, (actor.expires - tx.now) // SECOND)
+    subject = mark_of_operator(ctx) if actor.token == OPERATOR else actor.token
+    signer = _signer(ctx, await _key(ctx, tx), lambda: tx.now)
+    token = signer.sign({"sub": subject, "aud": AUDIENCE}, left)
+    ends = (tx.now // SECOND + left) * SECOND
+    row = await tx.resources.get(actor.id)
+    if row is not None:
+        facts = {"session_until": stamp(ends)}
+        emit(
+            tx,
+            Event.SIGNED_IN,
+            row.org,
+            await about(ctx, tx, row),
+            actor.id,
+            actor.name,
+            origin_of(call),
+            facts,
+        )
+    return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(ends)}))
