@@ -283,8 +283,9 @@ def audit() -> None:
 def verify(head: str, as_json: bool | None, **options: Any) -> None:
     """Check the chain of all events: each carries a hash over itself and the one before it.
 
-    Ends with 1 if an event was changed, removed or added. The server may go on running. Whoever can write to
-    the database could make the whole chain anew: note the newest number and hash elsewhere, and compare.
+    Exits with 1 if an event was changed, removed or added. The server may keep running. An attacker with
+    write access to the database could compute the whole chain again: note the newest number and hash
+    elsewhere, and compare.
     """
     with plainly():
         settings, _ = given(options)

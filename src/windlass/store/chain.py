@@ -1,12 +1,9 @@
 """The chain of events: each carries a hash over itself and the hash of the one before it.
 
-Whoever changes, removes or adds an event afterwards breaks it there. The hash is
-
-    SHA-256(hash of the event before ‖ MessagePack of [seq, id, org, kind, target, at, body, family, subject,
-            subject_family, actor, origin, project, environment])
-
-with 32 zero bytes before the first. MessagePack says of each part what it is and how long: no two events
-have the same bytes.
+Changing, removing or inserting an event breaks the chain there. The hash is SHA-256(hash of the event before
+‖ MessagePack of [seq, id, org, kind, target, at, body, family, subject, subject_family, actor, origin,
+project, environment]) with 32 zero bytes before the first. MessagePack encodes type and length of each part,
+so no two events have the same bytes.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class PostgresWriter(PostgresSession):
         self.touched, self._refusal = False, None
         try:
             answer = await change(tx)
-        except Exception as failure:  # whatever it is, it is the answer to whoever asked
+        except Exception as failure:
             if self._connection.is_closed() or isinstance(failure, _AWAY):
                 raise
             return None, failure

@@ -119,17 +119,18 @@ class SqliteWriter(SqliteSession):
             answer = _finish(change(tx))
         except _AWAY:
             raise
-        except Exception as failure:  # noqa: BLE001 (whatever it is, it is the answer to whoever asked)
+        except Exception as failure:  # noqa: BLE001 (any error is the answer to the caller)
             return None, failure
         return answer, self._refusal  # a change that swallows a refusal fails all the same, as on PostgreSQL
 
 
 class ReadingSession(SqliteSession):
-    """Reads outside a change: a file that cannot be read now is the caller's `Unavailable`.
+    """Reads outside of changes: a file that cannot be read now raises `Unavailable`.
 
-    To look whether there is something new in the file takes longer than most reads. So all reads of one turn
-    of the event loop are of one moment. Not while a commit is on its way: the log of a file that somebody
-    looks at cannot begin anew, and would grow."""
+    Checking for changes of the file takes longer than most reads, so all reads of one turn of the event loop
+    see one snapshot; but not during a commit, because the write-ahead log cannot be reset while it is being
+    read, and would grow.
+    """
 
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)

@@ -31,11 +31,11 @@ class PutOff(Exception):
         """Failed attempts, counted across killed servers."""
 
 
-async def when_back(ledger: Ledger, deed: Callable[[], Awaitable[T]]) -> T:
-    """Repeats `deed` while engine or builder is unavailable. Raises PutOff when that takes long, and the last
-    error when the patience of the deployment has ended."""
+async def when_back(ledger: Ledger, action: Callable[[], Awaitable[T]]) -> T:
+    """Repeats an action while engine or builder is unavailable. Raises PutOff when that takes long, and the
+    last error when the patience of the deployment has ended."""
     try:
-        return await wait_while_away(ledger.ctx, HOLD, deed)
+        return await wait_while_away(ledger.ctx, HOLD, action)
     except (EngineAway, BuilderAway) as error:
         waited = ledger.ctx.clock.now() - particulars(ledger.deployment).began
         if is_exhausted(waited, ledger.ctx.settings.ready_seconds, ledger.claim.attempts):

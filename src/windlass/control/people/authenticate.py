@@ -190,9 +190,9 @@ class Authenticator:
         return Verifier(trusted, self._fetch, lambda: clock.now() / SECOND)
 
     async def _by_session(self, claims: Claims, now: int) -> Actor:
-        """A session ends with the token it was made from, and to the second: the clock is our own.
-
-        Its requests count as requests of the token: to exchange a token gives nobody more of them."""
+        """Returns the actor of a session. A session ends with its token, and to the second, because the clock
+        is our own. Its requests count as requests of the token, so exchanging a token gives no additional
+        requests."""
         ends, id = int(claims.exp * SECOND), claims.sub
         if ends <= now:
             raise refused("This session has ended")

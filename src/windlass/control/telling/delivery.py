@@ -73,7 +73,7 @@ async def deliver(ctx: Context, claim: Claim) -> None:
 
 
 async def _come_back(tx: Tx, claim: Claim, id: str) -> None:
-    """When the next is due; and before that, to look whether somebody is there again."""
+    """Schedules the next delivery, and before it a check of the receiver."""
     row = await tx.resources.find(webhook.name, id)
     if row is None:
         await tx.receivers.forget(id)
@@ -112,7 +112,7 @@ class WebhookSender:
             await self._send_all(due)
 
     async def _is_wanted(self) -> bool:
-        """Looks at the webhook as it is now: whoever changes it does not wait until nothing is due."""
+        """Reads the present webhook, so that a change takes effect before all due deliveries are sent."""
         row = await self._ctx.store.reads.resources.find(webhook.name, self._webhook)
         if row is None:
             return False

@@ -180,6 +180,6 @@ async def _found(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[str, Ab
 
 
 async def _operators(tx: Reads) -> str:
-    """Somebody who is of no organization concerns whoever runs this installation."""
+    """Returns the first organization, whose operators are told about persons without an organization."""
     first = await tx.resources.first("", organization.name)
     return first.id if first else ""

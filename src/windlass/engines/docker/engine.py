@@ -49,7 +49,7 @@ GRACE: Final = 10.0
 LEAVING: Final = 60.0
 """Seconds that the engine may take to stop a container beyond its grace."""
 
-# What may change between the making of a container and its start, and is put right by making it anew.
+# Failures between creating and starting a container that creating it again fixes.
 # "already exists": an engine that was killed while it started a container finds a trace of that.
 PASSING: Final = (
     "network",
@@ -248,7 +248,7 @@ class DockerEngine(EngineByHand):
             case "paused":
                 await self._docker.raw("POST", f"/containers/{container}/unpause")
             case _:
-                # Whoever made it may have been killed before its files were in it.
+                # The creator may have been killed before the files were copied into it.
                 await self._filled(container, wanted)
                 await self._started(container)
         self._watch.listen(container, words.labels(self._installation, wanted, index))
@@ -283,7 +283,7 @@ class DockerEngine(EngineByHand):
         try:
             await self._docker.raw("POST", f"/containers/{container}/start")
         except EngineRefused:
-            # What cannot start is not left lying about; what could, is made anew.
+            # A container that cannot start is removed; if it could start, it is created again.
             await self._gone(container)
             raise
 
@@ -317,7 +317,7 @@ class DockerEngine(EngineByHand):
         try:
             await self._docker.raw("DELETE", f"/containers/{container}", params={"force": True, "v": True})
         except EngineRefused as refused:
-            if refused.status == 409:  # somebody is removing it already
+            if refused.status == 409:  # another Windlass is removing it
                 await self._awaited(container)
             elif refused.status != 404:
                 raise

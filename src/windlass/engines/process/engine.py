@@ -1,8 +1,8 @@
-"""Runs programs as child processes of this machine: with nothing but Python, and without containers.
+"""Runs programs as child processes of this machine, with nothing but Python and without containers.
 
-What it cannot do without them it says in `unenforced`. Everything that another Windlass must know to find its
-children lies in small files below one folder (shelf.py); the variables do not, so after a restart an instance
-is known and watched, and can be begun anew once `run` has been called for it again.
+`unenforced` lists the limits that cannot be enforced this way. Everything that another Windlass needs to find
+the processes is in small files below one folder (records.py); the variables are not, so after a restart an
+instance is found and watched, but can be restarted only once `apply` has been called for it again.
 """
 
 from __future__ import annotations
