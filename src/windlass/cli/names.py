@@ -41,8 +41,8 @@ class NameResolver:
         names."""
         top = self._top
         if top.name not in self._given:
-            for found in self._known.values():
-                return found.organization
+            for resource in self._known.values():
+                return resource.organization
         return self.find(top, self._given.get(top.name, "")).id
 
     def id_of(self, family: Family | None, text: str) -> str:
@@ -65,53 +65,53 @@ class NameResolver:
         query = {"family": family, "path": path} | ({"below": below} if below else {})
         matches = self._api.get("/resource", **query)["results"]
         if len(matches) != 1:
-            ways = ", ".join(str(one["path"]) for one in matches) or "none"
+            ways = ", ".join(str(match["path"]) for match in matches) or "none"
             raise Misused(f"{text!r} could be each of these: {ways}. Say which, or give an id")
         [match] = matches
         return ResolvedResource(match["id"], match["name"], match["path"], match["organization_id"])
 
     def nearest(self, families: Sequence[Family]) -> Family:
         """Returns the one of these families that was given; of several in a line, the lowest."""
-        named = [one for one in families if one.name in self._given]
-        above = {higher.name for one in named for higher in ancestry(self._registry, one)}
-        lowest = [one for one in named if one.name not in above]
+        named = [family for family in families if family.name in self._given]
+        above = {higher.name for family in named for higher in ancestry(self._registry, family)}
+        lowest = [family for family in named if family.name not in above]
         if len(lowest) != 1:
-            options = ", ".join(f"--{kebab(one.name)}" for one in families)
+            options = ", ".join(f"--{kebab(family.name)}" for family in families)
             raise Misused(f"say where, with one of {options}")
         return lowest[0]
 
     @property
     def _top(self) -> Family:
-        return next(one for one in self._registry.families.values() if one.parent is None)
+        return next(family for family in self._registry.families.values() if family.parent is None)
 
     def _line(self, family: Family) -> list[Family]:
         """Returns the families above this one, from the top, and itself."""
         line = [family]
-        while parents := [one for one in self._registry.parents(line[0]) if one is not None]:
+        while parents := [parent for parent in self._registry.parents(line[0]) if parent is not None]:
             line.insert(0, parents[0] if len(parents) == 1 else self.nearest(parents))
         return line
 
     def _path(self, line: Sequence[Family], text: str) -> str:
         """Joins the options of all levels to one path. Each option may be a path itself."""
         parts = [""] * len(line)
-        said = {family.name: self._given.get(family.name, "") for family in line} | {line[-1].name: text}
+        texts = {family.name: self._given.get(family.name, "") for family in line} | {line[-1].name: text}
         for place, family in enumerate(line):
-            words = said[family.name].split("/")
+            words = texts[family.name].split("/")
             if len(words) > place + 1:
-                longest = "/".join(kebab(one.name) for one in line[: place + 1])
-                raise Misused(f"{said[family.name]!r} is too long a path: it can be {longest}")
+                longest = "/".join(kebab(level.name) for level in line[: place + 1])
+                raise Misused(f"{texts[family.name]!r} is too long a path: it can be {longest}")
             for here, word in zip(range(place, -1, -1), reversed(words), strict=False):
                 parts[here] = _agreed(line[here], parts[here], word)
         return "/".join(parts).lstrip("/")
 
 
-def _agreed(family: Family, one: str, other: str) -> str:
+def _agreed(family: Family, first: str, other: str) -> str:
     """Merges two values for the same level; an id wins over a name."""
-    said = [text for text in (one, other) if text]
-    exact = [text for text in said if _ID.fullmatch(text)]
-    if len({text.casefold() for text in exact or said}) > 1:
-        raise Misused(f"the {_spoken(family)} is said to be both {one!r} and {other!r}: say one of them")
-    return (exact or said or [""])[0]
+    given = [text for text in (first, other) if text]
+    exact = [text for text in given if _ID.fullmatch(text)]
+    if len({text.casefold() for text in exact or given}) > 1:
+        raise Misused(f"the {_spoken(family)} is said to be both {first!r} and {other!r}: say one of them")
+    return (exact or given or [""])[0]
 
 
 def _spoken(family: Family) -> str:

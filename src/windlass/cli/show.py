@@ -58,11 +58,11 @@ def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -
         click.echo(data)
         return
     try:
-        said = json.loads(data)
+        event = json.loads(data)
         if not whole:
-            click.echo(plain(said["message"]), err=True)
+            click.echo(plain(event["message"]), err=True)
         elif show := _shown_as_line(operation):
-            show(said)
+            show(event)
         else:
             click.echo(plain(data))
     except (ValueError, KeyError, TypeError) as error:
@@ -101,8 +101,8 @@ def _show_statuses(changes: Any) -> None:
 
 def _show_status(kind: str, status: Any) -> None:
     what, how = click.style(plain(kind), dim=True), coloured(status["state"])
-    said = f"  {plain(status['message'])}" if status.get("message") else ""
-    click.echo(f"{what} {plain(status['id'])}  {how}{said}")
+    message = f"  {plain(status['message'])}" if status.get("message") else ""
+    click.echo(f"{what} {plain(status['id'])}  {how}{message}")
 
 
 _LINES: Final[Mapping[type[Struct], Callable[[Any], None]]] = {
@@ -181,7 +181,7 @@ def _is_for_programs(rows: Sequence[Any], name: str) -> bool:
     return (
         name == _LATE[-1]
         or _is_id(rows, name)
-        or all(isinstance(one, dict) and [*one] == ["id"] for one in owners)
+        or all(isinstance(item, dict) and [*item] == ["id"] for item in owners)
     )
 
 
@@ -258,17 +258,17 @@ def _listed(annotation: Any) -> type[Struct] | None:
 
 def _show_next(links: dict[str, str]) -> None:
     """Prints the option for the next page, from the token in the link."""
-    for name, told in (("next", "older"), ("previous", "newer")):
+    for name, age in (("next", "older"), ("previous", "newer")):
         query = dict(parse_qsl(urlsplit(links.get(name) or "").query))
         for word in ("continueToken", "stepBackToken"):
             if word in query:
-                click.echo(f"The {told} ones: --{kebab(word)} {query[word]}", err=True)
+                click.echo(f"The {age} ones: --{kebab(word)} {query[word]}", err=True)
 
 
 def _show_page(place: dict[str, int] | None) -> None:
     if place is not None:
-        said = f"Page {place['page']} of {place['total_pages']}, {place['total_count']} in all."
-        click.echo(said, err=True)
+        text = f"Page {place['page']} of {place['total_pages']}, {place['total_count']} in all."
+        click.echo(text, err=True)
 
 
 def _tells(operation: Operation, rows: Sequence[Any], name: str) -> bool:
@@ -285,7 +285,7 @@ def _usual(answer: type[Struct] | None, name: str) -> Any:
 
 def _flatly(value: Any) -> bool:
     if isinstance(value, list):
-        return all(isinstance(one, str | int) for one in value)
+        return all(isinstance(item, str | int) for item in value)
     return not isinstance(value, dict)
 
 
@@ -305,7 +305,7 @@ def _cell(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
         case list():
-            return ", ".join(_cell(one) for one in value)
+            return ", ".join(_cell(item) for item in value)
         case dict():
             return plain(msgspec.json.encode(value).decode())
         case str():
@@ -320,8 +320,8 @@ def _flat(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]
         if isinstance(value, dict):
             yield from _flat(value, f"{above}{name}.")
         elif isinstance(value, list) and value and isinstance(value[0], dict):
-            for place, one in enumerate(value):
-                yield f"{above}{name}[{place}]", ", ".join(f"{key} {said}" for key, said in _flat(one))
+            for place, item in enumerate(value):
+                yield f"{above}{name}[{place}]", ", ".join(f"{key} {text}" for key, text in _flat(item))
         elif value not in (None, "", []):
             yield f"{above}{name}", _cell(value)
 

@@ -73,18 +73,20 @@ class DockerBuilder:
 
     async def discard(self, service: str) -> None:
         with _translated():
-            for each in await self._images(f"{SERVICE}={service}"):
-                await self._forget(each, force=True)
+            for metadata in await self._images(f"{SERVICE}={service}"):
+                await self._forget(metadata, force=True)
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
         with _translated():
-            for each in await self._images(f"{SERVICE}={service}"):
-                if each["Labels"].get(KEY, "") not in keep:
-                    await self._forget(each)
+            for metadata in await self._images(f"{SERVICE}={service}"):
+                if metadata["Labels"].get(KEY, "") not in keep:
+                    await self._forget(metadata)
 
     async def services(self) -> Collection[str]:
         with _translated():
-            return {service for each in await self._images() if (service := each["Labels"].get(SERVICE))}
+            return {
+                service for metadata in await self._images() if (service := metadata["Labels"].get(SERVICE))
+            }
 
     async def set_aside(self, service: str, into: Path) -> None:
         """Does nothing: images stay on the engine, and nothing runs from them by itself."""
@@ -97,13 +99,13 @@ class DockerBuilder:
             left, self._left = self._left, []
             for progress in left:
                 await self._clean(progress)
-            for each in await self._images():
-                service, key = each["Labels"].get(SERVICE, ""), each["Labels"].get(KEY, "")
+            for metadata in await self._images():
+                service, key = metadata["Labels"].get(SERVICE, ""), metadata["Labels"].get(KEY, "")
                 if (service, key) in self._building:
                     continue
                 # An image loses its name to a later one that is built under the same key.
-                if service in erase or not _names(each):
-                    await self._forget(each)
+                if service in erase or not _names(metadata):
+                    await self._forget(metadata)
 
     async def _built(self, order: Order, say: Say) -> Artifact:
         files = await group.aside(context, order)
@@ -134,8 +136,8 @@ class DockerBuilder:
                 async with self._docker.stream(
                     "POST", "/build", params=params, data=parcel.pieces(), patience=None
                 ) as answer:
-                    async for said in answer.objects():
-                        progress.take(said)
+                    async for message in answer.objects():
+                        progress.take(message)
             except Away as away:
                 raise parcel.failure() or away from away
         progress.close()
@@ -180,8 +182,8 @@ class DockerBuilder:
         """Returns the metadata of a base image, after pulling it if necessary.
 
         The engine pulls it, not BuildKit, which could not log in here and reports errors less clearly."""
-        if found := await image(self._docker, ref):
-            return found
+        if metadata := await image(self._docker, ref):
+            return metadata
         say(f"Pulling {ref}")
         try:
             await pull(self._docker, ref)
@@ -191,10 +193,10 @@ class DockerBuilder:
 
     async def _artifact(self, service: str, key: str) -> Artifact | None:
         ref = _ref(service, key)
-        said = await image(self._docker, ref)
-        if said is None:
+        metadata = await image(self._docker, ref)
+        if metadata is None:
             return None
-        exposed = (said.get("Config") or {}).get("ExposedPorts") or {}
+        exposed = (metadata.get("Config") or {}).get("ExposedPorts") or {}
         ports = sorted(int(port.partition("/")[0]) for port in exposed if not port.endswith("/udp"))
         return Artifact(kind="image", ref=ref, key=key, ports=tuple(ports))
 
@@ -202,8 +204,8 @@ class DockerBuilder:
         filters = {"label": [f"{INSTALLATION}={self._installation}", *labels]}
         return list(await self._docker.json("GET", "/images/json", params={"filters": filters}))
 
-    async def _forget(self, said: Mapping[str, Any], *, force: bool = False) -> None:
-        for name in _names(said) or [said["Id"]]:
+    async def _forget(self, metadata: Mapping[str, Any], *, force: bool = False) -> None:
+        for name in _names(metadata) or [metadata["Id"]]:
             await self._delete(f"/images/{name}", force)
 
     async def _clean(self, progress: BuildProgress) -> None:
@@ -231,8 +233,8 @@ def _ref(service: str, key: str) -> str:
     return f"windlass/{service}:{key}"
 
 
-def _names(said: Mapping[str, Any]) -> list[str]:
-    return [name for name in said["RepoTags"] or () if name != UNNAMED]
+def _names(metadata: Mapping[str, Any]) -> list[str]:
+    return [name for name in metadata["RepoTags"] or () if name != UNNAMED]
 
 
 def _opening(kit: bool) -> str:

@@ -93,9 +93,9 @@ class NativeBuilder:
     async def sweep(self, erase: Collection[str]) -> None:
         await group.aside(finish_removals, self._folder)
         gone = {name_of(service) for service in erase}
-        for found in await self.services():
-            shelf = ArtifactStore(self._folder, found)
-            await group.aside(shelf.discard if found in gone else shelf.sweep)
+        for service in await self.services():
+            shelf = ArtifactStore(self._folder, service)
+            await group.aside(shelf.discard if service in gone else shelf.sweep)
 
     async def set_aside(self, service: str, into: Path) -> None:
         await group.aside(move, ArtifactStore(self._folder, service).folder, into / "builds")
@@ -109,13 +109,13 @@ class NativeBuilder:
             made = await group.aside(held.enter_context, shelf.making())
             home, cache = made / "home", self._folder / CACHE / name_of(order.org)
             await group.aside(_folders, home, cache, made / "artifact")
-            found = await group.aside(sources.read, order)
-            for line in found.said:
+            found_sources = await group.aside(sources.read, order)
+            for line in found_sources.said:
                 say(line)
             cells = Cells(self._isolation, order.org, home, home, order.source, cache)
             tools = Tools(self._surroundings, home, cache, say, self._with_pip, cells)
             held.callback(tools.end_all)
-            work = _Work(order, found, tools, shelf, made / "artifact", held)
+            work = _Work(order, found_sources, tools, shelf, made / "artifact", held)
             return await group.aside(shelf.put, made / "artifact", await work.done())
 
 
@@ -144,9 +144,9 @@ class _Work:
         await self._python()
         await self._node()
         self._check()
-        said: list[str] = []
-        artifact = await group.aside(self._artifact, said.append)
-        for line in said:
+        lines: list[str] = []
+        artifact = await group.aside(self._artifact, lines.append)
+        for line in lines:
             self.say(line)
         await group.aside(tree.move, self.layout.app, self.made / "app")
         return artifact
@@ -156,10 +156,10 @@ class _Work:
             raise BuildError("An install script has put a link in the place of a folder of the application.")
 
     async def _python(self) -> None:
-        said: list[str] = []
+        lines: list[str] = []
         wish = self.found.wish
-        needed = await group.aside(python.needs, wish, said.append) if wish else None
-        for line in said:
+        needed = await group.aside(python.needs, wish, lines.append) if wish else None
+        for line in lines:
             self.say(line)
         version = await python.interpreter(self.tools, self.found.wanted_python, self.say)
         if needed is None or needed.nothing:
@@ -193,11 +193,13 @@ class _Work:
 
     async def _depending(self, digest: str) -> tuple[Path, bool]:
         """Holds the dependencies until the artifact is in its place, so that no sweep removes them before."""
-        found: tuple[Path, bool] = await group.aside(self.held.enter_context, self.shelf.depending(digest))
-        deps, there = found
+        dependencies: tuple[Path, bool] = await group.aside(
+            self.held.enter_context, self.shelf.depending(digest)
+        )
+        deps, there = dependencies
         if not there:
             self.tools.cells.writable.append(deps)
-        return found
+        return dependencies
 
     async def _node(self) -> None:
         package = self.found.package
@@ -205,14 +207,14 @@ class _Work:
             return
         self.environment["NODE_ENV"] = "production"
         modules = package.folder / "node_modules"
-        said: list[str] = []
-        needed = await group.aside(node.needs, package, self.layout.app, said.append)
+        lines: list[str] = []
+        needed = await group.aside(node.needs, package, self.layout.app, lines.append)
         if needed.nothing or modules.exists():
             if modules.exists():
                 self.say("node_modules is part of the code: it is used as it is.")
             self.places.append((modules / ".bin", Path("node_modules/.bin")))
             return
-        for line in said:
+        for line in lines:
             self.say(line)
         await self._modules(needed)
         self._check()
@@ -224,8 +226,8 @@ class _Work:
         """True if a start command needs Node: in a Python project, package.json is often there for tools
         only."""
         command = self.found.start.command
-        said = command.text if isinstance(command, Shell) else " ".join(command.argv)
-        if self.found.wish is None or _NODE.search(said):
+        text = command.text if isinstance(command, Shell) else " ".join(command.argv)
+        if self.found.wish is None or _NODE.search(text):
             return True
         if package.dependencies:
             self.say(
@@ -282,14 +284,14 @@ class _Work:
                 self.environment[name] = here
 
 
-def _whereabouts(found: Sources) -> list[str]:
-    folders = [found.layout.folder, found.layout.app, *([found.package.folder] if found.package else [])]
+def _whereabouts(source: Sources) -> list[str]:
+    folders = [source.layout.folder, source.layout.app, *([source.package.folder] if source.package else [])]
     return [os.path.realpath(folder) for folder in folders]
 
 
 def _own_places(value: str, here: str) -> Iterator[str]:
-    for said, part in zip(value.split(":"), here.split(":"), strict=True):
-        if part and said != part:
+    for original, part in zip(value.split(":"), here.split(":"), strict=True):
+        if part and original != part:
             yield part
 
 
@@ -306,8 +308,8 @@ def _complete(deps: Path) -> None:
 
 
 def _folders(*wanted: Path) -> None:
-    for each in wanted:
-        private_folder(each)
+    for folder in wanted:
+        private_folder(folder)
 
 
 def _writable(texts: Collection[str]) -> None:
@@ -341,7 +343,7 @@ def _in_plain_words() -> Iterator[None]:
 def _reason(error: OSError) -> str:
     """Returns the reason of an error without the paths of this machine, of which a copied tree has many."""
     if isinstance(error, shutil.Error):
-        said = " ".join(str(each[-1]) for each in error.args[0])
-        numbers = re.findall(r"\[Errno (\d+)\]", said)
+        text = " ".join(str(failure[-1]) for failure in error.args[0])
+        numbers = re.findall(r"\[Errno (\d+)\]", text)
         return os.strerror(int(numbers[0])) if numbers else "files could not be copied"
     return error.strerror or type(error).__name__

@@ -95,12 +95,15 @@ class Hints(Struct, kw_only=True):
 
 def hints(dockerfile: Dockerfile, wanted: Stage, given: Mapping[str, str]) -> Hints:
     """Reads the hints of a stage and of the earlier stages that it is FROM. `given`: build arguments."""
-    found = _HintReader(dockerfile, given).hints(wanted)
+    hints = _HintReader(dockerfile, given).hints(wanted)
     stages = dockerfile.stages[: wanted.index + 1]
-    found.skipped = tuple(
-        _skipped(each) for stage in stages for each in stage.instructions if each.name in _WHY
+    hints.skipped = tuple(
+        _skipped(instruction)
+        for stage in stages
+        for instruction in stage.instructions
+        if instruction.name in _WHY
     )
-    return found
+    return hints
 
 
 class _HintReader:
@@ -115,68 +118,77 @@ class _HintReader:
         if not base:
             raise DockerfileError(wanted.line, "FROM names an image that comes out empty")
         earlier = self._dockerfile.earlier(base, wanted)
-        found = self.hints(earlier) if earlier else Hints(image=base)
-        if any(each.name == "ENTRYPOINT" for each in wanted.instructions):
-            found.cmd = None  # the CMD of an earlier stage was for another program
-        for each in wanted.instructions:
-            self._take(found, each)
-        return found
+        hints = self.hints(earlier) if earlier else Hints(image=base)
+        if any(instruction.name == "ENTRYPOINT" for instruction in wanted.instructions):
+            hints.cmd = None  # the CMD of an earlier stage was for another program
+        for instruction in wanted.instructions:
+            self._take(hints, instruction)
+        return hints
 
-    def _take(self, found: Hints, each: Instruction) -> None:
-        match each.name:
+    def _take(self, hints: Hints, instruction: Instruction) -> None:
+        match instruction.name:
             case "ENV":
-                known = found.variables  # an ENV does not see what its own line sets
-                for name, value in pairs(each, self._dockerfile.escape):
-                    self._set(found, each, self._read(each, name, known), self._read(each, value, known))
+                known = hints.variables  # an ENV does not see what its own line sets
+                for name, value in pairs(instruction, self._dockerfile.escape):
+                    self._set(
+                        hints,
+                        instruction,
+                        self._read(instruction, name, known),
+                        self._read(instruction, value, known),
+                    )
             case "ARG":
-                self._declare(found, each)
+                self._declare(hints, instruction)
             case "WORKDIR":
-                found.workdir = _path(found.workdir, self._read(each, each.text, found.variables))
-                found.top = found.workdir if found.top == "/" else found.top
+                hints.workdir = _path(
+                    hints.workdir, self._read(instruction, instruction.text, hints.variables)
+                )
+                hints.top = hints.workdir if hints.top == "/" else hints.top
             case "EXPOSE":
-                words = self._read(each, each.text, found.variables).split()
-                found.ports += dict.fromkeys(port for word in words for port in _ports(each, word))
-            case "ADD" | "COPY" if (to := _whole(each)) is not None:
-                found.top = _path(found.workdir, self._read(each, to, found.variables))
+                words = self._read(instruction, instruction.text, hints.variables).split()
+                hints.ports += dict.fromkeys(port for word in words for port in _ports(instruction, word))
+            case "ADD" | "COPY" if (to := _whole(instruction)) is not None:
+                hints.top = _path(hints.workdir, self._read(instruction, to, hints.variables))
             case "SHELL":
-                found.shell = each.json or SHELL
+                hints.shell = instruction.json or SHELL
             case "CMD":
-                found.cmd = _command(each, found.shell)
+                hints.cmd = _command(instruction, hints.shell)
             case "ENTRYPOINT":
-                found.entrypoint = _command(each, found.shell)
+                hints.entrypoint = _command(instruction, hints.shell)
 
-    def _set(self, found: Hints, each: Instruction, name: str, value: str) -> None:
+    def _set(self, hints: Hints, instruction: Instruction, name: str, value: str) -> None:
         if not name or "=" in name:
-            raise DockerfileError(each.line, "ENV sets a variable whose name comes out empty, or holds =")
-        found.environment[name] = value
+            raise DockerfileError(
+                instruction.line, "ENV sets a variable whose name comes out empty, or holds ="
+            )
+        hints.environment[name] = value
 
-    def _declare(self, found: Hints, each: Instruction) -> None:
-        for argument in arguments(each, self._dockerfile.escape):
+    def _declare(self, hints: Hints, instruction: Instruction) -> None:
+        for argument in arguments(instruction, self._dockerfile.escape):
             if argument.name in self._given:
-                found.arguments[argument.name] = self._given[argument.name]
+                hints.arguments[argument.name] = self._given[argument.name]
             elif argument.default is not None:
-                found.arguments[argument.name] = self._read(each, argument.default, found.variables)
+                hints.arguments[argument.name] = self._read(instruction, argument.default, hints.variables)
             elif argument.name in self._outer:
-                found.arguments[argument.name] = self._outer[argument.name]
+                hints.arguments[argument.name] = self._outer[argument.name]
 
-    def _read(self, each: Instruction, text: str, known: Mapping[str, str]) -> str:
-        made = self._dockerfile.read(each.line, text, known)
+    def _read(self, instruction: Instruction, text: str, known: Mapping[str, str]) -> str:
+        made = self._dockerfile.read(instruction.line, text, known)
         self._size += len(made)
         if self._size > LARGEST:
-            raise DockerfileError(each.line, "the values of variables make this stage too large")
+            raise DockerfileError(instruction.line, "the values of variables make this stage too large")
         return made
 
 
-def _command(each: Instruction, shell: tuple[str, ...]) -> Command | None:
-    if each.json is not None:
-        return ExecForm(each.json) if each.json else None
-    return Shell(each.text, shell)
+def _command(instruction: Instruction, shell: tuple[str, ...]) -> Command | None:
+    if instruction.json is not None:
+        return ExecForm(instruction.json) if instruction.json else None
+    return Shell(instruction.text, shell)
 
 
-def _whole(each: Instruction) -> str | None:
+def _whole(instruction: Instruction) -> str | None:
     """Returns the folder that COPY copies the whole deployed folder to, if any."""
-    match each.json or each.text.split():
-        case ["." | "./", to] if each.flag("from") is None:
+    match instruction.json or instruction.text.split():
+        case ["." | "./", to] if instruction.flag("from") is None:
             return to
     return None
 
@@ -185,17 +197,17 @@ def _path(workdir: str, path: str) -> str:
     return "/" + posixpath.normpath(posixpath.join(workdir, path)).lstrip("/")
 
 
-def _ports(each: Instruction, word: str) -> Iterator[int]:
-    said = _PORTS.fullmatch(word)
-    low, high = (int(said[1]), int(said[2] or said[1])) if said else (0, 0)
+def _ports(instruction: Instruction, word: str) -> Iterator[int]:
+    ports = _PORTS.fullmatch(word)
+    low, high = (int(ports[1]), int(ports[2] or ports[1])) if ports else (0, 0)
     if not 0 < low <= high < min(low + MOST_PORTS, 65_536):
-        raise DockerfileError(each.line, f"EXPOSE {word[:40]} is not a port, nor a range of ports")
-    if said and (said[3] or "tcp").lower() == "tcp":
+        raise DockerfileError(instruction.line, f"EXPOSE {word[:40]} is not a port, nor a range of ports")
+    if ports and (ports[3] or "tcp").lower() == "tcp":
         yield from range(low, high + 1)
 
 
-def _skipped(each: Instruction) -> Skipped:
-    other = each.flag("from")
-    why = _WHY[each.name] if other is None else f"the files of {other} come from a container engine"
-    copies = each.name in ("ADD", "COPY") and _whole(each) is None
-    return Skipped(each.line, each.shown, why, makes_files=copies or each.name == "RUN")
+def _skipped(instruction: Instruction) -> Skipped:
+    other = instruction.flag("from")
+    why = _WHY[instruction.name] if other is None else f"the files of {other} come from a container engine"
+    copies = instruction.name in ("ADD", "COPY") and _whole(instruction) is None
+    return Skipped(instruction.line, instruction.shown, why, makes_files=copies or instruction.name == "RUN")

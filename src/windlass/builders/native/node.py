@@ -66,29 +66,29 @@ def package(folder: Path) -> Package | None:
     if not file.is_file():
         return None
     try:
-        told = msgspec.json.decode(file.read_bytes())
+        content = msgspec.json.decode(file.read_bytes())
     except msgspec.DecodeError as error:
         raise BuildError(f"package.json cannot be read: {error}.") from error
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise BuildError("package.json must hold an object.")
     return Package(
         folder=folder,
-        scripts=_texts(told.get("scripts")),
-        dependencies=_texts(told.get("dependencies")) | _texts(told.get("optionalDependencies")),
-        development=_texts(told.get("devDependencies")),
-        workspaces=bool(told.get("workspaces")),
-        main=told["main"] if isinstance(told.get("main"), str) else "",
+        scripts=_texts(content.get("scripts")),
+        dependencies=_texts(content.get("dependencies")) | _texts(content.get("optionalDependencies")),
+        development=_texts(content.get("devDependencies")),
+        workspaces=bool(content.get("workspaces")),
+        main=content["main"] if isinstance(content.get("main"), str) else "",
     )
 
 
-def needs(found: Package, top: Path, say: Say) -> NodeDependencies:
-    folder = found.folder
+def needs(package: Package, top: Path, say: Say) -> NodeDependencies:
+    folder = package.folder
     files = [folder / name for name in ("package.json", *LOCKS, ".npmrc") if (folder / name).is_file()]
     if not any((folder / name).is_file() for name in LOCKS):
         for name in FOREIGN_LOCKS:
             if (folder / name).is_file():
                 say(f"{name} is not followed: npm installs what package.json names.")
-    return NodeDependencies(package=found, files=tuple(files), local=tuple(_local(found, top)))
+    return NodeDependencies(package=package, files=tuple(files), local=tuple(_local(package, top)))
 
 
 def digest(needed: NodeDependencies, version: str, given: Mapping[str, str]) -> str:
@@ -175,18 +175,18 @@ async def _npm(tools: Tools, needed: NodeDependencies, cwd: Path, given: Mapping
         await tools.run([npm, *words], cwd=cwd, more=given, what=f"npm {words[0]}")
 
 
-def _local(found: Package, top: Path) -> Iterator[Path]:
+def _local(root: Package, top: Path) -> Iterator[Path]:
     """Yields the local packages, with those that they name in turn."""
     seen: set[Path] = set()
-    ahead = [found]
+    ahead = [root]
     while ahead:
         here = ahead.pop()
-        for said in (*here.dependencies.values(), *(here.development.values() if here is found else ())):
-            if not (named := _LOCAL.fullmatch(said)):
+        for version in (*here.dependencies.values(), *(here.development.values() if here is root else ())):
+            if not (named := _LOCAL.fullmatch(version)):
                 continue
             path = named["path"] or named["bare"]
             place = Path(os.path.normpath(tree.within(top, here.folder, path, "package.json")))
-            if not place.is_relative_to(found.folder):
+            if not place.is_relative_to(root.folder):
                 raise BuildError(f"package.json names {path}, which is outside of the folder that it is in.")
             if not place.exists():
                 raise BuildError(f"package.json names {path}, which is not there.")
@@ -197,9 +197,9 @@ def _local(found: Package, top: Path) -> Iterator[Path]:
                     ahead.append(inner)
 
 
-def _texts(told: Any) -> dict[str, str]:
+def _texts(texts: Any) -> dict[str, str]:
     return (
-        {name: value for name, value in told.items() if isinstance(value, str)}
-        if isinstance(told, dict)
+        {name: value for name, value in texts.items() if isinstance(value, str)}
+        if isinstance(texts, dict)
         else {}
     )

@@ -28,48 +28,48 @@ def by_procfile(folder: Path) -> Start | None:
     file = folder / "Procfile"
     if not file.is_file():
         return None
-    found: dict[str, str] = {}
+    processes: dict[str, str] = {}
     for number, line in enumerate(file.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         process = _PROCESS.match(line.strip())
         if not process:
             raise BuildError(f"Procfile line {number}: it is not of the form `web: command`.")
-        found.setdefault(process["name"], process["command"])
-    name = "web" if "web" in found else next(iter(found), "")
+        processes.setdefault(process["name"], process["command"])
+    name = "web" if "web" in processes else next(iter(processes), "")
     if not name:
         raise BuildError("The Procfile names no process: add a line such as `web: python main.py`.")
-    if name != "web" and len(found) > 1:
+    if name != "web" and len(processes) > 1:
         raise BuildError(
-            f"The Procfile names {', '.join(found)}, and no web: call the one that is to run here web."
+            f"The Procfile names {', '.join(processes)}, and no web: call the one that is to run here web."
         )
-    return Start(Shell(found[name]), f"the process {name} of the Procfile")
+    return Start(Shell(processes[name]), f"the process {name} of the Procfile")
 
 
-def by_package(found: node.Package | None) -> Start | None:
+def by_package(package: node.Package | None) -> Start | None:
     """Returns the command that `npm start` would run."""
-    if found is None:
+    if package is None:
         return None
-    if command := script(found, "start"):
+    if command := script(package, "start"):
         return Start(command, "the start script of package.json")
-    if (found.folder / "server.js").is_file():
+    if (package.folder / "server.js").is_file():
         return Start(ExecForm(("node", "server.js")), "server.js, as npm start would")
     return None
 
 
-def script(found: node.Package, name: str, more: tuple[str, ...] = ()) -> Command | None:
+def script(package: node.Package, name: str, more: tuple[str, ...] = ()) -> Command | None:
     """Returns the command of a script of package.json; through npm only if the script is more than a
     command."""
-    if name not in found.scripts:
+    if name not in package.scripts:
         return None
-    around = {f"pre{name}", f"post{name}"} & found.scripts.keys()
-    if around or more or "npm_" in found.scripts[name]:
+    around = {f"pre{name}", f"post{name}"} & package.scripts.keys()
+    if around or more or "npm_" in package.scripts[name]:
         dashes = ("--", *more) if more else ()
         return ExecForm(("npm", "run", "--silent", name, *dashes))
-    return Shell(found.scripts[name])
+    return Shell(package.scripts[name])
 
 
-def without_npm(command: Command, found: node.Package | None) -> Command:
+def without_npm(command: Command, package: node.Package | None) -> Command:
     """Replaces `npm start` and the like by their command: npm would stand between the engine and the
     process."""
     words = command.argv if isinstance(command, ExecForm) else tuple(command.text.split())
@@ -80,7 +80,7 @@ def without_npm(command: Command, found: node.Package | None) -> Command:
             pass
         case _:
             return command
-    return (found and script(found, name)) or command
+    return (package and script(package, name)) or command
 
 
 def plain_to_see(folder: Path) -> Start | None:
@@ -109,6 +109,6 @@ def nothing_found(folder: Path) -> BuildError:
 def _project_scripts(folder: Path) -> list[str]:
     if not (folder / "pyproject.toml").is_file():
         return []
-    told = python.described(folder).get("project")
-    scripts = told.get("scripts") if isinstance(told, dict) else None
+    project = python.described(folder).get("project")
+    scripts = project.get("scripts") if isinstance(project, dict) else None
     return [name for name in scripts if isinstance(name, str)] if isinstance(scripts, dict) else []

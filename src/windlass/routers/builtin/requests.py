@@ -149,34 +149,34 @@ def judged_fields(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Field
     fields = Fields(raw, old)
     low = block.lower()
     kept, at = [], 0
-    said: dict[bytes, bytes] = {}
-    for found in _MEANT.finditer(low):
-        kept.append(block[at : found.start()])
-        at = found.end()
-        name, value = found[1], block[found.start(2) : at].rstrip(b"\t ")
-        if name in said:
+    meant: dict[bytes, bytes] = {}
+    for field in _MEANT.finditer(low):
+        kept.append(block[at : field.start()])
+        at = field.end()
+        name, value = field[1], block[field.start(2) : at].rstrip(b"\t ")
+        if name in meant:
             check_single(name)
-        said[name] = said[name] + b"," + value if name in said else value
+        meant[name] = meant[name] + b"," + value if name in meant else value
     kept.append(block[at:])
     rest = b"".join(kept)
 
-    fields.length = body_length(said, old)
-    fields.host = named_host(said, old)
-    if b"connection" in said:
-        tokens = _tokens(said[b"connection"])
+    fields.length = body_length(meant, old)
+    fields.host = named_host(meant, old)
+    if b"connection" in meant:
+        tokens = _tokens(meant[b"connection"])
         if not tokens <= _NEIGHBOURLY:
             rest = _without(rest, tokens - _NEIGHBOURLY)
         fields.close = old or b"close" in tokens
-        _set_upgrade(fields, said, tokens)
-    if b"x-request-id" in said and _ID.fullmatch(said[b"x-request-id"]):
-        fields.id = said[b"x-request-id"]
-    _set_passed(fields, said, rest, client)
+        _set_upgrade(fields, meant, tokens)
+    if b"x-request-id" in meant and _ID.fullmatch(meant[b"x-request-id"]):
+        fields.id = meant[b"x-request-id"]
+    _set_passed(fields, meant, rest, client)
     return fields
 
 
-def _set_upgrade(fields: Fields, said: dict[bytes, bytes], tokens: frozenset[bytes]) -> None:
+def _set_upgrade(fields: Fields, meant: dict[bytes, bytes], tokens: frozenset[bytes]) -> None:
     """Accepts an upgrade, except to HTTP/2: over such a pipe, requests would reach an instance unjudged."""
-    wanted = said.get(b"upgrade", b"")
+    wanted = meant.get(b"upgrade", b"")
     if (
         b"upgrade" in tokens
         and wanted
@@ -198,16 +198,16 @@ def _without(block: bytes, tokens: frozenset[bytes]) -> bytes:
     return block
 
 
-def _set_passed(fields: Fields, said: dict[bytes, bytes], rest: bytes, client: bytes) -> None:
-    host = said.get(b"host", b"")
+def _set_passed(fields: Fields, meant: dict[bytes, bytes], rest: bytes, client: bytes) -> None:
+    host = meant.get(b"host", b"")
     lines = []
     if fields.length == CHUNKED:
         lines.append(b"\r\nTransfer-Encoding: chunked")
-    elif b"content-length" in said:
+    elif b"content-length" in meant:
         lines.append(b"\r\nContent-Length: %d" % fields.length)
     if fields.upgrade:
         lines.append(b"\r\nConnection: Upgrade\r\nUpgrade: " + fields.upgrade)
-    elif b"te" in said and b"trailers" in _tokens(said[b"te"]):
+    elif b"te" in meant and b"trailers" in _tokens(meant[b"te"]):
         lines.append(b"\r\nConnection: TE\r\nTE: trailers")
     lines.append(_origin(client, host))
     fields.pass_on(b"\r\nHost: " + (host or b"localhost"), rest, b"".join(lines))
@@ -217,7 +217,7 @@ def _set_passed(fields: Fields, said: dict[bytes, bytes], rest: bytes, client: b
 def _origin(client: bytes, host: bytes) -> bytes:
     """Returns the lines about the client and the host that it asked for, up to the name of the request id."""
     node = b'"[%b]"' % client if b":" in client else client
-    told = b'\r\nX-Forwarded-Host: %b\r\nForwarded: for=%b;host="%b";proto=http' % (host, node, host)
+    forwarded = b'\r\nX-Forwarded-Host: %b\r\nForwarded: for=%b;host="%b";proto=http' % (host, node, host)
     if not host:
-        told = b"\r\nForwarded: for=%b;proto=http" % node
-    return b"\r\nX-Forwarded-For: %b\r\nX-Forwarded-Proto: http%b\r\nX-Request-Id: " % (client, told)
+        forwarded = b"\r\nForwarded: for=%b;proto=http" % node
+    return b"\r\nX-Forwarded-For: %b\r\nX-Forwarded-Proto: http%b\r\nX-Request-Id: " % (client, forwarded)
