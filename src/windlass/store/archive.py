@@ -1,7 +1,7 @@
 """A whole database, read in one moment or filled in one transaction, whatever the other database was.
 
-Which tables there are is asked of the migrations: they make them once more, in memory. So an archive of an
-older Windlass is filled into tables of its own time, and the later migrations bring it up to date.
+The migrations tell which tables there are: they are run once more, in memory. So an archive of an older
+Windlass is filled into tables of its own time, and the later migrations bring it up to date.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ArchiveConnection(DatabaseSession, Protocol):
     """A connection of its own, inside one transaction."""
 
     database: str
-    """The database and its version, such as `SQLite 3.51.3`."""
+    """The name and version of the database, such as `SQLite 3.51.3`."""
 
     def stream(self, statement: str) -> AsyncIterator[Sequence[Any]]:
         """Row by row, so that a table of any size fits into memory."""
@@ -45,7 +45,7 @@ class ArchiveConnection(DatabaseSession, Protocol):
     async def has(self, table: str) -> bool: ...
 
     async def commit(self) -> None:
-        """Makes all of it true. A line that is closed before has changed nothing."""
+        """Commits. A connection that is closed before has changed nothing."""
         ...
 
 
@@ -70,7 +70,7 @@ def _table(made: apsw.Connection, name: str) -> ArchiveTable:
 
 
 class Snapshot:
-    """All of a database as it was when the look began."""
+    """The whole database as it was when reading began."""
 
     def __init__(self, line: ArchiveConnection) -> None:
         self._line = line
@@ -89,7 +89,7 @@ class Snapshot:
         return await Reads(self._line).facts.get(name)
 
     async def last_change(self) -> int | None:
-        """Returns the time of the last recorded event."""
+        """Returns the time of the newest event."""
         return await Reads(self._line).events.last_time()
 
     @property
@@ -119,17 +119,17 @@ class Snapshot:
 
 
 class Refill:
-    """Puts other contents in the place of all there is."""
+    """Replaces the whole contents of a database."""
 
     def __init__(self, line: ArchiveConnection) -> None:
         self._line = line
 
     async def occupied(self) -> bool:
-        """Returns whether the database contains data."""
+        """True if there is data that a refill would destroy."""
         return await self._line.has("resource") and await self._line.one("SELECT 1 FROM resource") is not None
 
     async def clear(self, applied: Mapping[int, str]) -> tuple[ArchiveTable, ...]:
-        """Empty tables, as they were after these migrations."""
+        """Makes empty tables, as they were after these migrations."""
         for table in await Snapshot(self._line).tables() if await self._line.has("migration") else ():
             await self._line.run(f"DROP TABLE {table.name}")
         await self._line.run(RECORDS)
@@ -145,7 +145,7 @@ class Refill:
         await self._line.fill(table, rows)
 
     async def finish(self, applied: Mapping[int, str]) -> None:
-        """Brings what was filled up to date, and makes it true."""
+        """Applies the later migrations, and commits."""
         for migration in missing(migrations(), applied):
             for statement in migration.statements:
                 await self._line.run(statement)
@@ -154,5 +154,5 @@ class Refill:
 
 
 def level(applied: Mapping[int, str]) -> int:
-    """Returns the number of our migrations that are applied; refuses foreign ones."""
+    """Counts applied migrations; refuses those that are not ours."""
     return len(migrations()) - len(missing(migrations(), applied))

@@ -1,9 +1,12 @@
 """The chain of events: each carries a hash over itself and the hash of the one before it.
 
-Changing, removing or inserting an event breaks the chain there. The hash is SHA-256(hash of the event before
-‖ MessagePack of [seq, id, org, kind, target, at, body, family, subject, subject_family, actor, origin,
-project, environment]) with 32 zero bytes before the first. MessagePack encodes type and length of each part,
-so no two events have the same bytes.
+An event that is changed, removed or added afterwards breaks the chain there. The hash is
+
+    SHA-256(hash of the event before ‖ MessagePack of [seq, id, org, kind, target, at, body, family, subject,
+            subject_family, actor, origin, project, environment])
+
+with 32 zero bytes before the first. MessagePack says of each part what it is and how long: no two events
+have the same bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from msgspec import Struct
 
 BEGINNING: Final = bytes(32)
 ANCHOR: Final = "audit_anchor"
-"""The fact that names the last event that was let go because of its age."""
+"""The fact with the last event that was deleted because of its age."""
 
 _bytes_of = msgspec.msgpack.Encoder().encode
 
@@ -33,7 +36,7 @@ class Head(Struct, frozen=True):
 
 
 class Anchor(Struct, frozen=True):
-    """The beginning of the kept chain: the event before it, as stored in the fact."""
+    """The last event that was deleted because of its age, as the fact has it: the chain begins after it."""
 
     number: int
     hash: str

@@ -1,6 +1,6 @@
-"""Group commit: changes that arrive while one group is being committed are the next group.
+"""Group commit: changes that arrive while one group is being committed form the next group.
 
-Every waiting caller gets an answer, even if its group fails.
+Every caller is answered, also when a group fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUP = 128
 _log = log("store")
 
 Outcome = tuple[Any, Exception | None]
-"""The result of a change, or the reason of its failure."""
+"""The answer of a change, or the reason why it failed."""
 
 
 class ChangingSession(DatabaseSession, Protocol):
@@ -34,7 +34,7 @@ class ChangingSession(DatabaseSession, Protocol):
 
     @property
     def touched(self) -> bool:
-        """Returns whether the last change has to be undone."""
+        """True if the change that was tried last has written something."""
         ...
 
     async def begin(self) -> None: ...
@@ -56,7 +56,7 @@ class QueuedChange(Struct, eq=False, gc=False):
 
 
 class GroupCommit:
-    """A queue of changes. A database says in `_commit` how a group of them is made durable."""
+    """A queue of changes. `_commit` of each database makes a group of them durable."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -81,15 +81,15 @@ class GroupCommit:
         return await answer
 
     async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
-        """Runs the changes in one transaction, each as if it were alone; answers when they are durable:
-        with what became of each, and the nudges. Raises if the group as a whole came to nothing."""
+        """Runs the changes in one transaction, each as if it were alone; returns their outcomes and nudges
+        when they are durable. Raises if the group as a whole failed."""
         raise NotImplementedError
 
     async def _run_all(
         self, session: ChangingSession, tx: Tx, changes: Sequence[Write[Any]]
     ) -> tuple[Sequence[Outcome], Iterable[str]]:
-        """A savepoint around each change would cost as much as some changes, or two more trips to a server.
-        So they first run without; only if one fails after it had written, all run again, each in one."""
+        """Runs a group without savepoints, each of which would cost as much as a small change, or two more
+        round trips to a server. Only if a change fails after it has written, all run again, each in one."""
         try:
             return await self._run_each(session, tx, changes, apart=False)
         except _Spoiled:
@@ -122,7 +122,7 @@ class GroupCommit:
         return outcomes, nudges
 
     async def _wind_up(self) -> None:
-        """Takes nothing more, and brings what waits to its end."""
+        """Refuses new changes, and waits until the queued ones are stored."""
         self._closed = True
         if self._committing:
             await self._committing
@@ -130,30 +130,30 @@ class GroupCommit:
     async def _drain(self) -> None:
         while self._waiting:
             taken = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
-            group = [one for one in taken if not one.answer.done()]
+            group = [queued for queued in taken if not queued.answer.done()]
             if group:
                 await self._serve(group)
 
     async def _serve(self, group: Sequence[QueuedChange]) -> None:
         try:
-            outcomes, nudges = await self._commit([one.change for one in group])
+            outcomes, nudges = await self._commit([queued.change for queued in group])
         except Unavailable as refusal:
             _log.error("a group of writes could not be committed", extra=_trouble(refusal, group))
             _refuse(group, refusal)
-        except Exception as error:  # noqa: BLE001 (any failure must reach the waiting callers)
+        except Exception as error:  # noqa: BLE001 (every caller of the group has to be answered)
             _log.exception("a group of writes could not be committed", extra=_trouble(error, group))
             _refuse(group, error)
         else:
             self.groups += 1
             self.writes += len(group)
-            for one, (answer, failure) in zip(group, outcomes, strict=True):
-                settle(one.answer, answer, failure)
+            for queued, (answer, failure) in zip(group, outcomes, strict=True):
+                settle(queued.answer, answer, failure)
             for word in nudges:
                 self._tell(word)
         finally:
-            # Only when this task itself is ended from outside is anybody still without an answer.
-            for one in group:
-                one.answer.cancel()
+            # Callers are without an answer only if this task itself was cancelled.
+            for queued in group:
+                queued.answer.cancel()
 
     def _tell(self, word: str) -> None:
         for listener in self._listeners:
@@ -172,9 +172,9 @@ def _trouble(error: Exception, group: Sequence[QueuedChange]) -> dict[str, Any]:
 
 
 def _refuse(group: Sequence[QueuedChange], error: Exception) -> None:
-    """Each gets an exception of its own: one that is raised in many places collects all their traces."""
+    """Gives each caller an exception of its own: a shared one would collect the traces of all of them."""
     message = error.message if isinstance(error, Unavailable) else "The change could not be stored"
-    for one in group:
+    for queued in group:
         refusal = Unavailable(message)
         refusal.__cause__ = error
-        settle(one.answer, None, refusal)
+        settle(queued.answer, None, refusal)

@@ -44,7 +44,7 @@ class Migration(Struct, frozen=True):
 
 
 def missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
-    """Returns the migrations to apply; refuses a database with others."""
+    """Returns the migrations to apply; refuses a database of a later or an altered version."""
     later = applied.keys() - {migration.number for migration in wanted}
     if later:
         raise Changed(

@@ -1,8 +1,9 @@
-"""PostgreSQL, for several replicas. The same statements, the same order: one writer at a time.
+"""PostgreSQL, for several replicas. The same statements and the same order: one writer at a time.
 
-Each replica commits its waiting changes as one group; an advisory lock orders the groups of all replicas. So
-a change sees everything before it and events have no gaps, as on SQLite. A replica that is paused while it
-holds the lock is cut off after a few seconds: by the server, or else by a waiting replica.
+Each replica commits its waiting changes as one group; an advisory lock takes the groups of all replicas one
+after the other. So a change sees everything before it and events have no gaps, as on SQLite.
+A replica that is paused while it holds the lock is disconnected after a few seconds: by the server, or else
+by a replica that waits for the lock.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ WRITER_LOCK, MIGRATION_LOCK = 7_146_115_201, 7_146_115_202
 _PATIENCE = {"idle_in_transaction_session_timeout": "5s", "lock_timeout": "20s", "statement_timeout": "30s"}
 _TURN = f"BEGIN; SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock({WRITER_LOCK})"
 _TRIES = 4
-# No limit of the server ends a connection that was paused between the halves of a question, where asyncpg
-# waits to hear what a statement means: to the server it is neither idle nor at work. Who waits for it does.
+# No limit of the server ends a connection that was paused while asyncpg prepares a statement: to the server
+# it is neither idle nor at work. A replica that waits for it ends it.
 _CUT_OFF = f"""
 SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid)
 WHERE locktype = 'advisory' AND granted AND datname = current_database() AND datid = database
     AND (classid::bigint << 32) + objid::bigint = {WRITER_LOCK} AND objsubid = 1
     AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - interval '5 seconds'"""
-# It is not one change that is wrong, but the server, or the way to it.
+# Failures of the server or of the network, and not of one change.
 _AWAY = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
@@ -52,7 +53,7 @@ _AWAY = (
     OSError,
     TimeoutError,
 )
-# Errors of a connection that was cut off; also internal errors, if it was cut while idle.
+# Failures of a lost connection; internal errors, too, if it was lost while it was idle.
 _CUT = (*_AWAY, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 _log = log("store")
@@ -83,7 +84,7 @@ class PostgresSession:
 
 
 class PostgresWriter(PostgresSession):
-    """Keeps in mind whether there is something to undo of the change that runs."""
+    """Records whether the change that runs has written, and so has to be undone if it fails."""
 
     def __init__(self, connection: asyncpg.Connection[Any]) -> None:
         super().__init__(connection)
@@ -104,8 +105,8 @@ class PostgresWriter(PostgresSession):
         self.touched |= statement not in LOOKING
         try:
             return await asked
-        except Exception as refusal:
-            self.touched, self._refusal = True, refusal  # PostgreSQL goes on no more
+        except (NameTaken, *_CUT, asyncpg.PostgresError) as refusal:
+            self.touched, self._refusal = True, refusal  # PostgreSQL accepts no more statements
             raise
 
     async def begin(self) -> None:
@@ -115,11 +116,11 @@ class PostgresWriter(PostgresSession):
         self.touched, self._refusal = False, None
         try:
             answer = await change(tx)
-        except Exception as failure:
+        except Exception as failure:  # any failure of a change is the answer to its caller
             if self._connection.is_closed() or isinstance(failure, _AWAY):
                 raise
             return None, failure
-        return answer, self._refusal  # if it made light of one, it fails all the same
+        return answer, self._refusal  # a change that ignores a refusal fails all the same
 
 
 class PatientSession(PostgresSession):
@@ -139,7 +140,7 @@ class PatientSession(PostgresSession):
 
 
 class PostgresStore(GroupCommit):
-    """`PostgresStore.open(url, clock)` makes one."""
+    """A store on PostgreSQL; `PostgresStore.open(url, clock)` makes one."""
 
     def __init__(self, url: str, pool: asyncpg.Pool[Any], clock: Clock) -> None:
         super().__init__(clock)
@@ -170,22 +171,23 @@ class PostgresStore(GroupCommit):
         await self._pool.close()
 
     async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
-        said = "The database cannot be reached; nothing was changed. Try again shortly."
+        refusal = "The database cannot be reached; nothing was changed. Try again shortly."
+        stored = False
         try:
             connection = await self._writing()
             session = PostgresWriter(connection)
             outcomes, nudges = await self._run_all(session, Tx(session), changes)
-            said = (
+            refusal = (
                 "The database went away while the change was being stored, and perhaps it was: look, or "
                 "repeat the request under its Idempotency-Key."
             )
             await connection.execute(_ending(nudges))
+            stored = True
         except (*_CUT, asyncpg.PostgresError) as error:
-            self._drop_writer()
-            raise Unavailable(said) from error
-        except BaseException:
-            self._drop_writer()
-            raise
+            raise Unavailable(refusal) from error
+        finally:
+            if not stored:
+                self._drop_writer()
         return outcomes, nudges  # told here at once, and not only when they come back from the database
 
     async def _writing(self) -> asyncpg.Connection[Any]:
@@ -194,14 +196,14 @@ class PostgresStore(GroupCommit):
         return self._writer
 
     def _drop_writer(self) -> None:
-        """Its transaction goes with it, wherever it was."""
+        """Closes the connection of the writer, which undoes its transaction."""
         self._end.forget()
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.terminate()
 
     async def _hear(self) -> None:
-        """Listens for nudges; a lost connection is replaced, and lost nudges cost only time."""
+        """Listens for nudges; a lost connection is made again, and missed nudges cost only time."""
         while True:
             try:
                 await self._hear_until_lost()
@@ -222,7 +224,7 @@ class PostgresStore(GroupCommit):
             connection.terminate()
 
     async def _connected(self) -> asyncpg.Connection[Any]:
-        """A connection, or none at all: one that is cut short while it is made would stay half open."""
+        """Connects; a connection that is cancelled while it is made would otherwise stay half open."""
         connecting = asyncio.ensure_future(asyncpg.connect(self._url))
         try:
             return await asyncio.shield(connecting)
@@ -233,7 +235,7 @@ class PostgresStore(GroupCommit):
 
 
 async def _take_turn(connection: asyncpg.Connection[Any]) -> None:
-    """Begins a transaction that has the lock, also where a replica holds it that is paused."""
+    """Begins a transaction that has the lock, even if a paused replica holds it."""
     for attempt in range(1, _TRIES + 1):
         try:
             await connection.execute(_TURN)
@@ -247,15 +249,17 @@ async def _take_turn(connection: asyncpg.Connection[Any]) -> None:
 
 
 async def _cut_off_the_paused(connection: asyncpg.Connection[Any]) -> None:
-    """Its change is undone, as if it had been killed."""
+    """Disconnects replicas that hold the lock and do nothing; their changes are undone."""
     for row in await connection.fetch(_CUT_OFF):
         _log.warning("cut off a replica that was paused in the middle of a change", extra={"backend": row[0]})
 
 
 def _ending(nudges: Iterable[str]) -> str:
-    """Tells the other replicas, and commits: one trip, however many words there are."""
-    told = (f"SELECT pg_notify('{CHANNEL}', '{word.replace(chr(39), chr(39) * 2)}');" for word in nudges)
-    return f"{''.join(told)} COMMIT"
+    """Returns the statements that notify the other replicas and commit, in one round trip."""
+    notifications = (
+        f"SELECT pg_notify('{CHANNEL}', '{word.replace(chr(39), chr(39) * 2)}');" for word in nudges
+    )
+    return f"{''.join(notifications)} COMMIT"
 
 
 async def first_connection(url: str) -> asyncpg.Connection[Any]:
@@ -269,7 +273,7 @@ async def first_connection(url: str) -> asyncpg.Connection[Any]:
 
 
 async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migration]) -> None:
-    """One replica migrates, the others wait; each migration is one transaction, its record included."""
+    """Migrates the database while other replicas wait; each migration is one transaction, with its record."""
     await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
     try:
         await connection.execute(RECORDS)
@@ -285,4 +289,4 @@ async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migratio
 
 
 async def _as_it_is(connection: object) -> None:
-    """Readers leave nothing behind in a session: to reset it would cost each read a second round trip."""
+    """Leaves a session as it is: readers change nothing, and a reset costs each read a second round trip."""

@@ -1,4 +1,4 @@
-"""PostgreSQL, for the archive: a connection beside those of the running servers, or instead of them."""
+"""PostgreSQL for the archive: a connection beside those of the running servers, or instead of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PostgresLine(PostgresSession):
 
 @contextlib.asynccontextmanager
 async def looking(url: str) -> AsyncIterator[PostgresLine]:
-    """One moment, while all replicas go on writing."""
+    """Reads one moment, while all replicas go on writing."""
     async with _connected(url) as connection:
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         await transaction.start()
@@ -55,7 +55,7 @@ async def looking(url: str) -> AsyncIterator[PostgresLine]:
 
 @contextlib.asynccontextmanager
 async def replacing(url: str) -> AsyncIterator[PostgresLine]:
-    """No replica may run, and none gets through its start meanwhile. What was not committed never was."""
+    """Replaces the contents while no replica runs, nor can start. Without a commit nothing changes."""
     async with _connected(url) as connection:
         await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
         await _check_alone(connection)
@@ -75,8 +75,8 @@ async def _connected(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
 
 
 async def _check_alone(connection: asyncpg.Connection[Any]) -> None:
-    """Each replica has a connection that listens, and does nothing else. One that just stopped may be seen a
-    moment longer."""
+    """Refuses to go on while a replica runs: each has a connection that listens and does nothing else. One
+    that just stopped may be seen a moment longer."""
     for _ in range(_LOOKS):
         listening = await connection.fetchval(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = $1",

@@ -1,13 +1,14 @@
 """The embedded database: one file, one process, nothing to install.
 
 Reads run on the event loop: a point read takes a few microseconds, a hop through a thread ten times
-that. Statements of a write run there too; only the commit, which waits for the disk, goes to a
-thread, and everything that arrives meanwhile forms the next group.
+that. Statements of a write run there, too; only the commit, which waits for the disk, goes to a
+thread, and changes that arrive meanwhile form the next group.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 # Before this version, WAL mode can lose committed pages when two connections write and checkpoint at once.
 OLDEST_SAFE = (3, 51, 3)
-# Not one change is wrong, but the file or the machine: SQLite may have ended the whole transaction.
+# Failures of the file or of the machine, and not of one change: SQLite may have ended the transaction.
 _AWAY = (
     apsw.FullError,
     apsw.IOError,
@@ -56,8 +57,7 @@ class InUse(Exception):
 
 
 def check_version(version: str | None = None) -> None:
-    """Checks the version of the library that runs; the apsw of a distribution may come without its own
-    SQLite."""
+    """Refuses an old SQLite library: an apsw of a distribution may use one that is older than its own."""
     version = version or apsw.sqlite_lib_version()
     if tuple(int(part) for part in version.split(".")[:3]) < OLDEST_SAFE:
         raise TooOld(
@@ -67,7 +67,7 @@ def check_version(version: str | None = None) -> None:
 
 
 class SqliteSession:
-    """Looks asynchronous, never waits."""
+    """A connection with asynchronous methods, none of which ever waits."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._execute = connection.execute
@@ -119,24 +119,23 @@ class SqliteWriter(SqliteSession):
             answer = _finish(change(tx))
         except _AWAY:
             raise
-        except Exception as failure:  # noqa: BLE001 (any error is the answer to the caller)
+        except Exception as failure:  # noqa: BLE001 (any failure of a change is the answer to its caller)
             return None, failure
-        return answer, self._refusal  # a change that swallows a refusal fails all the same, as on PostgreSQL
+        return answer, self._refusal  # a change that ignores a refusal fails all the same, as on PostgreSQL
 
 
 class ReadingSession(SqliteSession):
-    """Reads outside of changes: a file that cannot be read now raises `Unavailable`.
+    """Reads outside a change: a file that cannot be read now raises `Unavailable`.
 
-    Checking for changes of the file takes longer than most reads, so all reads of one turn of the event loop
-    see one snapshot; but not during a commit, because the write-ahead log cannot be reset while it is being
-    read, and would grow.
-    """
+    Looking for new data in the file takes longer than most reads. So all reads of one turn of the event loop
+    share a transaction. Not while a commit is under way: a log with a reader cannot be restarted, and would
+    grow."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         super().__init__(connection)
         self._connection = connection
         self._moment: asyncio.Handle | None = None
-        """The handle that ends the present snapshot."""
+        """Ends the transaction of this turn of the event loop."""
         self._paused = False
 
     async def one(self, statement: str, *values: Any) -> Sequence[Any] | None:
@@ -158,7 +157,7 @@ class ReadingSession(SqliteSession):
         return found
 
     def pause(self) -> None:
-        """From now on each read is of the moment when it is made."""
+        """From now on, each read has a transaction of its own."""
         self._paused = True
         self._let_go()
 
@@ -166,7 +165,8 @@ class ReadingSession(SqliteSession):
         self._paused = False
 
     def _hold(self) -> None:
-        """Until all that is ready to run now has run. Whatever is told of a later commit runs after that."""
+        """Begins a transaction, until all callbacks that are ready now have run; news of a later commit comes
+        after them."""
         if not self._paused:
             self._execute("BEGIN")
             self._moment = asyncio.get_running_loop().call_soon(self._let_go)
@@ -180,7 +180,7 @@ class ReadingSession(SqliteSession):
 
 
 class SqliteStore(GroupCommit):
-    """`SqliteStore.open(path, clock)` makes one."""
+    """A store on SQLite; `SqliteStore.open(path, clock)` makes one."""
 
     def __init__(self, path: Path, clock: Clock, lock: IO[bytes]) -> None:
         super().__init__(clock)
@@ -198,18 +198,14 @@ class SqliteStore(GroupCommit):
         check_version()
         lock = own(path)
         private_file(path)  # its other files take their mode from it
-        try:
+        async with contextlib.AsyncExitStack() as opened:
+            opened.callback(lock.close)
             store = cls(path, clock, lock)
-        except BaseException:
-            lock.close()
-            raise
-        try:
+            opened.push_async_callback(store.close)
             migrate(store._writer, migrations())
-            # No other process has this file: earlier holders of work are gone.
+            # No other process has this file: the workers that held work have ended.
             store._writer.execute(work.RELEASE_ALL, (clock.now(),))
-        except BaseException:
-            await store.close()
-            raise
+            opened.pop_all()
         return store
 
     async def close(self) -> None:
@@ -230,7 +226,7 @@ class SqliteStore(GroupCommit):
             raise Unavailable(
                 "The change could not be stored; nothing was changed. Is the disk full?"
             ) from error
-        except Exception:
+        except Exception:  # a bug in a change must not leave its transaction open
             self._roll_back()
             raise
         finally:
@@ -243,14 +239,14 @@ class SqliteStore(GroupCommit):
             self._writer.execute("ROLLBACK")
 
     def snapshot(self) -> apsw.Connection:
-        """A connection of its own, for a long look at one moment."""
+        """Opens a connection of its own, for a long read of one moment."""
         return connect(Path(self._writer.filename))
 
 
 def connect(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(5_000)
-    # A statement is planned once. Else each new value of a LIMIT takes a new plan: half the cost of a page.
+    # A statement is planned once. Otherwise each new LIMIT takes a new plan: half the cost of a page.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
@@ -262,16 +258,10 @@ def migrate(connection: apsw.Connection, wanted: Sequence[Migration]) -> None:
     """Each migration is one transaction, its record included: killed anywhere, it happened or it did not."""
     connection.execute(RECORDS)
     for migration in missing(wanted, _applied(connection)):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with connection:
             for statement in migration.statements:
                 connection.execute(statement)
             connection.execute(RECORD, migration.record)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
 
 def _applied(connection: apsw.Connection) -> dict[int, str]:
@@ -279,7 +269,7 @@ def _applied(connection: apsw.Connection) -> dict[int, str]:
 
 
 def own(path: Path) -> IO[bytes]:
-    """Locks the file for this process: a second one would write behind the first one's back."""
+    """Locks the file for this process: two processes would not see each other's changes."""
     place = path.with_name(path.name + ".lock")
     private_file(place)
     lock = filelock.taken(place)

@@ -1,4 +1,4 @@
-"""SQLite, for the archive: a connection beside the running server's, or instead of it."""
+"""SQLite for the archive: a connection beside that of the running server, or instead of it."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class SqliteLine(SqliteSession):
 
 @contextlib.contextmanager
 def looking(path: Path) -> Iterator[SqliteLine]:
-    """Opens a snapshot while the owner of the file may go on writing."""
+    """Reads one moment, while the owner of the file goes on writing."""
     check_version()
-    # Read-only, so that the end of a look never becomes a checkpoint in the owner's way.
+    # Read-only, so that closing it never starts a checkpoint that delays the owner.
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     with contextlib.closing(connection):
         connection.set_busy_timeout(5_000)
@@ -55,7 +55,7 @@ def looking(path: Path) -> Iterator[SqliteLine]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[SqliteLine]:
-    """Requires exclusive access. Changes that are not committed at the end are lost."""
+    """Replaces the contents of a file that no other process has open. Without a commit nothing changes."""
     check_version()
     with contextlib.closing(own(path)), contextlib.closing(connect(path)) as connection:
         connection.execute("BEGIN IMMEDIATE")

@@ -26,7 +26,7 @@ class OrganizationQueue(Struct, gc=False):
 
     pieces: list[Due]
     whole: bool
-    """True if there are no pieces behind these."""
+    """True if there are no pieces after these."""
     taken: int = 0
 
 

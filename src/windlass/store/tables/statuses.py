@@ -26,7 +26,7 @@ class StatusRow(Struct, frozen=True, gc=False):
     instances: int = 0
     """The number of instances decided last, between minimum and maximum."""
     cluster: str = ""
-    """The cluster of the service: work on it needs the engine of this cluster."""
+    """The cluster where the service runs: work on it needs the engine of this cluster."""
 
 
 _COLUMNS: Final = columns(StatusRow)

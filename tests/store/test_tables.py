@@ -1,0 +1,79 @@
+"""Tables: what only reads cannot write, and each table says in its own file what it asks the database."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from windlass.store import DatabaseSession, Reads, Tx
+from windlass.store.statements import ALL, LOOKING
+from windlass.store.tables import facts
+from windlass.store.tables.facts import FactChanges, FactTable
+from windlass.store.tables.table import ChangeSession, Table
+
+
+class NoSession:
+    """A session that nothing is asked of."""
+
+    async def one(self, statement: str, *values: object) -> None:
+        raise AssertionError
+
+    async def all(self, statement: str, *values: object) -> list[tuple[object]]:
+        raise AssertionError
+
+    async def many(self, statement: str, rows: object) -> None:
+        raise AssertionError
+
+
+NAMES = [name for name in Reads.__slots__ if name != "session"]
+
+
+def writing(table: type[Table]) -> set[str]:
+    """Statements that change something, by name, in the methods of a class and its bases."""
+    return {
+        name
+        for part in table.__mro__
+        if issubclass(part, Table)
+        for method in vars(part).values()
+        if inspect.isfunction(method)
+        for name in _statements(method.__code__.co_names, inspect.getmodule(part))
+    }
+
+
+def _statements(names: tuple[str, ...], module: ModuleType | None) -> Iterator[str]:
+    for name in names:
+        text = vars(module).get(name)
+        if isinstance(text, str) and text in ALL.values() and text not in LOOKING:
+            yield name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reads_has_no_table_that_writes(name: str):
+    table = getattr(Reads(session()), name)
+    assert writing(type(table)) == set()
+    assert not isinstance(table._session, ChangeSession)
+
+
+def test_a_reading_half_that_writes_would_be_found():
+    assert writing(FactChanges) == {"SET"}
+    assert facts.SET not in LOOKING
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_change_has_every_table_that_can_be_read(name: str):
+    reading, changing = getattr(Reads(session()), name), getattr(Tx(session()), name)
+    assert isinstance(changing, type(reading))
+    assert isinstance(changing._session, ChangeSession)
+
+
+def test_only_a_change_can_set_a_fact():
+    assert not hasattr(Reads(session()).facts, "set")
+    assert type(Reads(session()).facts) is FactTable
+    assert type(Tx(session()).facts) is FactChanges
+
+
+def session() -> DatabaseSession:
+    return NoSession()
