@@ -97,7 +97,7 @@ def strangers(terms: Iterable[Term], known: Iterable[tuple[str, str]]) -> list[s
 
 def test_no_two_classes_share_a_name():
     assert repeated(name for name, _ in classes()) == []
-    assert repeated(name for name, _ in classes_of({"a.py": "class Lane: ...", "b.py": "class Lane: ..."}))
+    assert repeated(name for name, _ in classes_of({"a.py": "class Queue: ...", "b.py": "class Queue: ..."}))
 
 
 def test_a_term_stands_once_with_one_meaning():

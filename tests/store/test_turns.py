@@ -15,11 +15,11 @@ from tests.forms import examples
 from tests.store.stores import Place
 from tests.store.test_statements import placeholders
 from tests.world import NOON, HandClock
-from windlass.store import FAR, Claim, Lane, Store, Tx, statements
+from windlass.store import FAR, Claim, Queue, Store, Tx, statements
 from windlass.store.tables import deployments, work
 from windlass.store.turns import Turns
 
-LEASE, LANE = 15_000, Lane.RECONCILE
+LEASE, LANE = 15_000, Queue.RECONCILE
 # What is promised, in one statement that looks at everything: its cost grows with the square of what is due.
 COUNTED = """
 SELECT id FROM (

@@ -25,7 +25,7 @@ from windlass.store.tables.receivers import Receiver
 from windlass.store.tables.resources import Row
 from windlass.store.tables.statuses import StatusRow
 from windlass.store.tables.table import FAR, DatabaseSession, NameTaken
-from windlass.store.tables.work import Claim, Lane
+from windlass.store.tables.work import Claim, Queue
 from windlass.store.transaction import Reads, Tx, Write
 
 __all__ = (
@@ -40,9 +40,9 @@ __all__ = (
     "EventFilter",
     "EventRow",
     "IdempotentAnswer",
-    "Lane",
     "NameRow",
     "NameTaken",
+    "Queue",
     "Reads",
     "Receiver",
     "Row",

@@ -22,7 +22,7 @@ from windlass.control.request.deployments import RECONCILE
 from windlass.control.request.outbox import DELIVER
 from windlass.control.telling.delivery import deliver
 from windlass.engines.engine import EngineAway
-from windlass.store import Claim, Lane, Tx
+from windlass.store import Claim, Queue, Tx
 
 LEASE = 15 * SECOND
 """Time until work of a killed worker is due again. A living worker renews its lease at a third of it."""
@@ -51,7 +51,7 @@ def jobs() -> dict[str, Job]:
 class WorkQueue(Struct):
     """A class of work with slots of its own, so that quick work never waits behind slow work."""
 
-    number: Lane
+    number: Queue
     slots: int
     running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
 
@@ -63,9 +63,9 @@ class Worker:
         self._wake = asyncio.Event()
         self._jobs = jobs()
         self._lanes = (
-            WorkQueue(Lane.RECONCILE, ctx.settings.parallel_deployments),
-            WorkQueue(Lane.QUICK, QUICK_SLOTS),
-            WorkQueue(Lane.DELIVER, CALLING_SLOTS),
+            WorkQueue(Queue.RECONCILE, ctx.settings.parallel_deployments),
+            WorkQueue(Queue.QUICK, QUICK_SLOTS),
+            WorkQueue(Queue.DELIVER, CALLING_SLOTS),
         )
         self._claiming: asyncio.Task[int] | None = None
         ctx.store.listen(self._heard)

@@ -15,16 +15,16 @@ from windlass.store.tables.table import FAR, ChangeSession, Table, places
 from windlass.store.turns import Due, Turns
 
 
-class Lane(IntEnum):
-    """Workers claim from each lane apart, so that slow work does not delay quick work."""
+class Queue(IntEnum):
+    """Workers claim from each queue apart, so that slow work does not delay quick work."""
 
     QUICK = 0
     RECONCILE = 1
     DELIVER = 2
 
 
-_LANES: Final = {"reconcile": Lane.RECONCILE, "deliver": Lane.DELIVER}
-"""Kinds of work with a lane of their own; all others are quick."""
+_QUEUES: Final = {"reconcile": Queue.RECONCILE, "deliver": Queue.DELIVER}
+"""Kinds of work with a queue of their own; all others are quick."""
 _FRONT: Final = 64
 """The number of pieces, waiting longest, that are looked at before all organizations are."""
 _AT_ONCE: Final = 16
@@ -95,7 +95,7 @@ FORGET: Final = "DELETE FROM work WHERE id = $1"
 class WorkTable(Table):
     __slots__ = ()
 
-    async def next(self, lane: Lane = Lane.RECONCILE) -> int | None:
+    async def next(self, lane: Queue = Queue.RECONCILE) -> int | None:
         """Returns the time when the next piece of work is due, or the next lease ends."""
         row = await self._session.one(NEXT, lane)
         return row[0] if row else None
@@ -107,12 +107,12 @@ class WorkChanges(WorkTable):
 
     async def ask(self, kind: str, id: str, due: int | None = None, org: str = "") -> None:
         """Asks for a piece of work. Asking twice is asking once."""
-        lane = _LANES.get(kind, Lane.QUICK)
+        lane = _QUEUES.get(kind, Queue.QUICK)
         moment = self._session.now if due is None else due
         await self._session.all(ASK, id, kind, moment, secrets.randbits(48), org, lane)
         self._session.nudge("work")
 
-    async def claim(self, lease: int, most: int, lane: Lane = Lane.RECONCILE) -> list[Claim]:
+    async def claim(self, lease: int, most: int, lane: Queue = Queue.RECONCILE) -> list[Claim]:
         """Claims due work, organizations by turns. A lease that has not ended is left to its worker."""
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
@@ -129,7 +129,7 @@ class WorkChanges(WorkTable):
         rows = await self._session.all(CLAIM, self._session.now + lease, FAR, *pieces, *padding)
         return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
 
-    async def _next_pieces(self, lane: Lane, most: int) -> list[str]:
+    async def _next_pieces(self, lane: Queue, most: int) -> list[str]:
         """Returns the ids of the pieces whose turn it is."""
         now = self._session.now
         rows = await self._session.all(FRONT, now, lane, _FRONT)
