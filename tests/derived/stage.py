@@ -132,7 +132,7 @@ class Plot:
         if family.name == "deployment":
             return await self.deployed(above)
         operation = operation_of("create", family, above.family)
-        body = await self.body(operation)
+        body = {**await self.body(operation), **_ALSO_SENT.get(family.name, {})}
         answer = await self._stage.call(operation, (above.id,), body, self.tenant.admin)
         assert answer.status == operation.status, answer
         return str(answer["id"])
@@ -392,6 +392,8 @@ _PREPARED: Mapping[str, Callable[[Plot, Thing], Awaitable[dict[str, Any]]]] = {
 """What must be so before something can be done with a thing, and what the body says of it."""
 
 
+_ALSO_SENT: Mapping[str, Mapping[str, object]] = {"cluster": {"engine": "LOCAL"}}
+"""Optional fields that a resource needs to be used: nothing is deployed on a cluster without an engine."""
 _MAKERS: Mapping[str, Callable[[World, Tenant], Awaitable[str]]] = {"member": _member}
 
 
