@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders.native_sites import Site
 from tests.builders.repositories import Listener, Repository, serving
 from windlass.builders.builder import BuildError
 from windlass.builders.git import Git, GitError, GitSource
@@ -30,6 +31,11 @@ def _told_to(told: list[str]) -> Callable[..., None]:
         Exception.__init__(error, *said)
 
     return note
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
 
 
 @pytest.fixture

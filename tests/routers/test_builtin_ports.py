@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.routers.test_builtin import _BOUND, _MUCH, EMPTY_PORT, free_port, standstill
+from tests.routers.exchanges import BOUND, EMPTY_PORT, MUCH, free_port, standstill
 from tests.routers.town import calling, reply, request, route, until
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.ports import explained
@@ -101,7 +101,7 @@ async def test_a_slow_reader_holds_up_the_writer_and_gets_all(town):
 
     async def much(reader, out):
         nonlocal written
-        for _ in range(_MUCH // 65_536):
+        for _ in range(MUCH // 65_536):
             out.write(b"x" * 65_536)
             await out.drain()
             written += 65_536
@@ -111,8 +111,8 @@ async def test_a_slow_reader_holds_up_the_writer_and_gets_all(town):
     async with Plain(much) as db:
         caller = await town.caller(await opened(town, db.endpoint))
         await standstill(lambda: written)
-        assert 0 < written < _BOUND
-        assert len(await caller.rest()) == _MUCH
+        assert 0 < written < BOUND
+        assert len(await caller.rest()) == MUCH
 
 
 async def test_connections_go_where_the_fewest_are(town):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.routers.test_builtin import upgrade
+from tests.routers.exchanges import upgrade
 from tests.routers.town import SHOP, Town, make_town, reply, request, until
 
 CALLERS = 8

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.running.test_deployments import deploy, deployed, deployments, under_way
+from tests.running.deployments import deploy, deployed, deployments, under_way
 from tests.world import World
 from windlass.control.deploying.patience import LEAST_TRIES
 from windlass.core.words.events import Event

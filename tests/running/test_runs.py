@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.running.test_deployments import under_way
+from tests.running.deployments import under_way
 from tests.tasks import run_of, with_tasks
 from tests.world import World, make_world
 from windlass.control.request.deployments import RECONCILE

@@ -1,0 +1,48 @@
+"""Deployments of a world: asking for them, waiting for them, and reading how they went."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.world import World
+
+PORT = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
+
+
+async def deployed(world: World, **fields: Any) -> str:
+    """An application that runs."""
+    app = await world.application(**{"ports": [PORT]} | fields)
+    await deploy(world, app)
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    return app
+
+
+async def deploy(world: World, app: str, **body: Any) -> str:
+    answer = await world.post(f"/application/{app}/deploy", body or None)
+    assert answer.status == 202, answer
+    return str(answer["id"])
+
+
+async def deployment(world: World, app: str, id: str) -> Any:
+    return (await world.get(f"/application/{app}/deployment/{id}")).json
+
+
+async def deployments(world: World, app: str) -> list[Any]:
+    """Newest first."""
+    return list((await world.get(f"/application/{app}/deployment"))["results"])
+
+
+def generations(world: World, app: str) -> list[int]:
+    return sorted(one.generation for one in world.engine.instances.values() if one.service == app)
+
+
+async def under_way(world: World, done: Any) -> None:
+    """Lets work begin, and go on until this is so."""
+    await world.installation.worker.start_due()
+    for _ in range(500):
+        if done():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came to that")
