@@ -22,12 +22,6 @@ TLS: dict[str, Any] = {
     "engine_certificate": PEM,
     "engine_key": KEY,
 }
-SSH: dict[str, Any] = {
-    "engine": "DOCKER",
-    "engine_address": "ssh://deploy@10.0.0.5",
-    "engine_host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ",
-    "engine_key": KEY,
-}
 
 
 def connector(world: World) -> FakeConnector:
@@ -107,9 +101,7 @@ async def test_an_engine_that_cannot_be_used_is_not_connected_and_the_answer_say
         (TLS | {"engine_key": "secret"}, "engine_key"),
         *((({**TLS, field: None} if field != "engine_key" else {**TLS, field: ""}), field)
           for field in TLS if field != "engine"),
-        *((({**SSH, field: None} if field != "engine_key" else {**SSH, field: ""}), field)
-          for field in SSH if field not in {"engine", "engine_address"}),
-        (SSH | {"engine_certificate": PEM}, "engine_certificate"),
+        (TLS | {"engine_address": "ssh://deploy@10.0.0.5"}, "engine_address"),
         ({"engine": "LOCAL", "engine_key": KEY}, "engine_key"),
         ({"engine_address": "tcp://10.0.0.5:2376"}, "engine_address"),
         ({"router_port": 8000}, "router_port"),

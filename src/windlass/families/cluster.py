@@ -47,15 +47,14 @@ EngineAddress = Annotated[
     Meta(
         max_length=150,
         pattern=shaped(
-            r"^(tcp://|ssh://[A-Za-z0-9_][A-Za-z0-9._-]{0,63}@)([0-9.]{7,15}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?\Z",
-            "must be like tcp://10.0.0.5:2376 or ssh://deploy@10.0.0.5, with the host in numbers, because "
+            r"^tcp://([0-9.]{7,15}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?\Z",
+            "must be like tcp://10.0.0.5:2376, with the host in numbers, because "
             "containers publish their ports at exactly that address",
         ),
-        description="Where the Docker engine is, with the host in numbers: tcp://10.0.0.5:2376 (with TLS) or "
-        "ssh://deploy@10.0.0.5",
+        description="Where the Docker engine takes TLS, with the host in numbers: tcp://10.0.0.5:2376",
     ),
 ]
-_SENT_TO: Final = ("engine", "engine_address", "engine_ca_certificate", "engine_host_key")
+_SENT_TO: Final = ("engine", "engine_address", "engine_ca_certificate")
 
 
 class Cluster(Spec):
@@ -100,18 +99,9 @@ class Cluster(Spec):
     engine_certificate: Maybe[
         Annotated[Pem, Meta(description="Shown to the engine as a TLS client: cert.pem"), kept()]
     ] = absent
-    engine_host_key: Maybe[
-        Annotated[
-            Line,
-            Meta(description="Public key of an SSH server, as `ssh-keyscan` prints it: ssh-ed25519 AAAA…"),
-            kept(),
-        ]
-    ] = absent
     engine_key: Annotated[
         Pem,
-        Meta(
-            description="Private key of `engine_certificate` (key.pem), or of the user of SSH. Never answered"
-        ),
+        Meta(description="Private key of `engine_certificate` (key.pem). Never answered"),
         hidden("has_engine_key", sent_to=_SENT_TO),
     ] = ""
     router_port: Maybe[
@@ -164,7 +154,6 @@ def normalise(spec: Cluster) -> None:
         "engine_address": spec.engine_address,
         "engine_ca_certificate": spec.engine_ca_certificate,
         "engine_certificate": spec.engine_certificate,
-        "engine_host_key": spec.engine_host_key,
         "engine_key": spec.engine_key,
         "router_port": spec.router_port,
     }
@@ -173,9 +162,9 @@ def normalise(spec: Cluster) -> None:
     needed = _needed(spec)
     for name, value in given.items():
         if value and name not in needed:
-            raise clash(name, "leave it out: " + _unneeded(spec))
+            raise clash(name, "leave it out: it is for a cluster whose engine is DOCKER")
         if not value and needed.get(name):
-            raise clash(name, f"is required with engine_address {spec.engine_address or ''}".rstrip())
+            raise clash(name, "is required where engine is DOCKER")
 
 
 def _check_address(address: str) -> None:
@@ -193,16 +182,8 @@ def _needed(spec: Cluster) -> Mapping[str, bool]:
     """Returns the fields that an engine takes, and whether it must have them."""
     if spec.engine != "DOCKER":
         return {}
-    always = {"engine_address": True, "engine_key": True, "router_port": False}
-    if isinstance(spec.engine_address, str) and spec.engine_address.startswith("ssh://"):
-        return always | {"engine_host_key": True}
-    return always | {"engine_ca_certificate": True, "engine_certificate": True}
-
-
-def _unneeded(spec: Cluster) -> str:
-    if spec.engine != "DOCKER":
-        return "it is for a cluster whose engine is DOCKER"
-    return f"a cluster at {spec.engine_address} does not take it"
+    required = ("engine_address", "engine_ca_certificate", "engine_certificate", "engine_key")
+    return dict.fromkeys(required, True) | {"router_port": False}
 
 
 cluster = Family(

@@ -24,7 +24,7 @@ _CHECK_SECONDS: Final = 15.0
 
 
 class DockerConnector:
-    """Makes places of clusters whose engine is Docker, reached with TLS or SSH."""
+    """Makes places of clusters whose engine is Docker, reached with TLS."""
 
     def __init__(self, settings: Settings, installation: str) -> None:
         try:

@@ -24,7 +24,6 @@ def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:
         address=spec.engine_address or "",
         ca_certificate=spec.engine_ca_certificate or "",
         certificate=spec.engine_certificate or "",
-        host_key=spec.engine_host_key or "",
         key=key,
         router_port=spec.router_port or 0,
     )

@@ -74,7 +74,6 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
     address: str = ""
     ca_certificate: str = ""
     certificate: str = ""
-    host_key: str = ""
     key: str = ""
     router_port: int = 0
 
