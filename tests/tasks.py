@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.engines.dockers import BOX
-from windlass.base.subprocesses import aside
+from windlass.base.subprocesses import in_thread
 from windlass.control.kinds import declared as declared_kinds
 from windlass.control.kinds import kinds_of
 from windlass.control.request.context import Context
@@ -60,7 +60,7 @@ class TaskKind(ServiceKind[TaskSpec]):
             artifact = Artifact(kind="image", ref=BOX, key=BOX)
         else:
             folder = Path(ctx.settings.data_dir, "tasks")
-            await aside((folder / "app").mkdir, 0o755, True, True)
+            await in_thread((folder / "app").mkdir, 0o755, True, True)
             artifact = Artifact(kind="native", ref=str(folder), key="task")
         making.say("Nothing is built")
         return BuiltArtifact(BuildResult(artifact))

@@ -17,7 +17,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from windlass.base import filelock
-with filelock.held(Path(sys.argv[1])):
+with filelock.holding(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -41,10 +41,10 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_lock_that_another_process_holds_is_not_taken_and_is_free_when_that_process_is_killed(path):
     with holder(path) as process:
-        assert filelock.taken(path) is None
+        assert filelock.try_hold(path) is None
         process.kill()
         process.wait()
-        fd = filelock.taken(path)
+        fd = filelock.try_hold(path)
     assert fd is not None
     os.close(fd)
 
@@ -52,20 +52,20 @@ def test_a_lock_that_another_process_holds_is_not_taken_and_is_free_when_that_pr
 def test_a_lock_that_was_refused_leaves_no_file_open(path):
     with holder(path):
         before = sorted(Path("/proc/self/fd").iterdir())
-        assert filelock.taken(path) is None
+        assert filelock.try_hold(path) is None
         assert sorted(Path("/proc/self/fd").iterdir()) == before
 
 
 def test_a_lock_is_free_again_after_an_error(path):
-    with pytest.raises(ZeroDivisionError), filelock.held(path):
+    with pytest.raises(ZeroDivisionError), filelock.holding(path):
         raise ZeroDivisionError
-    fd = filelock.taken(path)
+    fd = filelock.try_hold(path)
     assert fd is not None
     os.close(fd)
 
 
 def test_shared_locks_exclude_only_exclusive_ones(path):
-    one, two, three = (filelock.opened(path) for _ in range(3))
+    one, two, three = (filelock.open_lock_file(path) for _ in range(3))
     assert filelock.try_lock(one, shared=True)
     assert filelock.try_lock(two, shared=True)
     assert not filelock.try_lock(three)
@@ -77,10 +77,10 @@ def test_shared_locks_exclude_only_exclusive_ones(path):
 
 
 def test_a_file_that_was_replaced_or_removed_is_not_the_one_at_its_path(path):
-    fd = filelock.opened(path)
+    fd = filelock.open_lock_file(path)
     assert filelock.is_at(fd, path)
     path.unlink()
     assert not filelock.is_at(fd, path)
-    os.close(filelock.opened(path))
+    os.close(filelock.open_lock_file(path))
     assert not filelock.is_at(fd, path)
     os.close(fd)

@@ -23,7 +23,7 @@ import pytest
 from tests.schemathesis.serving import served
 from tests.world import ADMIN, NOON, HandClock, World, make_world
 from windlass.base.clock import DAY, stamp
-from windlass.base.segments import sieve
+from windlass.base.segments import line_filter
 from windlass.control.request.log_store import Logs
 from windlass.core.deploy.workload import OutputLine
 
@@ -443,7 +443,9 @@ def test_a_build_has_a_log_of_its_own(logs: Logs):
     say("step two")
     assert said(logs, "shop") == ["running"]
     assert said(logs, "shop", "1") == ["step one", "step two"]
-    (line,) = [json.loads(line) for line in logs.tail("shop", 9, sieve(contains="another"), deployment="2")]
+    (line,) = [
+        json.loads(line) for line in logs.tail("shop", 9, line_filter(contains="another"), deployment="2")
+    ]
     assert (line["pod_name"], line["version"]) == ("windlass", "2")
 
 

@@ -26,7 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.forms import either
 from windlass.base import ids
 from windlass.base.clock import stamp
-from windlass.base.segments import EVERYTHING, Gone, LineFilter, Segments, files, instant, sieve
+from windlass.base.segments import EVERYTHING, Gone, LineFilter, Segments, files, instant, line_filter
 from windlass.core.deploy.workload import OutputLine
 
 NOON = 1_790_000_000_000
@@ -115,7 +115,7 @@ class ListOfLines(RuleBasedStateMachine):
     @rule()
     def follow(self) -> None:
         while True:
-            step = files.onward(str(self.root / "a"), self.place)
+            step = files.read_on(str(self.root / "a"), self.place)
             assert not step.gone
             self.place = step.place
             if not step.chunk:
@@ -135,7 +135,7 @@ class ListOfLines(RuleBasedStateMachine):
             for at, text in self.model
             if (since is None or at >= since) and (until is None or at < until) and contains in text
         ]
-        assert messages(self.log.tail("a", most, sieve(since, until, contains))) == wanted[-most:]
+        assert messages(self.log.tail("a", most, line_filter(since, until, contains))) == wanted[-most:]
 
     @rule(number=st.integers(0, 10_000))
     def come_back(self, number: int) -> None:
@@ -144,7 +144,7 @@ class ListOfLines(RuleBasedStateMachine):
             number %= len(lines)
             place = files.after(str(self.root / "a"), json.loads(lines[number])["id"])
             assert place is not None
-            step = files.onward(str(self.root / "a"), place)
+            step = files.read_on(str(self.root / "a"), place)
             following = messages(EVERYTHING.of(step.chunk))
             assert following == [text for _, text in self.model][number + 1 :][: len(following)]
             assert following or number == len(lines) - 1
@@ -235,7 +235,7 @@ def test_a_time_is_read_as_it_was_printed():
 def test_a_search_finds_what_the_message_says_and_not_how_it_is_written(log: Segments, text: str):
     lines = ["a\nb", "a\\nb", 'say "hi"', "café", "zero\x00", "plain", "created_at", "u0000"]
     log.append("a", [OutputLine(NOON, line, "pod\nn", "é") for line in lines])
-    assert whole(log, "a", sieve(contains=text)) == [line for line in lines if text in line]
+    assert whole(log, "a", line_filter(contains=text)) == [line for line in lines if text in line]
 
 
 def test_segments_of_another_time_are_not_opened(log: Segments, root: Path):
@@ -243,7 +243,7 @@ def test_segments_of_another_time_are_not_opened(log: Segments, root: Path):
     assert len(names(root)) > 6
     for name in names(root)[2:-1]:
         (root / "a" / name).write_bytes(b"this would be no line at all\n")
-    assert whole(log, "a", sieve(until=NOON + 5)) == [one.message for one in numbered(0, 5, 100)]
+    assert whole(log, "a", line_filter(until=NOON + 5)) == [one.message for one in numbered(0, 5, 100)]
 
 
 # Torn, cut, killed
@@ -628,7 +628,7 @@ async def test_a_follower_sees_what_another_process_writes(root: Path):
 
 async def test_a_follower_can_be_choosy(log: Segments):
     log.append("a", numbered(0, 300, 100))
-    reader = Reader(log.follow("a", 2, sieve(contains="7.", since=NOON + 100)))
+    reader = Reader(log.follow("a", 2, line_filter(contains="7.", since=NOON + 100)))
     assert [line.strip(".") for line in await reader.has(2)] == ["line 287", "line 297"]
     log.append("a", numbered(300, 320, 100))
     assert [line.strip(".") for line in await reader.has(4)][2:] == ["line 307", "line 317"]

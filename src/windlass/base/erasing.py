@@ -56,19 +56,19 @@ def _erase(path: Path) -> None:
 def _opened(name: Path | str, at: int | None = None) -> int:
     """Opens a folder, making it readable first if needed. Never follows a link: a running program could put
     one in the folder's place and make us change the mode of its target."""
-    found = os.open(name, _FOLDER | os.O_PATH, dir_fd=at)
+    pinned = os.open(name, _FOLDER | os.O_PATH, dir_fd=at)
     try:
-        itself = f"/proc/self/fd/{found}"
+        itself = f"/proc/self/fd/{pinned}"
         os.chmod(itself, 0o700)  # noqa: PTH101 (the folder that was found, whatever is at its name now)
         return os.open(itself, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     finally:
-        os.close(found)
+        os.close(pinned)
 
 
 def _emptied(folder: int) -> list[str]:
     """Unlinks the files of a folder. Returns the names of the folders in it."""
-    with os.scandir(folder) as found:
-        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+    with os.scandir(folder) as listing:
+        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing]
     for name, is_folder in entries:
         if not is_folder:
             os.unlink(name, dir_fd=folder)

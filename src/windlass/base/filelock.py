@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
-def opened(path: Path) -> int:
+def open_lock_file(path: Path) -> int:
     """Opens a lock file; creates it if it is missing."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
@@ -43,9 +43,9 @@ def is_at(fd: int, path: Path) -> bool:
     return False
 
 
-def taken(path: Path) -> int | None:
+def try_hold(path: Path) -> int | None:
     """Returns the descriptor of the locked file, to be closed; None if another holder has the lock."""
-    fd = opened(path)
+    fd = open_lock_file(path)
     try:
         if try_lock(fd):
             return fd
@@ -57,9 +57,9 @@ def taken(path: Path) -> int | None:
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def holding(path: Path) -> Iterator[None]:
     """Holds the lock of a file; waits for it first."""
-    fd = opened(path)
+    fd = open_lock_file(path)
     try:
         wait_for(fd)
         yield

@@ -58,7 +58,7 @@ async def pump(stream: asyncio.StreamReader | None, take: Callable[[bytes], None
         take(piece)
 
 
-async def together(
+async def run_together(
     *jobs: Coroutine[Any, Any, Any], guard: Coroutine[Any, Any, None] | None = None
 ) -> list[Any]:
     """Runs all of them and returns their results, or raises the first failure and cancels the rest. A guard
@@ -77,7 +77,7 @@ async def together(
         await asyncio.gather(whole, *tasks, *watching, return_exceptions=True)
 
 
-async def aside(function: Callable[..., T], *args: object) -> T:
+async def in_thread(function: Callable[..., T], *args: object) -> T:
     """Runs a function in a thread. If cancelled, waits until the function has ended before it raises."""
     task = asyncio.ensure_future(asyncio.to_thread(function, *args))
     try:

@@ -43,5 +43,5 @@ class WithBundled:
         if source.url != demo.URL:
             return self._others, source
         # Written each time, because a new version of Windlass brings a new commit.
-        made = await group.aside(demo.repository, self._repository)
+        made = await group.in_thread(demo.repository, self._repository)
         return self._local, replace(source, url=f"file://{made}", token=None)

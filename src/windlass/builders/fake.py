@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from windlass.base.subprocesses import aside
+from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import BuildError, Order, Say
 from windlass.builders.git import GitCommit, GitError, GitSource
 from windlass.core.deploy.workload import Artifact
@@ -38,7 +38,7 @@ class FakeRepositories:
     async def fetch(self, source: GitSource, into: Path) -> GitCommit:
         self._answer()
         self.fetched.append(source)
-        await aside(into.mkdir, 0o700, True)
+        await in_thread(into.mkdir, 0o700, True)
         return _commit((source.commit or self.newest).ljust(40, "0"))
 
     async def sweep(self) -> None:

@@ -25,7 +25,7 @@ from windlass.base.http_out import Outgoing
 from windlass.base.ids import new_id
 from windlass.base.log import log
 from windlass.base.private import close_to_others, is_passable, private_folder
-from windlass.base.subprocesses import aside
+from windlass.base.subprocesses import in_thread
 from windlass.config import DATABASE as DATABASE
 from windlass.config import BadSetting, Settings
 from windlass.control.background.holdings import INSTALLATION, bring_back, put_aside
@@ -254,7 +254,7 @@ class Installation:
         ctx = self.ctx
         now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads, self.marked_engine)
         if now != self._mark:
-            await aside(mark.write, ctx.settings, now)
+            await in_thread(mark.write, ctx.settings, now)
             self._mark = now
 
     async def _trouble(self) -> str:
@@ -310,7 +310,7 @@ async def install(
     store = await open_store(settings, clock)
     try:
         # no restore may run while this process has the database
-        await aside(recover, Path(settings.data_dir) / LOGS)
+        await in_thread(recover, Path(settings.data_dir) / LOGS)
         encryption, id = await _check_installation(settings, store)
         own = await parts_for(id)
         known = families or registry(), kinds or kinds_of(*declared())

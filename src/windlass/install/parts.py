@@ -13,7 +13,7 @@ from msgspec import Struct
 from windlass.base.clock import Clock
 from windlass.base.http_in.connections import trusted
 from windlass.base.isolation.isolation import Isolation, Mode
-from windlass.base.subprocesses import aside
+from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder
 from windlass.builders.bundled import WithBundled
 from windlass.builders.databases import NativeDatabases
@@ -43,7 +43,7 @@ class Parts(Struct, frozen=True, kw_only=True):
 
 async def real_parts(settings: Settings, clock: Clock, installation: str) -> Parts:
     """`installation` tells what is ours from what is of another Windlass on the same engine."""
-    folder = await aside(Path(settings.data_dir).resolve)
+    folder = await in_thread(Path(settings.data_dir).resolve)
     engine, builder = await _engine(settings, folder, clock, installation)
     try:
         git = Git(
@@ -70,7 +70,7 @@ async def _engine(
 ) -> tuple[Engine, Builder]:
     chosen, host = await chosen_engine(settings), docker_at(settings)
     if chosen == PROCESS:
-        isolation = await aside(isolation_of, settings)
+        isolation = await in_thread(isolation_of, settings)
         builder = NativeBuilder(folder / "builds", isolation=isolation)
         return ProcessEngine(process_folder(settings).resolve(), clock, isolation=isolation), builder
     if chosen == DOCKER:
@@ -111,7 +111,7 @@ async def isolation_in_use(settings: Settings) -> Isolation | None:
     """Returns the isolation of the engine process; None for engines with containers."""
     if await chosen_engine(settings) != PROCESS:
         return None
-    return await aside(isolation_of, settings)
+    return await in_thread(isolation_of, settings)
 
 
 def concerns(isolation: Isolation) -> list[str]:
@@ -147,7 +147,7 @@ async def chosen_engine(settings: Settings) -> str:
     """
     if settings.engine != "auto":
         return settings.engine
-    if kept := await aside(kept_engine, settings):
+    if kept := await in_thread(kept_engine, settings):
         return kept
     return DOCKER if await docker_answers(docker_at(settings)) else PROCESS
 

@@ -137,7 +137,7 @@ def hold(data: Path) -> int:
     ended, so that nothing still writes to the data when the next launcher gets it.
     """
     data.parent.mkdir(parents=True, exist_ok=True)
-    held = filelock.opened(beside(data, "lock"))
+    held = filelock.open_lock_file(beside(data, "lock"))
     until, told = time.monotonic() + PATIENCE, False
     while not filelock.try_lock(held):
         if time.monotonic() > until:

@@ -18,7 +18,7 @@ from windlass.base.atomic_files import move, sync
 from windlass.base.clock import Clock, SystemClock, stamp
 from windlass.base.encryption import Encryption
 from windlass.base.isolation.users import Users, range_of
-from windlass.base.subprocesses import aside
+from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
 from windlass.control.request.log_store import LOGS, recover, replaced, restored
 from windlass.core.deploy.workload import StoredData
@@ -94,7 +94,7 @@ async def restore(
                         await refill.fill(table, rows)
                 # Before: a number that is noted for nothing is harmless, and one that is given twice is not.
                 if users := archive.users():
-                    await aside(_users(settings).merge, users)
+                    await in_thread(_users(settings).merge, users)
                 await refill.finish(manifest.migrations)
                 put_logs()
     if not orphans:

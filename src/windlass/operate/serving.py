@@ -15,7 +15,7 @@ from windlass import __version__
 from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.log import log, start_logging
-from windlass.base.subprocesses import aside
+from windlass.base.subprocesses import in_thread
 from windlass.config import Settings, take_secrets, to_type
 from windlass.install.database import looking
 from windlass.install.installation import install
@@ -70,7 +70,7 @@ async def _serve(settings: Settings, adopt: bool) -> None:
 
 async def _report(isolation: Isolation, *, is_first: bool) -> None:
     """Reports how services are kept apart. Trying that out takes a moment, which no request waits for."""
-    for concern in await aside(concerns, isolation):
+    for concern in await in_thread(concerns, isolation):
         _log.warning(concern)
     if is_first and (holds := isolation.holds()):
         click.echo(f"To keep services apart, each has {', '.join(holds)}.", err=True)

@@ -29,7 +29,7 @@ from windlass.base.http_in.heads import (
     RequestHead,
     check_authority,
     check_target,
-    judged_line,
+    parse_line,
 )
 from windlass.base.http_in.wire import END, Bad
 from windlass.serve.answering import WholeAnswer
@@ -129,7 +129,7 @@ class Connection(ClientSocket):
             check_target(target, self._port.bounds)
             old, authority = minor == b"0", None
         else:
-            method, target, old, authority = judged_line(data[:first], self._port.bounds)
+            method, target, old, authority = parse_line(data[:first], self._port.bounds)
         head = self._head
         if head is None or head.old is not old or not data.startswith(head.raw, first):
             end = data.find(END, first) + len(END)

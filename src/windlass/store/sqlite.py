@@ -272,7 +272,7 @@ def own(path: Path) -> IO[bytes]:
     """Locks the file for this process: two processes would not see each other's changes."""
     place = path.with_name(path.name + ".lock")
     private_file(place)
-    lock = filelock.taken(place)
+    lock = filelock.try_hold(place)
     if lock is None:
         raise InUse("another Windlass runs on this data directory: stop it first")
     return os.fdopen(lock, "rb")

@@ -44,7 +44,7 @@ class StartLine(NamedTuple):
     """The host of an absolute target; the Host field has to agree with it."""
 
 
-def judged_line(line: bytes, bounds: Bounds) -> StartLine:
+def parse_line(line: bytes, bounds: Bounds) -> StartLine:
     match = LINE.fullmatch(line)
     if not match:
         if _OTHER_VERSION.fullmatch(line):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from windlass.base import addresses
 from windlass.base.addresses import Reach, Resolve
 from windlass.base.http_out.answers import HttpResult, NoAnswer
-from windlass.base.http_out.url import judged, place
+from windlass.base.http_out.url import check_url, parse_url
 
 if TYPE_CHECKING:
     from windlass.base.http_out.client import HttpClient
@@ -48,8 +48,8 @@ class Outgoing:
         The request may arrive twice, so give it an id. Raises `AddressRefused`, or `NoAnswer`, also when it
         took longer than `seconds`.
         """
-        where = place(url)
-        judged(where, self._reach, named_elsewhere=bool(self._proxy))
+        where = parse_url(url)
+        check_url(where, self._reach, named_elsewhere=bool(self._proxy))
         return await self._opened().send(method, where, body, headers, seconds)
 
     async def fetch(self, url: str) -> bytes:

@@ -40,7 +40,7 @@ class Url(Struct, frozen=True):
 
 
 @lru_cache(maxsize=1024)  # the same receivers are called again and again
-def place(url: str) -> Url:
+def parse_url(url: str) -> Url:
     if len(url) > LONGEST:
         raise AddressRefused(f"The URL is longer than {LONGEST} characters.")
     if not url.isprintable() or " " in url or "\\" in url:
@@ -54,7 +54,7 @@ def place(url: str) -> Url:
     return _written(match["scheme"].lower(), _host(match["host"]), match["port"], match["rest"] or "/")
 
 
-def judged(where: Url, reach: Reach, *, named_elsewhere: bool) -> None:
+def check_url(where: Url, reach: Reach, *, named_elsewhere: bool) -> None:
     """Refuses a URL that cannot be allowed, before any name is resolved. `named_elsewhere`: a proxy resolves
     names."""
     if not isinstance(where.host, str):

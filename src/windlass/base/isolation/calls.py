@@ -68,7 +68,7 @@ def syscall(number: int, *words: object) -> int:
     return int(libc.syscall(ctypes.c_long(number), *words))
 
 
-def twin() -> int:
+def fork_sibling() -> int:
     """Forks a process that is a child of our parent: only the parent can wait for it."""
     flags = ctypes.c_long(CLONE_PARENT | signal.SIGCHLD)
     none = ctypes.c_long(0)

@@ -77,8 +77,8 @@ def findings(first: int, last: int) -> Findings:
 def _findings(first: int, last: int) -> Findings:
     command = [*program("probe", first), str(last)]
     done = subprocess.run(command, env={}, cwd="/", capture_output=True, timeout=_PATIENCE, check=True)
-    found: Findings = json.loads(done.stdout)
-    return found
+    findings: Findings = json.loads(done.stdout)
+    return findings
 
 
 class Isolation:
@@ -96,10 +96,12 @@ class Isolation:
     def missing(self) -> list[MissingPart]:
         if self.mode == "off":
             return []
-        found = self._findings()
-        why = found["why"]
+        findings = self._findings()
+        why = findings["why"]
         return [
-            MissingPart(part, what, why[part], _means(part, found), _FIRST if _waits(part, found) else advice)
+            MissingPart(
+                part, what, why[part], _means(part, findings), _FIRST if _waits(part, findings) else advice
+            )
             for part, (what, advice) in _MEANING.items()
             if part in why
         ]
@@ -108,14 +110,14 @@ class Isolation:
         """Returns the parts that each service has here, for people."""
         if self.mode == "off":
             return []
-        found = self._findings()
+        findings = self._findings()
         identity = {
             "user": "a user of its own",
             "namespace": "a user namespace of its own",
         }
-        named = [identity[found["identity"]]] if found["identity"] in identity else []
+        named = [identity[findings["identity"]]] if findings["identity"] in identity else []
         return named + [
-            _MEANING[part][0] for part in _MEANING if part != "identity" and part not in found["why"]
+            _MEANING[part][0] for part in _MEANING if part != "identity" and part not in findings["why"]
         ]
 
     def _findings(self) -> Findings:
@@ -140,34 +142,34 @@ class Isolation:
         """Returns the cell of a service; None if isolation is off."""
         if self.mode == "off":
             return None
-        found, owner = self._findings(), self.owner(name)
+        findings, owner = self._findings(), self.owner(name)
         ours = os.geteuid()
         return Cell(
-            identity=found["identity"],
+            identity=findings["identity"],
             uid=ours if owner is None else owner,
             inner=ours or _NOBODY,
             name="" if owner is None else NAME.format(owner),
-            mounts=found["mounts"],
-            processes=found["processes"],
-            landlock=found["landlock"],
+            mounts=findings["mounts"],
+            processes=findings["processes"],
+            landlock=findings["landlock"],
             readable=[*dict.fromkeys((*_own_programs(), *self._readable, *map(str, readable)))],
             writable=[str(path) for path in writable],
             temporary=str(temporary),
             hidden=[str(self._folder)],
-            most_processes=MOST_PROCESSES if found["identity"] != "none" else 0,
+            most_processes=MOST_PROCESSES if findings["identity"] != "none" else 0,
             most_memory=most_memory,
             largest_file=largest_file,
         )
 
 
-def _waits(part: str, found: Findings) -> bool:
+def _waits(part: str, findings: Findings) -> bool:
     """True if a part is missing only because services have no user of their own."""
-    return part in ("mounts", "processes") and found["identity"] == "none"
+    return part in ("mounts", "processes") and findings["identity"] == "none"
 
 
-def _means(part: str, found: Findings) -> str:
+def _means(part: str, findings: Findings) -> str:
     """Returns the consequence of a missing part, with the parts that are there."""
-    rules, user = found["landlock"], "the user of Windlass" if os.geteuid() else "root"
+    rules, user = findings["landlock"], "the user of Windlass" if os.geteuid() else "root"
     match part:
         case "identity":
             signals = "" if rules >= SCOPES_SINCE else ", and can end Windlass and other services"
@@ -179,7 +181,7 @@ def _means(part: str, found: Findings) -> str:
             )
         case "processes":
             return "it sees all processes of this machine, with their command lines"
-        case "landlock" if found["mounts"]:
+        case "landlock" if findings["mounts"]:
             return "nothing but its view of the file system hides files of others from it"
         case _:
             return f"it can read and change what {user} can, the key and other services included"

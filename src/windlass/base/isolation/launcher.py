@@ -61,11 +61,11 @@ def main(number: int) -> NoReturn:
         if not word:
             os._exit(0)
         given = _descriptors(ancillary)
-        made = calls.twin()
+        made = calls.fork_sibling()
         if not made:
             _serve(given)
-        for each in given:
-            os.close(each)
+        for descriptor in given:
+            os.close(descriptor)
         channel.send(str(made).encode())
 
 
@@ -98,7 +98,7 @@ def _start(request: LaunchRequest, go: int, output: int, answer: int, process: S
     if cell and cell["processes"]:
         if not process:
             first = _first(cell, request["marks"], answer)
-        made = calls.twin()
+        made = calls.fork_sibling()
         if made:
             _tell(answer, {"pid": made})
             os._exit(0)
@@ -113,7 +113,7 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
     Returns the pipe by which the program tells it so. The first process is ready when this returns."""
     hear, tell = os.pipe2(os.O_CLOEXEC)
     ready, done = os.pipe2(os.O_CLOEXEC)
-    made = calls.twin()
+    made = calls.fork_sibling()
     if not made:
         os.close(tell)
         try:
@@ -152,8 +152,8 @@ def _program(request: LaunchRequest, go: int, output: int, answer: int, first: i
     inside.give_up(request["command"], error)
 
 
-def _tell(answer: int, said: LaunchAnswer) -> None:
-    os.write(answer, json.dumps(said).encode() + b"\n")
+def _tell(answer: int, report: LaunchAnswer) -> None:
+    os.write(answer, json.dumps(report).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -91,8 +91,8 @@ class Launcher:
             os.close(theirs)
             raise
         finally:
-            for each in (ours, tell, sent):
-                os.close(each)
+            for descriptor in (ours, tell, sent):
+                os.close(descriptor)
         answers = Answers(hear)
         answer, failure = _heard(answers, ready=request["waits"])
         pid, first = answer.get("pid"), answer.get("first")

@@ -28,10 +28,10 @@ class Findings(TypedDict):
 
 
 def main(uid: int) -> None:
-    sys.stdout.write(json.dumps(found(uid, int(sys.argv[3]))))
+    sys.stdout.write(json.dumps(try_all(uid, int(sys.argv[3]))))
 
 
-def found(uid: int, last: int) -> Findings:
+def try_all(uid: int, last: int) -> Findings:
     """Tries all parts. `uid` and `last` are the first and the last user that a service could get."""
     why: dict[str, str] = {}
     version = landlock.version() if calls.known_machine() else 0

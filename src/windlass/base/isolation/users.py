@@ -92,13 +92,13 @@ class Users:
     def _owners(self) -> list[int]:
         """Returns the users of the range who own folders of services, in place or set aside."""
         data = self._file.parent
-        found = (path.lstat().st_uid for parts in _FOLDERS for path in data.glob(parts))
-        return sorted({number for number in found if number in self._numbers})
+        owners = (path.lstat().st_uid for parts in _FOLDERS for path in data.glob(parts))
+        return sorted({number for number in owners if number in self._numbers})
 
     @contextmanager
     def _held(self) -> Iterator[Path]:
         """Holds a lock: several servers may use one folder."""
-        with filelock.held(self._file.with_suffix(".lock")):
+        with filelock.holding(self._file.with_suffix(".lock")):
             if not self._file.exists():
                 write_whole(
                     self._file, json.dumps({f"former {each}": each for each in self._owners()}).encode()
@@ -143,9 +143,9 @@ def show(top: Path) -> None:
     if not top.is_dir() or top.stat().st_mode & _READ_FOLDER == _READ_FOLDER:
         return
     for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
-        for name, wanted in (*((each, _READ_FOLDER) for each in folders), *((each, _READ) for each in files)):
+        for name, rights in (*((path, _READ_FOLDER) for path in folders), *((path, _READ) for path in files)):
             mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
-            wanted |= mode >> 6 & stat.S_IXOTH
-            if not stat.S_ISLNK(mode) and mode & wanted != wanted:
-                os.chmod(name, stat.S_IMODE(mode) | wanted, dir_fd=at)
+            rights |= mode >> 6 & stat.S_IXOTH
+            if not stat.S_ISLNK(mode) and mode & rights != rights:
+                os.chmod(name, stat.S_IMODE(mode) | rights, dir_fd=at)
     top.chmod(stat.S_IMODE(top.stat().st_mode) | _READ_FOLDER)

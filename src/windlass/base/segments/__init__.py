@@ -10,12 +10,12 @@ from windlass.base.segments.lines import (
     EVERYTHING,
     LATEST,
     LineFilter,
-    Saying,
+    LogMessage,
     StoredLine,
     id_of,
     instant,
+    line_filter,
     moment,
-    sieve,
 )
 from windlass.base.segments.streams import Segments
 
@@ -24,11 +24,11 @@ __all__ = [
     "LATEST",
     "Gone",
     "LineFilter",
-    "Saying",
+    "LogMessage",
     "Segments",
     "StoredLine",
     "id_of",
     "instant",
+    "line_filter",
     "moment",
-    "sieve",
 ]

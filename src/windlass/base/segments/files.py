@@ -46,13 +46,13 @@ def segments_of(folder: str) -> list[Segment]:
     """Returns the segments, oldest first."""
     try:
         with os.scandir(folder) as entries:
-            found = [
+            segments = [
                 _segment(entry.path, match) for entry in entries if (match := _NAME.fullmatch(entry.name))
             ]
     except FileNotFoundError:
         return []
-    found.sort(key=_base)
-    return found
+    segments.sort(key=_base)
+    return segments
 
 
 def _base(segment: Segment) -> int:
@@ -85,7 +85,7 @@ class OpenFile:
             os.close(self._fd)
 
 
-def whole(fd: int, end: int) -> int:
+def last_line_end(fd: int, end: int) -> int:
     """Returns the end of the last whole line before `end`."""
     step = 1
     while end > 0:
@@ -128,19 +128,19 @@ def forwards(fd: int, start: int) -> bytes:
 
 def times_of(fd: int, end: int) -> Times | None:
     """Returns the least and the greatest time of the lines before `end`."""
-    found: list[bytes] = []
+    stamps_seen: list[bytes] = []
     for chunk in backwards(fd, end):
         stamps = [time_of(line) for line in split(chunk) if line.startswith(BEGIN)]
-        found += (min(stamps), max(stamps)) if stamps else ()
-    return (instant(min(found).decode()), instant(max(found).decode())) if found else None
+        stamps_seen += (min(stamps), max(stamps)) if stamps else ()
+    return (instant(min(stamps_seen).decode()), instant(max(stamps_seen).decode())) if stamps_seen else None
 
 
 def end_of(folder: str) -> int:
     """Returns the present end of the stream."""
-    while found := segments_of(folder):
-        with OpenFile(found[-1].path) as fd:
+    while segments := segments_of(folder):
+        with OpenFile(segments[-1].path) as fd:
             if fd is not None:
-                return found[-1].base + whole(fd, os.fstat(fd).st_size)
+                return segments[-1].base + last_line_end(fd, os.fstat(fd).st_size)
     return 0
 
 
@@ -157,7 +157,7 @@ def last(folder: str, most: int, wanted: LineFilter, before: int | None = None) 
                 break  # This segment was removed, and so was everything before it.
             size = os.fstat(fd).st_size
             end = size if before is None else min(size, before - segment.base)
-            for chunk in backwards(fd, whole(fd, end)):
+            for chunk in backwards(fd, last_line_end(fd, end)):
                 lines = wanted.last(chunk, most)
                 pieces.append(lines)
                 most -= len(lines)
@@ -187,7 +187,7 @@ class FollowStep(Struct, frozen=True):
     gone: bool = False
 
 
-def onward(folder: str, place: int) -> FollowStep:
+def read_on(folder: str, place: int) -> FollowStep:
     """Returns the lines at this position, if any. Never repeats a line, and reports every gap."""
     gone = False
     for segment in _from(folder, place):
@@ -196,7 +196,7 @@ def onward(folder: str, place: int) -> FollowStep:
             place, gone = segment.base, True
         with OpenFile(segment.path) as fd:
             if fd is None:
-                return onward(folder, place)
+                return read_on(folder, place)
             if not _is_between_lines(fd, place - segment.base):
                 return _anew(folder)
             chunk = forwards(fd, place - segment.base)

@@ -22,7 +22,7 @@ LATEST: Final = 253_402_300_799_999
 """The last millisecond that a stamp can express."""
 
 
-class Saying(Protocol):
+class LogMessage(Protocol):
     """A message before it becomes a stored line."""
 
     @property
@@ -146,7 +146,7 @@ class LineFilter(Struct, frozen=True):
         return not self._needle or (self._needle in line and self.contains in _message_of(line).message)
 
 
-def sieve(since: int | None = None, until: int | None = None, contains: str = "") -> LineFilter:
+def line_filter(since: int | None = None, until: int | None = None, contains: str = "") -> LineFilter:
     """Returns a filter for lines from `since` on, before `until`, whose message contains `contains`."""
     return LineFilter(
         since,
@@ -158,4 +158,4 @@ def sieve(since: int | None = None, until: int | None = None, contains: str = ""
     )
 
 
-EVERYTHING: Final = sieve()
+EVERYTHING: Final = line_filter()

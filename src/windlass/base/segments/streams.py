@@ -26,7 +26,7 @@ from windlass.base.atomic_files import move
 from windlass.base.log import log
 from windlass.base.segments import files
 from windlass.base.segments.files import Gone
-from windlass.base.segments.lines import EVERYTHING, LineFilter, Saying, instant, time_of
+from windlass.base.segments.lines import EVERYTHING, LineFilter, LogMessage, instant, time_of
 from windlass.base.segments.writer import SegmentLocked, SegmentWriter, WriteIncomplete
 
 _PARTS: Final = 16
@@ -81,7 +81,7 @@ class Segments:
 
     # Writing
 
-    def append(self, stream: str, lines: Sequence[Saying]) -> None:
+    def append(self, stream: str, lines: Sequence[LogMessage]) -> None:
         """Appends lines. Every reader sees them when this returns, unless the disk is full."""
         if lines:
             loss = self._losses.get(stream)
@@ -97,7 +97,7 @@ class Segments:
             self._written_after_loss(stream, (), loss, at)
             self._wake(stream)
 
-    def _written(self, stream: str, lines: Sequence[Saying]) -> int:
+    def _written(self, stream: str, lines: Sequence[LogMessage]) -> int:
         """Returns the index of the first line that could not be written."""
         done = 0
         try:
@@ -111,7 +111,7 @@ class Segments:
             self._lost(stream, len(lines) - done, error)
         return done
 
-    def _written_after_loss(self, stream: str, lines: Sequence[Saying], loss: Loss, at: int) -> None:
+    def _written_after_loss(self, stream: str, lines: Sequence[LogMessage], loss: Loss, at: int) -> None:
         if time.monotonic() < loss.rests_until:
             loss.lines += len(lines)
             return
@@ -176,7 +176,7 @@ class Segments:
                     yield lines
             while not follower.ended:
                 follower.woken.clear()
-                step = files.onward(folder, place)
+                step = files.read_on(folder, place)
                 place = step.place
                 if step.gone:
                     yield Gone()

@@ -18,8 +18,8 @@ import msgspec
 from windlass.base import filelock
 from windlass.base.clock import stamp
 from windlass.base.private import private_folder
-from windlass.base.segments.files import Times, name_of, segments_of, times_of, whole
-from windlass.base.segments.lines import LATEST, Saying, StoredLine, id_at, new_prefix
+from windlass.base.segments.files import Times, last_line_end, name_of, segments_of, times_of
+from windlass.base.segments.lines import LATEST, LogMessage, StoredLine, id_at, new_prefix
 
 _OURS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _SEALED: Final = 0o400
@@ -63,7 +63,7 @@ class SegmentWriter:
             self.close()
             raise
 
-    def append(self, lines: Sequence[Saying], begin: int) -> int:
+    def append(self, lines: Sequence[LogMessage], begin: int) -> int:
         """Writes the lines from `begin` on, as many as fit into this segment. Returns the index of the first
         one not written."""
         self._lock()
@@ -107,7 +107,7 @@ class SegmentWriter:
     def _look(self) -> None:
         """Checks for lines that other processes have written, and cuts off a torn line."""
         size = os.fstat(self._fd).st_size
-        self._size = whole(self._fd, size)
+        self._size = last_line_end(self._fd, size)
         if self._size < size:
             os.ftruncate(self._fd, self._size)
         self._times, self._knows_times = None, self._size == 0
@@ -162,7 +162,7 @@ class SegmentWriter:
 
     # Lines
 
-    def _write(self, lines: Sequence[Saying], begin: int) -> int:
+    def _write(self, lines: Sequence[LogMessage], begin: int) -> int:
         batch, at, end = self._encoded(lines, begin)
         written = 0
         try:
@@ -182,7 +182,7 @@ class SegmentWriter:
         known = self._times
         self._times = at if known is None else (min(known[0], at[0]), max(known[1], at[1]))
 
-    def _encoded(self, lines: Sequence[Saying], begin: int) -> tuple[bytearray, Times, int]:
+    def _encoded(self, lines: Sequence[LogMessage], begin: int) -> tuple[bytearray, Times, int]:
         """Returns one batch as bytes, its times, and the index of the first line that is not in it."""
         batch = bytearray()
         here, room = self._base + self._size, self._most - self._size

@@ -74,7 +74,7 @@ class NativeDatabases:
         return (*_run("ready"), _kind(type).module)
 
     async def discard(self, service: str) -> None:
-        await group.aside(_gone, self._home / service)
+        await group.in_thread(_gone, self._home / service)
 
     async def services(self) -> Collection[str]:
         return {folder.name for folder in self._home.iterdir()} if self._home.is_dir() else ()
@@ -84,10 +84,10 @@ class NativeDatabases:
             await self.discard(service)
 
     async def set_aside(self, service: str, into: Path) -> None:
-        await group.aside(move, self._home / service, into / "database")
+        await group.in_thread(move, self._home / service, into / "database")
 
     async def put_back(self, service: str, out: Path) -> None:
-        await group.aside(move, out / "database", self._home / service)
+        await group.in_thread(move, out / "database", self._home / service)
 
 
 def _kind(type: str) -> ServerKind:

@@ -108,7 +108,7 @@ class DockerBuilder:
                     await self._forget(metadata)
 
     async def _built(self, order: Order, say: Say) -> Artifact:
-        files = await group.aside(context, order)
+        files = await group.in_thread(context, order)
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
         say(_opening(kit))
         guarded = await self._guarded(order, files, kit)
@@ -176,7 +176,7 @@ class DockerBuilder:
             platform=_platform(version),
             heredocs=kit and _major(version) >= HEREDOCS_SINCE,
         )
-        return await group.aside(rewritten, text, around)
+        return await group.in_thread(rewritten, text, around)
 
     async def _base(self, ref: str, say: Say) -> dict[str, Any]:
         """Returns the metadata of a base image, after pulling it if necessary.

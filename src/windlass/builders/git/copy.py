@@ -34,7 +34,7 @@ class Copy(Struct, frozen=True):
 
     async def commits(self, most: int = 1) -> list[GitCommit]:
         """Fetches the wanted commit, and so many commits before it, into the store."""
-        _, tags = await group.together(self._receive(most), self._tags())
+        _, tags = await group.run_together(self._receive(most), self._tags())
         words = ("log", "-z", "--encoding=UTF-8", f"--max-count={most}", f"--format={FORMAT}", WANTED, "--")
         if not (found := commits(await self.remote.ask(*words, copy=self.folder), tags)):
             raise GitError("What was asked for is not a commit.")
@@ -46,7 +46,7 @@ class Copy(Struct, frozen=True):
         await self.remote.run(*listed, copy=self.folder, take=listing.feed)
         words = ("checkout", "--quiet", "--force", "--detach", commit)
         await self.remote.run(*words, copy=self.folder, watched=self.folder)
-        await group.aside(self._settle, listing)
+        await group.in_thread(self._settle, listing)
         for path in listing.submodules:
             self.progress(f"The submodule {path} is not fetched.")
         if _uses_lfs(self.folder / ".gitattributes"):

@@ -99,9 +99,9 @@ class Git:
 
     async def sweep(self) -> None:
         """Ends programs that an earlier Windlass left in this home when it was killed."""
-        await group.aside(group.end_all_with, "HOME", str(self._home))
+        await group.in_thread(group.end_all_with, "HOME", str(self._home))
         for left in self._home.glob(f"{SCRATCH}*"):
-            await group.aside(_gone, left)
+            await group.in_thread(_gone, left)
 
     async def _at(self, source: GitSource, deed: Callable[[Remote], Awaitable[T]]) -> T:
         """Runs an action on the repository within the time limit. Translates failures into our own words."""
@@ -170,7 +170,7 @@ class Git:
         try:
             yield made
         finally:
-            await group.aside(_gone, made)
+            await group.in_thread(_gone, made)
 
 
 def _head_in(answer: str, ref: str) -> tuple[str, str] | None:
@@ -192,10 +192,10 @@ def _no_head(url: str, source: GitSource) -> tuple[str, str]:
 
 @asynccontextmanager
 async def _fresh(made: Path) -> AsyncIterator[None]:
-    await group.aside(_gone, made)
+    await group.in_thread(_gone, made)
     async with AsyncExitStack() as undo:
-        undo.push_async_callback(group.aside, _gone, made)
-        await group.aside(partial(made.mkdir, mode=0o700, parents=True))
+        undo.push_async_callback(group.in_thread, _gone, made)
+        await group.in_thread(partial(made.mkdir, mode=0o700, parents=True))
         yield
         undo.pop_all()
 

@@ -58,7 +58,7 @@ class Remote(Struct, frozen=True):
         said = GitOutput(progress, (*self.hidden, str(copy or self.home)))
         async with group.running(["git", *words], cwd=copy or self.home, env=self._given(copy)) as process:
             self.limits.confine(process)
-            await group.together(
+            await group.run_together(
                 group.pump(process.stdout, take),
                 group.pump(process.stderr, said.feed),
                 process.wait(),

@@ -251,7 +251,7 @@ def _locked(folder: Path, beginning: str) -> tuple[Path, int]:
     tried."""
     while True:
         made = folder / f"{beginning}{uuid.uuid4().hex[:12]}"
-        os.close(filelock.opened(_lock(made)))
+        os.close(filelock.open_lock_file(_lock(made)))
         if (held := _hold(made)) is not None:
             return made, held
 

@@ -70,7 +70,7 @@ class NativeBuilder:
 
     async def find(self, service: str, key: str) -> Artifact | None:
         with _in_plain_words():
-            return await group.aside(ArtifactStore(self._folder, service).find, key)
+            return await group.in_thread(ArtifactStore(self._folder, service).find, key)
 
     async def build(self, order: Order, say: Say) -> Artifact:
         lock = self._busy.setdefault((order.service, order.key), asyncio.Lock())
@@ -82,41 +82,41 @@ class NativeBuilder:
                 return await self._build(order, say)
 
     async def discard(self, service: str) -> None:
-        await group.aside(ArtifactStore(self._folder, service).discard)
+        await group.in_thread(ArtifactStore(self._folder, service).discard)
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
-        await group.aside(ArtifactStore(self._folder, service).sweep, keep)
+        await group.in_thread(ArtifactStore(self._folder, service).sweep, keep)
 
     async def services(self) -> Collection[str]:
-        return await group.aside(services, self._folder)
+        return await group.in_thread(services, self._folder)
 
     async def sweep(self, erase: Collection[str]) -> None:
-        await group.aside(finish_removals, self._folder)
+        await group.in_thread(finish_removals, self._folder)
         gone = {name_of(service) for service in erase}
         for service in await self.services():
             shelf = ArtifactStore(self._folder, service)
-            await group.aside(shelf.discard if service in gone else shelf.sweep)
+            await group.in_thread(shelf.discard if service in gone else shelf.sweep)
 
     async def set_aside(self, service: str, into: Path) -> None:
-        await group.aside(move, ArtifactStore(self._folder, service).folder, into / "builds")
+        await group.in_thread(move, ArtifactStore(self._folder, service).folder, into / "builds")
 
     async def put_back(self, service: str, out: Path) -> None:
-        await group.aside(move, out / "builds", ArtifactStore(self._folder, service).folder)
+        await group.in_thread(move, out / "builds", ArtifactStore(self._folder, service).folder)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
         shelf = ArtifactStore(self._folder, order.service)
         async with _aside() as held:
-            made = await group.aside(held.enter_context, shelf.making())
+            made = await group.in_thread(held.enter_context, shelf.making())
             home, cache = made / "home", self._folder / CACHE / name_of(order.org)
-            await group.aside(_folders, home, cache, made / "artifact")
-            found_sources = await group.aside(sources.read, order)
+            await group.in_thread(_folders, home, cache, made / "artifact")
+            found_sources = await group.in_thread(sources.read, order)
             for line in found_sources.said:
                 say(line)
             cells = Cells(self._isolation, order.org, home, home, order.source, cache)
             tools = Tools(self._surroundings, home, cache, say, self._with_pip, cells)
             held.callback(tools.end_all)
             work = _Work(order, found_sources, tools, shelf, made / "artifact", held)
-            return await group.aside(shelf.put, made / "artifact", await work.done())
+            return await group.in_thread(shelf.put, made / "artifact", await work.done())
 
 
 class _Work:
@@ -145,10 +145,10 @@ class _Work:
         await self._node()
         self._check()
         lines: list[str] = []
-        artifact = await group.aside(self._artifact, lines.append)
+        artifact = await group.in_thread(self._artifact, lines.append)
         for line in lines:
             self.say(line)
-        await group.aside(tree.move, self.layout.app, self.made / "app")
+        await group.in_thread(tree.move, self.layout.app, self.made / "app")
         return artifact
 
     def _check(self) -> None:
@@ -158,7 +158,7 @@ class _Work:
     async def _python(self) -> None:
         lines: list[str] = []
         wish = self.found.wish
-        needed = await group.aside(python.needs, wish, lines.append) if wish else None
+        needed = await group.in_thread(python.needs, wish, lines.append) if wish else None
         for line in lines:
             self.say(line)
         version = await python.interpreter(self.tools, self.found.wanted_python, self.say)
@@ -172,7 +172,7 @@ class _Work:
         self.places.append((venv / "bin", venv / "bin"))
         if needed.project and not needed.whole:
             site = self.made / "site"  # the only part of the artifact that a step may change
-            await group.aside(_folders, site)
+            await group.in_thread(_folders, site)
             self.tools.cells.writable.append(site)
             await python.project(self.tools, version, needed, venv, site, given)
             self.places.append((site / "bin", self.final / "site" / "bin"))
@@ -181,19 +181,19 @@ class _Work:
     async def _venv(
         self, needed: python.PythonDependencies, version: python.Interpreter, given: Mapping[str, str]
     ) -> Path:
-        digest = await group.aside(python.digest, needed, version, given)
+        digest = await group.in_thread(python.digest, needed, version, given)
         deps, there = await self._depending(digest)
         if there:
             self.say("The Python dependencies have not changed: they are used as they were installed before.")
         else:
             await python.environment(self.tools, version, needed, deps, given)
-            await group.aside(_complete, deps)
+            await group.in_thread(_complete, deps)
         (self.made / "venv").symlink_to(Path("..", deps.parent.name, deps.name, "venv"))
         return deps / "venv"
 
     async def _depending(self, digest: str) -> tuple[Path, bool]:
         """Holds the dependencies until the artifact is in its place, so that no sweep removes them before."""
-        dependencies: tuple[Path, bool] = await group.aside(
+        dependencies: tuple[Path, bool] = await group.in_thread(
             self.held.enter_context, self.shelf.depending(digest)
         )
         deps, there = dependencies
@@ -208,7 +208,7 @@ class _Work:
         self.environment["NODE_ENV"] = "production"
         modules = package.folder / "node_modules"
         lines: list[str] = []
-        needed = await group.aside(node.needs, package, self.layout.app, lines.append)
+        needed = await group.in_thread(node.needs, package, self.layout.app, lines.append)
         if needed.nothing or modules.exists():
             if modules.exists():
                 self.say("node_modules is part of the code: it is used as it is.")
@@ -243,13 +243,13 @@ class _Work:
             await node.in_place(self.tools, needed, self.made, self.layout.app, given)
             return
         given = about_registries(variables) | node.asked_for(needed, variables)
-        digest = await group.aside(node.digest, needed, version, given)
+        digest = await group.in_thread(node.digest, needed, version, given)
         deps, there = await self._depending(digest)
         if there:
             self.say("The Node dependencies have not changed: they are used as they were installed before.")
         else:
             await node.apart(self.tools, needed, deps, given)
-            await group.aside(_complete, deps)
+            await group.in_thread(_complete, deps)
         (self.made / "node_modules").symlink_to(Path("..", deps.parent.name, deps.name, "node_modules"))
 
     def _artifact(self, say: Say) -> Artifact:
@@ -324,7 +324,7 @@ async def _aside() -> AsyncIterator[ExitStack]:
     try:
         yield held
     finally:
-        await group.aside(held.close)
+        await group.in_thread(held.close)
 
 
 @contextmanager

@@ -130,9 +130,9 @@ async def apart(tools: Tools, needed: NodeDependencies, made: Path, given: Mappi
         target = made / path.relative_to(needed.package.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
-            await group.aside(tree.copy, path, target)
+            await group.in_thread(tree.copy, path, target)
         elif not target.exists():
-            await group.aside(tree.place, path, target)
+            await group.in_thread(tree.place, path, target)
     await _npm(tools, needed, made, given)
     (made / "node_modules").mkdir(exist_ok=True)
 
@@ -146,8 +146,8 @@ async def in_place(
     if (folder / "node_modules").is_symlink():
         raise BuildError("npm install left a symbolic link as node_modules: it must be a folder.")
     (folder / "node_modules").mkdir(exist_ok=True)
-    await group.aside(tree.move, folder / "node_modules", made / "node_modules")
-    await group.aside(_mend, made / "node_modules", folder / "node_modules", app)
+    await group.in_thread(tree.move, folder / "node_modules", made / "node_modules")
+    await group.in_thread(_mend, made / "node_modules", folder / "node_modules", app)
 
 
 def _mend(moved: Path, was: Path, app: Path) -> None:

@@ -166,10 +166,10 @@ async def environment(
     cwd = await _scratch(tools, needed) if needed.local or needed.whole else needed.cwd
     words: list[str | Path] = []
     if needed.requirements:
-        await group.aside(_write, tools.home / "requirements.txt", needed.requirements)
+        await group.in_thread(_write, tools.home / "requirements.txt", needed.requirements)
         words += ["-r", tools.home / "requirements.txt"]
     if needed.constraints:
-        await group.aside(_write, tools.home / "constraints.txt", needed.constraints)
+        await group.in_thread(_write, tools.home / "constraints.txt", needed.constraints)
         words += ["-c", tools.home / "constraints.txt"]
     if needed.whole and needed.project:
         words.append(cwd / needed.project.relative_to(needed.cwd))
@@ -204,7 +204,7 @@ async def _scratch(tools: Tools, needed: PythonDependencies) -> Path:
     """Makes a copy to build in, because build systems write into their folder."""
     scratch = tools.home / "source"
     if not scratch.exists():
-        await group.aside(tree.copy, needed.cwd, scratch)
+        await group.in_thread(tree.copy, needed.cwd, scratch)
     return scratch
 
 

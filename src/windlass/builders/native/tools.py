@@ -157,14 +157,14 @@ class Tools:
         env = {**own, **more}
         self.ran = True
         try:
-            words = await group.aside(
+            words = await group.in_thread(
                 self.cells.wrapped, [self._whole(argv[0], env), *map(str, argv[1:])], own
             )
             async with group.running(words, cwd=cwd, env=env) as process:
                 errors = heard.other()
                 ending = asyncio.ensure_future(self._end_what_it_leaves(process))
                 try:
-                    await group.together(
+                    await group.run_together(
                         group.pump(process.stdout, heard.feed), group.pump(process.stderr, errors.feed)
                     )
                 finally:
@@ -191,7 +191,7 @@ class Tools:
             await asyncio.sleep(SOON)
         await asyncio.sleep(SOON)
         group.kill(process)
-        await group.aside(self.end_all)
+        await group.in_thread(self.end_all)
 
     def end_all(self) -> None:
         """Ends all programs of this build, daemons that left their group included."""

@@ -19,7 +19,7 @@ from windlass.base import ids
 from windlass.base.atomic_files import write_whole
 from windlass.base.erasing import erase
 from windlass.base.log import log
-from windlass.base.subprocesses import aside
+from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder, BuilderAway
 from windlass.control.people.organizations import NOBODY
 from windlass.control.request.context import ITSELF, Context
@@ -144,10 +144,10 @@ class Holdings:
     async def set_aside(self, record: SetAside) -> None:
         """Written down first, and again at the end: what is interrupted is done again."""
         folder = folder_of(self._data, record.service)
-        await aside(_write, folder / RECORD, replace(record, is_whole=False))
+        await in_thread(_write, folder / RECORD, replace(record, is_whole=False))
         for holder in (self.engine, *self._files):
             await holder.set_aside(record.service, folder)
-        await aside(_write, folder / RECORD, replace(record, is_whole=True))
+        await in_thread(_write, folder / RECORD, replace(record, is_whole=True))
         _log.warning(
             "a service that the database does not know was set aside",
             extra={"service": record.service, "called": record.name, "why": record.why},
@@ -161,7 +161,7 @@ class Holdings:
                 await holder.put_back(service, folder)
         except FileExistsError as error:
             raise Occupied(str(error)) from error
-        await aside(_leave, folder)
+        await in_thread(_leave, folder)
         _log.warning("a service that was set aside was put back", extra={"service": service})
 
     async def purge(self, service: str, *, everywhere: bool) -> None:
@@ -171,7 +171,7 @@ class Holdings:
             await self.engine.discard(service)
         if everywhere:
             await self.builder.discard(service)
-        await aside(_erase, folder_of(self._data, service))
+        await in_thread(_erase, folder_of(self._data, service))
 
     def _check_record(self, service: str) -> None:
         record = self.records()[service]

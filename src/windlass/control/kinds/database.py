@@ -12,7 +12,7 @@ from windlass.control.request.context import Context
 from windlass.control.request.deployments import status_of
 from windlass.control.request.places import Place
 from windlass.control.workloads.credentials import credentials_of, give_credentials
-from windlass.control.workloads.kind import BuiltArtifact, Making, Offer, ServiceKind, Whereabouts
+from windlass.control.workloads.kind import BuiltArtifact, FindAddress, Making, Offer, ServiceKind
 from windlass.control.workloads.ports import public_port, take_public_port
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
@@ -91,7 +91,7 @@ class DatabaseKind(ServiceKind[Database]):
     def counted_keys(self, id: str, name: str) -> Collection[str]:
         return database_variables.keys(id, name)
 
-    async def offer(self, ctx: Context, source: Reads, environment: str, address: Whereabouts) -> Offer:
+    async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
         """Connections. Of two databases whose names make the same keys, the elder has them."""
         rows = await source.resources.of_parent(environment, self.family.name)
         variables: list[BuiltIn] = []
@@ -162,7 +162,7 @@ def _listed(service: Row) -> Iterator[BuiltIn]:
             )
 
 
-async def _connection(ctx: Context, source: Reads, row: Row, address: Whereabouts) -> list[BuiltIn]:
+async def _connection(ctx: Context, source: Reads, row: Row, address: FindAddress) -> list[BuiltIn]:
     spec = row.read(Database)
     server, name = databases.kind_of(spec.type), spec.name
     known = await credentials_of(ctx, source, row)

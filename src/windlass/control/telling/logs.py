@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from typing import Literal, TypeAlias, TypeVar
 
 from windlass.base.errors import Missing
-from windlass.base.segments import Gone, LineFilter, id_of, moment, sieve
+from windlass.base.segments import Gone, LineFilter, id_of, line_filter, moment
 from windlass.control.request import frames
 from windlass.control.request.context import Call, Context, Dialect, Reply, reads, results
 from windlass.control.request.paths import target
@@ -127,4 +127,4 @@ async def _is_over(ctx: Context, deployment: str) -> bool:
 
 def _wanted(query: Tail) -> LineFilter:
     since, until = (moment(text) if text else None for text in (query.since, query.until))
-    return sieve(since, until, query.search)
+    return line_filter(since, until, query.search)

@@ -14,7 +14,7 @@ import msgspec
 from windlass.base.clock import stamp
 from windlass.control.request.context import Context, encode
 from windlass.control.request.permissions import Sight
-from windlass.control.workloads.kind import AnyKind, Whereabouts
+from windlass.control.workloads.kind import AnyKind, FindAddress
 from windlass.core.access import Actor
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
@@ -110,7 +110,7 @@ class InjectedVariables(NamedTuple):
 
 
 async def injected_variables(
-    ctx: Context, source: Reads, levels: Sequence[Row], whereabouts: Whereabouts
+    ctx: Context, source: Reads, levels: Sequence[Row], find_address: FindAddress
 ) -> InjectedVariables:
     """All that a service of these levels is given, with the places where they really are."""
     levels = _with_variables(ctx, levels)
@@ -118,7 +118,7 @@ async def injected_variables(
     result = InjectedVariables([_entry(one) for one in with_twins(own)], [], [])
     for level in levels:
         for kind in _kinds_in(ctx, level):
-            offer = await kind.offer(ctx, source, level.id, whereabouts)
+            offer = await kind.offer(ctx, source, level.id, find_address)
             result.entries.extend(map(_entry, offer.variables))
             result.counted.extend(offer.counted)
             result.warnings.extend(offer.warnings)

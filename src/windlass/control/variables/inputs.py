@@ -14,7 +14,7 @@ from windlass.base.errors import Missing
 from windlass.control.request.context import Context
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.variables.injected import injected_variables
-from windlass.control.workloads.kind import Whereabouts
+from windlass.control.workloads.kind import FindAddress
 from windlass.core.declare.resource import Family
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.declare.traits import has_variables
@@ -41,7 +41,7 @@ class StoredVariable(Struct):
     aliased_secret: OriginalVariable | None = None
 
 
-async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Whereabouts) -> Inputs:
+async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: FindAddress) -> Inputs:
     """Reads and resolves the variables of a run; raises `Unusable` with what the person can do."""
     if not _takes_variables(ctx, service):
         digest = Digest(_sha(ctx, service, ())).text
@@ -50,7 +50,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, whereabouts: Wher
     if not levels:
         raise Missing("This service was deleted meanwhile")
     rows = [await _said_at(source, level) for level in levels]
-    own = await injected_variables(ctx, source, levels, whereabouts)
+    own = await injected_variables(ctx, source, levels, find_address)
     result = resolve([*([_entry(ctx, row) for row in level] for level in rows), own.entries])
     used = frozenset(row.id for row in own.counted if _is_used(ctx, row, result.used))
     said = [row for level in rows for row in level]

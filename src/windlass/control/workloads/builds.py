@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base.clock import stamp
-from windlass.base.subprocesses import aside
+from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder, BuilderAway, Order, Say
 from windlass.builders.dockerfile import LONGEST, declared
 from windlass.builders.git import GitCommit
@@ -73,7 +73,7 @@ async def _made(
 ) -> BuildResult:
     root = (spec.git_repository.root_path or "/").strip("/") or "."
     dockerfile = spec.dockerfile_path or None
-    names = await aside(_arguments_of, folder / root / (dockerfile or "Dockerfile"))
+    names = await in_thread(_arguments_of, folder / root / (dockerfile or "Dockerfile"))
     given = {name: value for name, value in inputs.arguments.items() if name in names}
     values = _digest(given)
     order = Order(
@@ -196,11 +196,11 @@ class _folder:
         self._path = ctx.work / deployment.id
 
     async def __aenter__(self) -> Path:
-        await aside(_emptied, self._path)
+        await in_thread(_emptied, self._path)
         return self._path
 
     async def __aexit__(self, *_: object) -> None:
-        await aside(_gone, self._path)
+        await in_thread(_gone, self._path)
 
 
 def _emptied(path: Path) -> None:
@@ -215,11 +215,11 @@ def _gone(path: Path) -> None:
 
 async def sweep_work(ctx: Context) -> None:
     """Working copies of builds that are no more."""
-    for left in await aside(_below, ctx.work):
+    for left in await in_thread(_below, ctx.work):
         # Asked after it was found there: a deployment is known before it makes its folder.
         deployment = await ctx.store.reads.deployments.get(left.name)
         if deployment is None or deployment.status not in OPEN:
-            await aside(shutil.rmtree, left, True)
+            await in_thread(shutil.rmtree, left, True)
 
 
 def _below(folder: Path) -> list[Path]:

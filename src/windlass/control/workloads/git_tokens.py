@@ -8,7 +8,7 @@ from msgspec import Struct, UnsetType
 
 from windlass.base.errors import Invalid
 from windlass.base.http_out import AddressRefused
-from windlass.base.http_out.url import place as api_place
+from windlass.base.http_out.url import parse_url as api_place
 from windlass.builders.git import GitError, GitSource
 from windlass.builders.git.source import place as repository_place
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves

@@ -29,7 +29,7 @@ from windlass.core.deploy.workload import Artifact, ServiceAddress, Workload
 from windlass.core.words.variables import Inputs
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
-Whereabouts = Callable[[str, str, str, int], Awaitable[ServiceAddress]]
+FindAddress = Callable[[str, str, str, int], Awaitable[ServiceAddress]]
 """Takes an environment, a service of it, its name and a port inside. Returns where its neighbours find it."""
 
 
@@ -155,7 +155,7 @@ class ServiceKind(Generic[S]):
             await external_host(ctx, source, service.id, port),
         )
 
-    async def offer(self, ctx: Context, source: Reads, environment: str, address: Whereabouts) -> Offer:
+    async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
         """Returns what services of this kind tell their neighbours, with the addresses of now."""
         variables: list[BuiltIn] = []
         for neighbour in await ctx.neighbours.of(source, environment, self.family.name, self.main_port):

@@ -211,10 +211,10 @@ class Registry:
     # Checks
 
     def _refuse_twin_segments(self) -> None:
-        found: dict[tuple[Family | None, str], Family] = {}
+        families: dict[tuple[Family | None, str], Family] = {}
         for family in self.families.values():
             for parent in self.parents(family):
-                other = found.setdefault((parent, family.segment), family)
+                other = families.setdefault((parent, family.segment), family)
                 if other is not family:
                     where = f"below {parent.name}" if parent else "at the top"
                     twins = f"the families {other.name} and {family.name}"
@@ -237,9 +237,9 @@ class Registry:
 def _by_name(families: Iterable[Family], unions: Iterable[AnyOf]) -> dict[str, Family]:
     """Returns the families by name. Refuses a second family with the same name, whose operations would
     replace the first's."""
-    found: dict[str, Family] = {}
+    by_name: dict[str, Family] = {}
     for family in families:
-        other = found.setdefault(family.name, family)
+        other = by_name.setdefault(family.name, family)
         if other is not family:
             files = f"{other.spec.__module__} and {family.spec.__module__}"
             raise ValueError(
@@ -247,11 +247,11 @@ def _by_name(families: Iterable[Family], unions: Iterable[AnyOf]) -> dict[str, F
                 "Families below different parents may share a `segment`"
             )
     for union in unions:
-        if union.name in found:
+        if union.name in by_name:
             raise ValueError(
                 f"{union.name} is the name of a family and of a union of families: rename one of them"
             )
-    return found
+    return by_name
 
 
 def _refuse_twin_operations(operations: Sequence[Operation]) -> None:

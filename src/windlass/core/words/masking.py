@@ -126,14 +126,14 @@ def is_trivial(value: str) -> bool:
 
 
 def _patterns(values: Iterable[str]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    patterns: dict[str, None] = {}
     for value in values:
         for form in _forms(value):
             for piece in _pieces(form):
-                found[piece] = None
-                if len(found) == MOST:
-                    return tuple(found)
-    return tuple(found)
+                patterns[piece] = None
+                if len(patterns) == MOST:
+                    return tuple(patterns)
+    return tuple(patterns)
 
 
 def _forms(value: str) -> Iterator[str]:

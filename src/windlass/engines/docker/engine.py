@@ -134,7 +134,7 @@ class DockerEngine(EngineByHand):
                 ]
             else:
                 meant = [each for each in there if _meant(each, generation, indexes)]
-            await group.together(*(self._end(each, grace) for each in meant))
+            await group.run_together(*(self._end(each, grace) for each in meant))
 
     async def discard(self, service: str) -> None:
         await self.remove(service, grace=0)
@@ -174,7 +174,7 @@ class DockerEngine(EngineByHand):
     async def set_aside(self, service: str, into: Path) -> None:
         """Stops its containers, until `run` starts them again; nothing has to be moved."""
         with _translated():
-            await group.together(*(self._halt(each) for each in await self._containers(service=service)))
+            await group.run_together(*(self._halt(each) for each in await self._containers(service=service)))
 
     async def put_back(self, service: str, out: Path) -> None:
         """Does nothing: `set_aside` moved nothing."""
@@ -381,7 +381,7 @@ async def _some_at_once(deeds: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         async with free:
             return await deed
 
-    return await group.together(*(one(deed) for deed in deeds))
+    return await group.run_together(*(one(deed) for deed in deeds))
 
 
 def _name(container: Mapping[str, Any]) -> str:

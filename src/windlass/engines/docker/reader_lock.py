@@ -24,7 +24,7 @@ class ReaderLock:
     def ours(self) -> bool:
         if self._held is None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._held = filelock.taken(self._file)
+            self._held = filelock.try_hold(self._file)
         return self._held is not None
 
     async def come(self) -> None:

@@ -78,7 +78,7 @@ class OutputReader:
     def keeps(self) -> bool:
         """Returns whether this engine is the reader; becomes it if there is none."""
         if self._lock is None and self._sink is not None:
-            self._lock = filelock.taken(self._shelf.folder / "keeper.lock")
+            self._lock = filelock.try_hold(self._shelf.folder / "keeper.lock")
         return self._lock is not None
 
     def follow(self, key: InstanceKey, record: Record) -> None:

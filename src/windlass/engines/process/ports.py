@@ -133,7 +133,7 @@ class PortAddresses:
 
     @contextmanager
     def _changing(self) -> Iterator[Places]:
-        with filelock.held(self._lock):
+        with filelock.holding(self._lock):
             places = self._read()
             before = msgspec.json.encode(places)
             yield places

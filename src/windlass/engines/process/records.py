@@ -189,7 +189,7 @@ class RecordStore:
             try:
                 if make:
                     path.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-                fd = filelock.opened(path)
+                fd = filelock.open_lock_file(path)
             except FileNotFoundError:
                 if make:
                     continue  # removed between these two lines

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from windlass.base.http_in.body import RequestBody
-from windlass.base.http_in.heads import LINE, check_authority, judged_line
+from windlass.base.http_in.heads import LINE, check_authority, parse_line
 from windlass.base.http_in.wire import END, Bad
 from windlass.routers.builtin.client_socket import BUSY, IDLE, PARTING, GatewaySocket
 from windlass.routers.builtin.requests import Fields, judged_fields
@@ -129,7 +129,7 @@ class RequestReader(GatewaySocket):
         first = data.find(b"\r\n")
         end = data.find(END, first) + 4
         bounds = self._shared.bounds
-        line = judged_line(data[:first], bounds)
+        line = parse_line(data[:first], bounds)
         fields = self._fields
         raw = data[first:end]
         if raw != fields.raw or line.old is not fields.old:
