@@ -4,8 +4,9 @@
 
 - `@pytest.mark.long`: the test exists in the long form only; a quick test keeps its promise too;
 - `@pytest.mark.sized`: the test has both forms, and `either(quick, long)` chooses its size;
+- `@pytest.mark.repeatable`, beside `sized`: CI runs the long form too, for it does not depend on the machine;
 - every property test: it tries more examples (`examples`), and others in each run, but the same ones
-  in CI, where a change is judged by them.
+  in CI, which runs the long form of all properties.
 """
 
 from __future__ import annotations
