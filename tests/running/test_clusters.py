@@ -171,6 +171,20 @@ async def test_the_key_of_an_engine_is_never_answered(world):
     assert not any(b"MIIE" in event for event in events)
 
 
+async def test_an_organization_with_services_on_another_host_is_not_deleted_before_them(world):
+    org, token = await world.organization()
+    east = await world.post(f"/organization/{org}/cluster", {"name": "east"} | TLS, token=token)
+    project = await world.post(f"/organization/{org}/project", {"name": "theirs"}, token=token)
+    body = {"name": "blue", "cluster_id": east["id"]}
+    environment = await world.post(f"/project/{project['id']}/environment", body, token=token)
+    answer = await world.delete(f"/organization/{org}", token=token)
+    assert answer.status == 409
+    assert answer.message.startswith("Delete the environments on the cluster east first")
+    await world.delete(f"/environment/{environment['id']}", token=token)
+    await world.settle()
+    assert (await world.delete(f"/organization/{org}", token=token)).status == 204
+
+
 # Not connected
 
 

@@ -16,7 +16,7 @@ from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, m
 from windlass.core.words.events import Event
 from windlass.families.cluster import Cluster, cluster
 from windlass.families.organization import Organization, organization
-from windlass.store import Tx
+from windlass.store import Row, Tx
 
 NOBODY = ""
 """Parent of the organizations."""
@@ -66,9 +66,21 @@ async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     check_tag(call, row)
     if len(await tx.resources.of_parent(NOBODY, organization.name)) == 1:
         raise Conflict("This is the only organization of this installation: it cannot be deleted")
+    await _refuse_elsewhere(tx, row)
     await purge(tx, row)
     await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)
     return Reply()
+
+
+async def _refuse_elsewhere(tx: Tx, org: Row) -> None:
+    """Refuses a deletion after which services on other hosts would be out of reach."""
+    for row in await tx.resources.of_parent(org.id, cluster.name):
+        spec = row.read(Cluster)
+        if spec.engine == "DOCKER" and await tx.links.sources(row.id, "cluster_id"):
+            raise Conflict(
+                f"Delete the environments on the cluster {spec.name} first: they are on another host, and "
+                "nothing could remove them afterwards"
+            )
 
 
 @reads("organization.availableRole")
