@@ -22,8 +22,8 @@ from windlass.builders.native.builder import _complete
 from windlass.builders.native.cells import Cells
 from windlass.core.deploy.workload import Artifact
 from windlass.engines.process import files
-from windlass.engines.process.instances import Instances
 from windlass.engines.process.records import InstanceKey, RecordStore
+from windlass.engines.process.starting import InstanceStarter
 
 needs_node = pytest.mark.skipif(
     not (shutil.which("node") and shutil.which("npm")), reason="Node is not installed"
@@ -186,14 +186,14 @@ def test_a_link_in_installed_dependencies_does_not_show_what_it_leads_to(tmp_pat
 def test_no_command_and_no_variable_of_a_service_names_a_folder_that_it_sees(tmp_path):
     named, home = outside(tmp_path), tmp_path / "data"
     home.mkdir()
-    lives = Instances.__new__(Instances)
-    lives._shelf, lives._isolation = RecordStore(home), Isolation("auto", home)
+    starter = InstanceStarter.__new__(InstanceStarter)
+    starter._records, starter._isolation = RecordStore(home), Isolation("auto", home)
     artifact = Artifact(kind="native", ref=str(home), command=("x",))
     for given, is_seen in (
         ({"artifact": artifact, "variables": {"PATH": str(named)}, "command": (f"{named}/x",)}, False),
         ({"artifact": structs.replace(artifact, environment={"PATH": str(named)})}, True),
     ):
-        cell = lives._cell(InstanceKey(SERVICE, 1, 0), wanted(**given))
+        cell = starter.cell(InstanceKey(SERVICE, 1, 0), wanted(**given))
         assert cell is not None
         assert (str(named) in cell["readable"]) is is_seen
 

@@ -1,8 +1,8 @@
-"""Instances as containers of a Docker engine, here or on another machine.
+"""Runs instances as containers of a Docker engine, on this machine or another.
 
-The engine restarts them itself, with growing pauses, and they go on when Windlass ends. Whatever is ours
-bears labels, and names of containers follow from (service, generation, index): so nothing has to be
-remembered to find it again, and there are never two of one.
+The Docker engine restarts them itself, with growing pauses, and they go on when Windlass ends. Everything of
+Windlass bears labels, and names of containers follow from (service, generation, index): nothing has to be
+remembered to find a container again, and there are never two of one name.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from math import ceil
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
@@ -30,10 +29,9 @@ from windlass.core.deploy.workload import (
 from windlass.docker import NO_ANSWER, Away, Docker, EngineRefused
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
-from windlass.engines.docker import create
-from windlass.engines.docker import names as words
+from windlass.engines.docker import names
+from windlass.engines.docker.containers import ContainerClient, Inspection
 from windlass.engines.docker.execute import execute
-from windlass.engines.docker.files import packed
 from windlass.engines.docker.inspection import ended, instance
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.usage import used
@@ -46,8 +44,6 @@ TRIES: Final = 3
 AT_ONCE: Final = 16
 SOON: Final = 5.0
 GRACE: Final = 10.0
-LEAVING: Final = 60.0
-"""Seconds that the engine may take to stop a container beyond its grace."""
 
 # Failures between creating and starting a container that creating it again fixes.
 # "already exists": an engine that was killed while it started a container finds a trace of that.
@@ -73,9 +69,10 @@ class DockerEngine(EngineByHand):
         super().__init__()
         self._docker = host if isinstance(host, Docker) else Docker(host)
         self._installation = installation
-        self._place = DockerResources(self._docker, installation)
+        self._resources = DockerResources(self._docker, installation)
         self._watch = EventWatcher(self._docker, installation, folder / "read")
         self._removed = RemovedGenerations(folder / "removed", durable=True)
+        self._containers = ContainerClient(self._docker, installation, self._resources, self._watch)
         self._locks = Locks()
 
     async def start(self, notice: Notice, sink: Sink) -> None:
@@ -87,23 +84,23 @@ class DockerEngine(EngineByHand):
         await self._watch.stop()
         await self._docker.close()
 
-    async def run(self, wanted: Workload, index: int) -> Instance:
-        name = words.container(self._installation, wanted.service, wanted.generation, index)
+    async def run(self, workload: Workload, index: int) -> Instance:
+        name = names.container(self._installation, workload.service, workload.generation, index)
         with _translated():
             async with self._locks[name]:
-                said = await self._begun(wanted, index, name)
-                return self._instance(said or await self._inspect(name) or _vanished(wanted))
+                found = await self._start_copy(workload, index, name)
+                return self._instance(found or await self._containers.inspect(name) or _vanished(workload))
 
-    async def once(self, wanted: Workload, index: int = 0) -> Outcome:
-        name = words.container(self._installation, wanted.service, wanted.generation, index)
+    async def once(self, workload: Workload, index: int = 0) -> Outcome:
+        name = names.container(self._installation, workload.service, workload.generation, index)
         with _translated():
             async with self._locks[name]:
-                await self._begun(wanted, index, name, once=True)
-                container = str((await self._inspect(name) or _vanished(wanted))["Id"])
-            said = await self._over(container)
-            self._refuse_removed(wanted)
+                await self._start_copy(workload, index, name, once=True)
+                container = str((await self._containers.inspect(name) or _vanished(workload))["Id"])
+            found = await self._containers.wait_for_end(container)
+            self._refuse_removed(workload)
             await self._watch.silent(container)
-            return ended(said or _vanished(wanted))
+            return ended(found or _vanished(workload))
 
     async def copies(self, service: str) -> list[Instance]:
         return await self._instances(service=service)
@@ -113,7 +110,7 @@ class DockerEngine(EngineByHand):
 
     async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
         with _translated():
-            await self._place.image(artifact.ref, say)
+            await self._resources.image(artifact.ref, say)
 
     async def end(
         self,
@@ -124,23 +121,27 @@ class DockerEngine(EngineByHand):
         grace: float = 10.0,
     ) -> None:
         with _translated():
-            there = await self._containers(service=service)
+            there = await self._containers.list(service=service)
             if indexes is None:
-                doomed = {_generation(each) for each in there} if generation is None else {generation}
-                self._removed.note(service, doomed)
-                # What was begun before that was noted is there by now; what begins later finds the note.
-                meant = [
-                    each for each in await self._containers(service=service) if _generation(each) in doomed
+                ending = (
+                    {_generation(container) for container in there} if generation is None else {generation}
+                )
+                self._removed.note(service, ending)
+                # Containers started before the note are there by now; later starts find the note.
+                chosen = [
+                    container
+                    for container in await self._containers.list(service=service)
+                    if _generation(container) in ending
                 ]
             else:
-                meant = [each for each in there if _meant(each, generation, indexes)]
-            await group.run_together(*(self._end(each, grace) for each in meant))
+                chosen = [container for container in there if _is_chosen(container, generation, indexes)]
+            await group.run_together(*(self._end(container, grace) for container in chosen))
 
     async def discard(self, service: str) -> None:
         await self.remove(service, grace=0)
         with _translated():
-            await self._place.discard_volumes(service)
-            await self._place.discard_networks()
+            await self._resources.discard_volumes(service)
+            await self._resources.discard_networks()
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
         with _translated():
@@ -149,13 +150,15 @@ class DockerEngine(EngineByHand):
     async def neighbour_address(
         self, environment: str, service: str, name: str, internal: int
     ) -> ServiceAddress:
-        return ServiceAddress(words.sure(service, name), internal)
+        return ServiceAddress(names.sure(service, name), internal)
 
     async def usage(self) -> Mapping[str, Usage]:
         with _translated():
-            running = [each for each in await self._containers() if each["State"] == "running"]
-            found = await _some_at_once([self._used(each) for each in running])
-        return dict(each for each in found if each)
+            running = [
+                container for container in await self._containers.list() if container["State"] == "running"
+            ]
+            found = await _few_at_once([self._used(container) for container in running])
+        return dict(usage for usage in found if usage)
 
     async def services(self) -> Mapping[str, StoredData]:
         with _translated():
@@ -167,14 +170,16 @@ class DockerEngine(EngineByHand):
     async def sweep(self, erase: Collection[str]) -> None:
         with _translated():
             there = await self._kept() if erase else {}
-            await _some_at_once([self.discard(service) for service in there.keys() & set(erase)])
-            await self._place.discard_networks()
+            await _few_at_once([self.discard(service) for service in there.keys() & set(erase)])
+            await self._resources.discard_networks()
         self._removed.forget(erase)
 
     async def set_aside(self, service: str, into: Path) -> None:
-        """Stops its containers, until `run` starts them again; nothing has to be moved."""
+        """Stops its containers, until `run` starts them again. Nothing has to be moved."""
         with _translated():
-            await group.run_together(*(self._halt(each) for each in await self._containers(service=service)))
+            await group.run_together(
+                *(self._halt(container) for container in await self._containers.list(service=service))
+            )
 
     async def put_back(self, service: str, out: Path) -> None:
         """Does nothing: `set_aside` moved nothing."""
@@ -190,220 +195,115 @@ class DockerEngine(EngineByHand):
         return ""
 
     async def _kept(self) -> dict[str, StoredData]:
-        """Returns what the engine has of each service."""
-        containers, volumes = await self._containers(), await self._place.volumes_by_service()
-        instances = Counter(each["Labels"][words.SERVICE] for each in containers)
-        names = {each["Labels"][words.SERVICE]: each["Labels"].get(words.ALIAS, "") for each in containers}
+        """Returns the data of each service."""
+        containers, volumes = await self._containers.list(), await self._resources.volumes_by_service()
+        instances = Counter(container["Labels"][names.SERVICE] for container in containers)
+        titles = {
+            container["Labels"][names.SERVICE]: container["Labels"].get(names.ALIAS, "")
+            for container in containers
+        }
         return {
             service: StoredData(
-                name=names.get(service, ""), instances=instances[service], volumes=volumes[service]
+                name=titles.get(service, ""), instances=instances[service], volumes=volumes[service]
             )
             for service in sorted(instances | volumes)
         }
 
-    async def _begun(
-        self, wanted: Workload, index: int, name: str, *, once: bool = False
-    ) -> dict[str, Any] | None:
-        """Returns the engine's description of the container, if it was running already."""
-        await self._take_leave_of_removal(wanted)
+    async def _start_copy(
+        self, workload: Workload, index: int, name: str, *, once: bool = False
+    ) -> Inspection | None:
+        """Starts a container, unless its generation was removed. Returns its description if it ran before."""
+        await self._allow_return(workload)
         for attempt in range(1, TRIES + 1):
-            self._refuse_removed(wanted)
+            self._refuse_removed(workload)
             try:
-                said = await self._running(wanted, index, name, once)
+                found = await self._containers.run(workload, index, name, once=once)
                 break
             except EngineRefused as refused:
-                if attempt == TRIES or not _passes(refused):
+                if attempt == TRIES or not _is_passing(refused):
                     raise
-        if wanted.generation in self._removed.of(wanted.service):  # meanwhile, by another
-            await self._gone(name)
-        self._refuse_removed(wanted)
-        return said
+        if workload.generation in self._removed.of(workload.service):  # meanwhile, by another server
+            await self._containers.remove(name)
+        self._refuse_removed(workload)
+        return found
 
-    async def _over(self, container: str) -> dict[str, Any] | None:
-        """Returns the engine's description of a container once it has ended; None if it is gone."""
-        while said := await self._inspect(container):
-            if said["State"]["Status"] == "removing":
-                return None
-            if said["State"]["Status"] in ("exited", "dead"):
-                return said
-            try:
-                await self._docker.raw("POST", f"/containers/{container}/wait", patience=None)
-            except EngineRefused as refused:
-                if refused.status != 404:
-                    raise
-        return None
+    async def _end(self, found: Inspection, grace: float) -> None:
+        async with self._locks[_name(found)]:
+            await self._containers.stop(found["Id"], grace)
+            await self._containers.remove(found["Id"])
 
-    async def _running(self, wanted: Workload, index: int, name: str, once: bool) -> dict[str, Any] | None:
-        """Returns the engine's description of the container, if it was running already."""
-        said = await self._inspect(name)
-        if said and said["State"]["Status"] in ("removing", "dead"):
-            await self._gone(said["Id"])
-            said = None
-        container = said["Id"] if said else await self._made(wanted, index, name, once)
-        match said["State"]["Status"] if said else "created":
-            case "running" | "restarting":
-                pass
-            case "exited" if once:
-                pass
-            case "paused":
-                await self._docker.raw("POST", f"/containers/{container}/unpause")
-            case _:
-                # The creator may have been killed before the files were copied into it.
-                await self._filled(container, wanted)
-                await self._started(container)
-        self._watch.listen(container, words.labels(self._installation, wanted, index))
-        return said if said and said["State"]["Status"] == "running" else None
+    async def _halt(self, found: Inspection) -> None:
+        async with self._locks[_name(found)]:
+            await self._containers.stop(found["Id"], GRACE)
 
-    async def _made(self, wanted: Workload, index: int, name: str, once: bool) -> str:
-        image = await self._place.image(wanted.artifact.ref)
-        await self._place.volumes(wanted)
-        async with self._place.network(wanted.environment) as network, self._place.names(wanted) as aliases:
-            body = create.container(
-                wanted,
-                index,
-                installation=self._installation,
-                network=network,
-                aliases=aliases,
-                publish=self._docker.address,
-                init=not create.begins_by_itself(wanted, image),
-                once=once,
-            )
-            made = await self._docker.json("POST", "/containers/create", params={"name": name}, body=body)
-        for warning in made.get("Warnings") or ():
-            _log.warning("the Docker engine warns", extra={"container": name, "reason": warning})
-        return str(made["Id"])
+    async def _allow_return(self, workload: Workload) -> None:
+        """Lets a removed generation run again if it takes the place of a later one that failed."""
+        if workload.generation in self._removed.of(workload.service):
+            there = await self._containers.list(service=workload.service)
+            later = any(_generation(container) > workload.generation for container in there)
+            self._removed.returns(workload.service, workload.generation, later=later)
 
-    async def _filled(self, container: str, wanted: Workload) -> None:
-        if wanted.files:
-            path = f"/containers/{container}/archive"
-            await self._docker.raw("PUT", path, params={"path": "/"}, data=packed(wanted.files))
-
-    async def _started(self, container: str) -> None:
-        self._watch.begins(container)
-        try:
-            await self._docker.raw("POST", f"/containers/{container}/start")
-        except EngineRefused:
-            # A container that cannot start is removed; if it could start, it is created again.
-            await self._gone(container)
-            raise
-
-    async def _end(self, said: Mapping[str, Any], grace: float) -> None:
-        async with self._locks[_name(said)]:
-            await self._ended(said["Id"], grace)
-
-    async def _halt(self, said: Mapping[str, Any]) -> None:
-        async with self._locks[_name(said)]:
-            await self._stopped(said["Id"], GRACE)
-
-    async def _ended(self, container: str, grace: float) -> None:
-        await self._stopped(container, grace)
-        await self._gone(container)
-
-    async def _stopped(self, container: str, grace: float) -> None:
-        try:
-            await self._docker.raw(
-                "POST",
-                f"/containers/{container}/stop",
-                params={"t": ceil(grace)},
-                patience=grace + LEAVING,
-            )
-        except EngineRefused as refused:
-            if refused.status != 404:
-                raise
-        await self._watch.silent(container)
-
-    async def _gone(self, container: str) -> None:
-        """Removes the container with its unnamed volumes."""
-        try:
-            await self._docker.raw("DELETE", f"/containers/{container}", params={"force": True, "v": True})
-        except EngineRefused as refused:
-            if refused.status == 409:  # another Windlass is removing it
-                await self._awaited(container)
-            elif refused.status != 404:
-                raise
-
-    async def _awaited(self, container: str) -> None:
-        with suppress(EngineRefused):
-            path = f"/containers/{container}/wait"
-            await self._docker.raw("POST", path, params={"condition": "removed"}, patience=LEAVING)
-
-    async def _take_leave_of_removal(self, wanted: Workload) -> None:
-        """One that was removed as a whole may be needed again, in the place of a later one that failed."""
-        if wanted.generation in self._removed.of(wanted.service):
-            there = await self._containers(service=wanted.service)
-            later = any(_generation(each) > wanted.generation for each in there)
-            self._removed.returns(wanted.service, wanted.generation, later=later)
-
-    def _refuse_removed(self, wanted: Workload) -> None:
-        if wanted.generation in self._removed.of(wanted.service):
+    def _refuse_removed(self, workload: Workload) -> None:
+        if workload.generation in self._removed.of(workload.service):
             raise EngineError(
-                f"Deployment {wanted.generation} of {wanted.name} was removed, and is not started again"
+                f"Deployment {workload.generation} of {workload.name} was removed, and is not started again"
             )
 
     async def _instances(self, **labels: str) -> list[Instance]:
         with _translated():
-            there = await self._containers(**labels)
-            said = await _some_at_once([self._inspect(each["Id"]) for each in there])
-            found = [self._instance(each) for each in said if each and each["State"]["Status"] != "removing"]
-        return sorted(found, key=lambda each: (each.service, each.generation, each.index))
+            there = await self._containers.list(**labels)
+            found = await _few_at_once([self._containers.inspect(container["Id"]) for container in there])
+            instances = [
+                self._instance(container)
+                for container in found
+                if container and container["State"]["Status"] != "removing"
+            ]
+        return sorted(instances, key=lambda copy: (copy.service, copy.generation, copy.index))
 
-    async def _containers(self, **labels: str) -> list[dict[str, Any]]:
-        filters = words.instances(installation=self._installation, **labels)
-        found = await self._docker.json("GET", "/containers/json", params={"all": True, "filters": filters})
-        return list(found)
+    def _instance(self, found: Inspection) -> Instance:
+        return instance(found, self._docker.address, self._watch.last_end(found["Id"]))
 
-    async def _inspect(self, container: str) -> dict[str, Any] | None:
-        try:
-            return dict(await self._docker.json("GET", f"/containers/{container}/json"))
-        except EngineRefused as refused:
-            if refused.status == 404:
-                return None
-            raise
-
-    def _instance(self, said: Mapping[str, Any]) -> Instance:
-        return instance(said, self._docker.address, self._watch.last_end(said["Id"]))
-
-    async def _used(self, container: Mapping[str, Any]) -> tuple[str, Usage] | None:
+    async def _used(self, container: Inspection) -> tuple[str, Usage] | None:
         path = f"/containers/{container['Id']}/stats"
         try:
-            said = await self._docker.json("GET", path, params={"stream": False, "one-shot": True})
+            found = await self._docker.json("GET", path, params={"stream": False, "one-shot": True})
         except EngineRefused as refused:
             if refused.status in (404, 409):  # it ended meanwhile
                 return None
             raise
-        return (_name(container), used(said)) if said else None  # nothing is said of what ends just now
+        return (_name(container), used(found)) if found else None  # an ending container has no figures
 
 
-async def _some_at_once(deeds: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+async def _few_at_once(tasks: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     free = asyncio.Semaphore(AT_ONCE)
 
-    async def one(deed: Coroutine[Any, Any, T]) -> T:
+    async def one(task: Coroutine[Any, Any, T]) -> T:
         async with free:
-            return await deed
+            return await task
 
-    return await group.run_together(*(one(deed) for deed in deeds))
+    return await group.run_together(*(one(task) for task in tasks))
 
 
-def _name(container: Mapping[str, Any]) -> str:
-    """By which others of its network call it comes after a slash more."""
+def _name(container: Inspection) -> str:
+    """Returns the name of a container. Its names in networks have one more slash."""
     return str(min(container["Names"], key=len)).lstrip("/")
 
 
-def _generation(container: Mapping[str, Any]) -> int:
-    return words.identity(container["Labels"])[1]
+def _generation(container: Inspection) -> int:
+    return names.identity(container["Labels"])[1]
 
 
-def _meant(container: Mapping[str, Any], generation: int | None, indexes: Collection[int]) -> bool:
-    _, its_generation, its_index = words.identity(container["Labels"])
+def _is_chosen(container: Inspection, generation: int | None, indexes: Collection[int]) -> bool:
+    _, its_generation, its_index = names.identity(container["Labels"])
     return generation in (None, its_generation) and its_index in indexes
 
 
-def _passes(refused: EngineRefused) -> bool:
+def _is_passing(refused: EngineRefused) -> bool:
     return refused.status == 409 or any(word in refused.message for word in PASSING)
 
 
-def _vanished(wanted: Workload) -> NoReturn:
-    raise EngineError(f"{wanted.name} was removed from the Docker engine while it was being started")
+def _vanished(workload: Workload) -> NoReturn:
+    raise EngineError(f"{workload.name} was removed from the Docker engine while it was being started")
 
 
 @contextmanager

@@ -93,7 +93,7 @@ class ContainerFollower:
                     )
                 pause = await _paused(pause)
                 continue
-            except Exception as error:  # noqa: BLE001 (where lines are kept the disk may be full: they wait)
+            except OSError as error:  # the disk on which lines are kept may be full: they wait
                 _log.warning("the output of an instance cannot be kept", extra=self._about(repr(error)))
                 pause = await _paused(pause)
                 continue

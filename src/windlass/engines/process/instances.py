@@ -1,94 +1,72 @@
-"""The life cycle of an instance: started, watched, restarted, removed.
+"""Starts, watches, restarts and removes instances.
 
-Every change of an instance is made under its lock, after reading its record again, because another engine
-with the same folder may have changed it. Data that is not in a record, above all the variables, is kept here
-in memory.
+Each change of an instance is made under its lock and after its record was read again, because another engine
+over the same folder may have changed it. State that is not in a record, above all the variables, stays in the
+memory of this engine.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from msgspec import structs
 
 from windlass.base.clock import Clock
-from windlass.base.isolation.cell import Cell
-from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.log import log
 from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineError, Notice
-from windlass.engines.process import cgroups, files, kernel, listening, recorder
-from windlass.engines.process import exit_reason as fate
-from windlass.engines.process.environment import InstanceEnvironment, command
+from windlass.engines.process import cgroups, exit_reason, kernel
+from windlass.engines.process.ends import EndRecorder
+from windlass.engines.process.environment import command
 from windlass.engines.process.exit_reason import Pauses
+from windlass.engines.process.inspection import InstanceInspector, as_instance
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.kill import ProcessKiller
-from windlass.engines.process.output import last_words
 from windlass.engines.process.output_reader import OutputReader
 from windlass.engines.process.ports import PortClaims
-from windlass.engines.process.process_table import Counting, members
-from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord
-from windlass.engines.process.spawn import Birth, Born, Spawner
+from windlass.engines.process.process_table import Counting
+from windlass.engines.process.records import InstanceKey, Record, RecordStore
+from windlass.engines.process.starting import InstanceStarter, new_record, readable
+from windlass.engines.process.supervisor import Supervisors
 
 _log = log("engines.process")
 T = TypeVar("T")
 
-_PARENT_FIRST: Final = 1.0
-"""Time that the parent process has to report the end of a process before another engine records it as
-unknown."""
-
-
-class Supervisor:
-    """The state of an instance that is only in memory."""
-
-    def __init__(self) -> None:
-        self.wanted: Workload | None = None
-        self.process: Process | None = None
-        """The one that is watched, or whose end is being dealt with."""
-        self.handle: int | None = None
-        self.resume: asyncio.TimerHandle | None = None
-        self.heard: dict[int, int] = {}
-        """Ports inside to where it was found to listen."""
-        self.foreign: set[int] = set()
-        """Sockets of other programs that listen on its ports, by inode."""
+_PARENT_AHEAD: Final = 1.0
+"""Seconds in which the parent of a process may record how it ended, before others call that unknown."""
 
 
 class Instances:
     def __init__(
         self,
-        shelf: RecordStore,
+        records: RecordStore,
         claims: PortClaims,
-        surroundings: InstanceEnvironment,
-        groups: cgroups.Cgroups,
-        keeper: OutputReader,
+        starter: InstanceStarter,
+        output: OutputReader,
         counting: Counting,
         clock: Clock,
         pauses: Pauses,
-        isolation: Isolation,
     ) -> None:
-        self._shelf, self._claims, self._surroundings = shelf, claims, surroundings
-        self._groups, self._keeper, self._counting = groups, keeper, counting
-        self._clock, self._pauses = clock, pauses
-        self._ending = ProcessKiller(counting)
-        self._isolation = isolation
-        self.nursery = Spawner()
+        self._records, self._claims, self._starter = records, claims, starter
+        self._output, self._clock, self._pauses = output, clock, pauses
+        self._killer = ProcessKiller(counting)
+        self._ends = EndRecorder(records, self._killer, clock, pauses)
+        self.supervisors = Supervisors()
+        self.inspector = InstanceInspector(records, self.supervisors, counting)
         self.notice: Notice = lambda service: None
-        self._lives: dict[InstanceKey, Supervisor] = {}
         self._changes: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
-        self.own = kernel.myself()
 
     def open(self, notice: Notice) -> None:
-        """Opens the engine, also after it was closed: a caller that only looks closes it, too."""
+        """May be called again after `close`: a command that only looks closes the engine, too."""
         self.notice = self._telling(notice)
         if self._closing:
-            self._closing, self.nursery = False, Spawner()
+            self._closing = False
+            self._starter.reopen()
 
     def _telling(self, notice: Notice) -> Notice:
         def tell(service: str) -> None:
@@ -99,40 +77,25 @@ class Instances:
         return tell
 
     def change(self, service: str) -> asyncio.Event:
-        """Set when an instance of the service changes next, as far as this engine hears of it."""
+        """Returns an event that is set at the next change of the service of which this engine hears."""
         return self._changes.setdefault(service, asyncio.Event())
 
-    def watched(self) -> list[InstanceKey]:
-        return [key for key, life in self._lives.items() if life.handle is not None]
-
-    def of(self, key: InstanceKey) -> Supervisor:
-        return self._lives.setdefault(key, Supervisor())
-
     def agree(self, keys: Collection[InstanceKey]) -> set[str]:
-        """Watches all of these and no others. Answers the services of which another engine began or removed
-        an instance."""
-        gone = set(self._lives) - set(keys)
-        for key in gone:
-            self.let_go(key)
-        before = {key: self.of(key).process for key in keys}
+        """Watches all of these instances and no others. Returns services of which another engine started or
+        removed an instance."""
+        removed = set(self.supervisors.keys) - set(keys)
+        for key in removed:
+            self.supervisors.let_go(key)
+        before = {key: self.supervisors.of(key).process for key in keys}
         for key in keys:
             self.adopt(key)
-        return {key.service for key in gone} | {
-            key.service for key in keys if self.of(key).process != before[key]
+        return {key.service for key in removed} | {
+            key.service for key in keys if self.supervisors.of(key).process != before[key]
         }
 
-    def environment(self, key: InstanceKey, record: Record, process: Process) -> dict[str, str]:
-        """Returns the environment of a running instance: as given, or for an adopted one as the kernel
-        reports it."""
-        wanted = self.of(key).wanted
-        if wanted is not None:
-            return self._surroundings.environment(key, wanted, record.ports)
-        said = kernel.environment(process.pid)
-        return {os.fsdecode(name): os.fsdecode(value) for name, value in said.items()}
-
-    def go(self, deed: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Runs a task to its end, whether or not a caller waits; `close` waits for all of them."""
-        task = asyncio.create_task(deed)
+    def go(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs work that no cancelled caller interrupts; `close` waits for all of it."""
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
@@ -143,423 +106,237 @@ class Instances:
             _log.error("Something went wrong with an instance", exc_info=error)
 
     async def close(self) -> None:
-        """Lets go of everything, and everything goes on running."""
+        """Lets go of all instances. They go on running."""
         self._closing = True
-        for key in list(self._lives):
-            self.let_go(key)
+        for key in self.supervisors.keys:
+            self.supervisors.let_go(key)
         while self._tasks:
             await asyncio.wait(self._tasks)
-        for key in list(self._lives):
-            self.let_go(key)
-        await asyncio.to_thread(self.nursery.close)
+        for key in self.supervisors.keys:
+            self.supervisors.let_go(key)
+        await self._starter.close()
 
-    def let_go(self, key: InstanceKey) -> None:
-        life = self._lives.pop(key, None)
-        if life is not None:
-            _unwatch(life)
-            if life.resume is not None:
-                life.resume.cancel()
+    # Starting
 
-    # Begun.
-
-    async def run(self, key: InstanceKey, wanted: Workload, *, once: bool = False) -> Instance:
-        command(wanted)
-        self._shelf.check(key.service)
+    async def run(self, key: InstanceKey, workload: Workload, *, once: bool = False) -> Instance:
+        command(workload)
+        self._records.check(key.service)
         while True:
-            async with self._shelf.held(key, make=True) as home:
+            async with self._records.held(key, make=True) as home:
                 assert home is not None
-                record = self._shelf.read(key)
-                if not self._shelf.may_run(key):
-                    await self._take_away(key, record)
-                    raise EngineError(f"deployment {key.generation} of {wanted.name} was removed meanwhile")
+                record = self._records.read(key)
+                if not self._records.may_run(key):
+                    await self._erase(key, record)
+                    raise EngineError(f"deployment {key.generation} of {workload.name} was removed meanwhile")
                 if record is not None and record.removing:
-                    await self._take_away(key, record)  # what an interrupted removal has left
+                    await self._erase(key, record)  # what an interrupted removal has left
                     continue
                 if once or (record and record.once):
-                    record = await self._run_once(key, home, wanted, record)
+                    record = await self._run_once(key, home, workload, record)
                 else:
-                    record = await self._run(key, home, wanted, record)
-            return await self.describe(key, record) or _instance(key, record, Phase.EXITED, record.ports)
+                    record = await self._run(key, home, workload, record)
+            seen = await self.inspector.describe(key, record)
+            return seen or as_instance(key, record, Phase.EXITED, record.ports)
 
-    async def _run(self, key: InstanceKey, home: Path, wanted: Workload, record: Record | None) -> Record:
-        self.of(key).wanted = wanted
+    async def _run(self, key: InstanceKey, home: Path, workload: Workload, record: Record | None) -> Record:
+        self.supervisors.of(key).workload = workload
         if record is None or not (record.process or record.resume_at):
-            return await self._first(key, wanted, record or _fresh(key, wanted))
+            return await self._start_new(key, workload, record or new_record(key, workload))
         if record.process is not None and kernel.lives(record.process):
             self._watch(key, record.process)
             return record
         if record.process is not None:
-            record = await self._note_end(key, home, record, self._bury(key, record.process))
+            record = await self._note_end(key, home, record, self.supervisors.of(key).bury(record.process))
         if not self._resume_later(key, record):
-            record = await self._again(key, wanted, record)
+            record = await self._restart(key, workload, record)
         return record
 
     async def _run_once(
-        self, key: InstanceKey, home: Path, wanted: Workload, record: Record | None
+        self, key: InstanceKey, home: Path, workload: Workload, record: Record | None
     ) -> Record:
-        """Runs a workload once. `wanted` is not kept in memory, so nothing can start it again."""
-        record = record or structs.replace(_fresh(key, wanted), once=True)
+        """Keeps nothing of the workload in memory, so that nothing can restart it."""
+        record = record or structs.replace(new_record(key, workload), once=True)
         if record.process is not None and kernel.lives(record.process):
             self._watch(key, record.process)
         elif not record.ended_at:
-            status = self._bury(key, record.process) if record.process else None
+            status = self.supervisors.of(key).bury(record.process) if record.process else None
             record = await self._note_end(key, home, record, status)
             if not record.ended_at:
-                record = await self._first(key, wanted, record)
+                record = await self._start_new(key, workload, record)
         return record
 
-    async def _first(self, key: InstanceKey, wanted: Workload, record: Record) -> Record:
+    async def _start_new(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
         try:
-            return await self._begin(key, wanted, record)
+            return await self._start(key, workload, record)
         except (EngineError, OSError) as error:
-            await self._take_away(key, self._shelf.read(key))
-            raise _for_people(error) from error
+            await self._erase(key, self._records.read(key))
+            raise readable(error) from error
 
-    async def _again(self, key: InstanceKey, wanted: Workload, record: Record) -> Record:
-        """Retries a failed start with growing pauses, as for a program that ends."""
+    async def _restart(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
+        """Restarts an instance. A start that fails is tried again later, like one whose program ends."""
         try:
-            begun = await self._begin(key, wanted, record)
+            started = await self._start(key, workload, record)
             self.notice(key.service)
-            return begun
+            return started
         except (EngineError, OSError) as error:
-            now, reason = self._clock.now(), str(_for_people(error))
-            record = structs.replace(self._shelf.read(key) or record, started_at=now)
-            record = self._shelf.write(key, fate.ended(record, None, reason, now, self._pauses))
+            now, reason = self._clock.now(), str(readable(error))
+            record = structs.replace(self._records.read(key) or record, started_at=now)
+            record = self._records.write(key, exit_reason.ended(record, None, reason, now, self._pauses))
             self._resume_later(key, record)
             return record
 
-    async def _begin(self, key: InstanceKey, wanted: Workload, record: Record) -> Record:
-        """The lock is held, and no process of the instance lives."""
-        files.check_volumes(self._shelf.volumes, wanted)
-        home = self._shelf.home(key)
-        record = structs.replace(
-            record, ports=self._surroundings.ports(key, wanted, record), memory=wanted.memory
-        )
-        self._shelf.write(key, record)
-        if not record.made:
-            await asyncio.to_thread(self._make, key, wanted)
-        if record.once:
-            files.make_once(home, self._isolation.owner(key.service))
-        folder = files.working_directory(home, record.workdir)
-        if not folder.is_dir():
-            raise EngineError(f"the application has no folder {record.workdir} to work in")
-        environment = self._surroundings.environment(key, wanted, record.ports)
-        cell = await asyncio.to_thread(self._cell, key, wanted, record.once)
-        program = command(wanted)
-        if record.once:
-            program = tuple(recorder.recorded(program, home / files.ONCE))
-        what = Birth(program, folder, environment, home / "output", cell)
-        record = await self._born(key, wanted, what, structs.replace(record, made=True))
+    async def _start(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
+        record = await self._starter.start(key, workload, record)
         assert record.process is not None
-        self._keeper.follow(key, record)
+        self._output.follow(key, record)
         self._watch(key, record.process)
-        self._shelf.ring()
+        self._records.ring()
         return record
 
-    def _make(self, key: InstanceKey, wanted: Workload) -> None:
-        home, cache = self._shelf.home(key), self._shelf.caches / key.service
-        files.make(home, wanted, self._shelf.volumes, cache, self._isolation.owner(key.service))
+    async def _note_end(self, key: InstanceKey, home: Path, record: Record, status: int | None) -> Record:
+        is_heard = bool(self.supervisors.of(key).heard)
+        return await self._ends.record(key, home, record, status, is_heard=is_heard)
 
-    def _cell(self, key: InstanceKey, wanted: Workload, once: bool = False) -> Cell | None:
-        """Returns the cell of a service. It may read what was built for it and the operator's programs, and
-        nothing that its own command or variables name: that could be any folder of the machine."""
-        path = programs(wanted.artifact.environment.get("PATH", ""), self._isolation.folders)
-        home, cache = self._shelf.home(key), self._shelf.caches / key.service
-        return self._isolation.cell(
-            key.service,
-            readable=(*files.built(Path(wanted.artifact.ref)), *path),
-            writable=files.writable(home, wanted, self._shelf.volumes, cache, once=once),
-            temporary=home / "tmp",
-        )
-
-    async def _born(self, key: InstanceKey, wanted: Workload, what: Birth, record: Record) -> Record:
-        record = structs.replace(
-            record,
-            engine=self.own,
-            started_at=self._clock.now(),
-            restarts=record.restarts + bool(record.started_at),
-            resume_at=0,
-        )
-        cgroup = self._groups.make(key.id, wanted.cpu, wanted.memory)
-        record = structs.replace(record, cell=what.cell, cgroup=cgroup)
-
-        def noted(born: Born) -> Record:
-            return structs.replace(record, process=born.process, first=born.first, space=born.space)
-
-        def note(born: Born) -> None:
-            self._shelf.write(key, noted(born))
-
-        start, what = self.nursery.start, structs.replace(what, cgroup=cgroup)
-        return noted(await asyncio.get_running_loop().run_in_executor(self.nursery.thread, start, what, note))
-
-    # Watched.
+    # Watching
 
     def adopt(self, key: InstanceKey) -> None:
-        """Brings what this engine does for an instance up to what its record says."""
-        record = self._shelf.known(key)
+        """Watches, restarts or removes an instance, as its record says."""
+        record = self._records.known(key)
         if record is None:
             return
         if record.removing:
             self.go(self._finish_removal(key))
         elif record.process is not None:
             self._watch(key, record.process)
-        elif record.resume_at and not self._resume_later(key, record) and self.of(key).wanted:
+        elif record.resume_at and not self._resume_later(key, record) and self.supervisors.of(key).workload:
             self.go(self._resume(key, record.resume_at))
 
-    def forsaken(self, key: InstanceKey) -> bool:
-        """Returns whether the removal of its generation was interrupted before it reached this instance."""
-        if key.generation not in self._shelf.removed.of(key.service):
+    def finishes_removal(self, key: InstanceKey) -> bool:
+        """Removes an instance of a generation whose removal was interrupted. Returns False for any other."""
+        if key.generation not in self._records.removed.of(key.service):
             return False
         self.go(self.remove(key, 0))
         return True
 
     def _watch(self, key: InstanceKey, process: Process) -> None:
-        """From now on its end is noticed. It may have ended already; then that is."""
-        life = self.of(key)
-        if life.process == process:
+        """Notices the end of a process from now on, also if it has ended already."""
+        supervisor = self.supervisors.of(key)
+        if supervisor.process == process:
             return
-        _unwatch(life)
-        life.process, life.heard = process, {}
-        life.handle = kernel.handle(process.pid, process.start) if process.boot == kernel.boot() else None
-        if life.handle is None:
+
+        def ended() -> None:
+            self.go(self._ended(key, process, self.supervisors.of(key).bury(process)))
+
+        if not supervisor.watch(process, ended):
             self.go(self._ended(key, process, None))
-        else:
-            asyncio.get_running_loop().add_reader(life.handle, self._saw_end, key, process)
-
-    def _saw_end(self, key: InstanceKey, process: Process) -> None:
-        self.go(self._ended(key, process, self._bury(key, process)))
-
-    def _bury(self, key: InstanceKey, process: Process) -> int | None:
-        """Reaps a child process and returns how it ended."""
-        life = self.of(key)
-        if life.process != process or life.handle is None:
-            return None
-        status = kernel.bury(life.handle)
-        _unwatch(life)
-        life.process = process
-        return status
 
     async def _ended(self, key: InstanceKey, process: Process, status: int | None) -> None:
-        await self._let_the_parent(key, status)
-        async with self._shelf.held(key) as home:
-            record = self._shelf.read(key)
+        await self._wait_for_parent(key, status)
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
             if home is None or record is None or record.removing:
                 return
             if record.process == process:
                 await self._note_end(key, home, record, status)
             elif status is not None:
-                self._shelf.write(key, fate.explained(record, process, status))
-        await self._keeper.flush(home)
+                self._records.write(key, exit_reason.explained(record, process, status))
+        await self._output.flush(home)
         if not self._closing:
             self.adopt(key)
-        self._shelf.ring()
+        self._records.ring()
         self.notice(key.service)
 
-    async def _let_the_parent(self, key: InstanceKey, status: int | None) -> None:
-        record = self._shelf.read(key)
-        if status is None and record and record.engine != self.own and kernel.lives(record.engine):
-            await asyncio.sleep(_PARENT_FIRST)
-
-    async def _note_end(self, key: InstanceKey, home: Path, record: Record, status: int | None) -> Record:
-        if record.once and status is None and not recorder.has_begun(home / files.ONCE):
-            # The starter was killed before the first instruction, so the program has not run yet.
-            return self._shelf.write(key, structs.replace(record, process=None, started_at=0))
-        result = recorder.result(home / files.ONCE) if record.once else None
-        if status is None and record.verdict:  # we killed it, and may have reaped it ourselves
-            status = -signal.SIGKILL
-        status, now = result or (status, self._clock.now())
-        reason = self._why(key, home, record, status)
-        await self._ending.end(home, record.process, record)
-        cgroups.remove(record.cgroup)
-        return self._shelf.write(key, fate.ended(record, status, reason, now, self._pauses))
-
-    def _why(self, key: InstanceKey, home: Path, record: Record, status: int | None) -> str:
-        if cgroups.killed_for_memory(record.cgroup):
-            return fate.too_much(record.memory)
-        reason = fate.said(status)
-        if not status or self.of(key).heard:
-            return reason
-        listened = listening.listened()
-        taken = {inner for inner, given in record.ports.items() if given != inner and inner in listened}
-        return fate.port_taken(reason, taken, last_words(home))
+    async def _wait_for_parent(self, key: InstanceKey, status: int | None) -> None:
+        record = self._records.read(key)
+        if status is None and record and record.engine != self._starter.own and kernel.lives(record.engine):
+            await asyncio.sleep(_PARENT_AHEAD)
 
     # Restarting
 
     def _resume_later(self, key: InstanceKey, record: Record) -> bool:
-        """Returns whether the instance is between an end and the next start."""
-        life = self.of(key)
-        if life.resume is not None:
+        """Plans the next start. Returns False if it is due now, or if there is nothing to start."""
+        supervisor = self.supervisors.of(key)
+        if supervisor.resume is not None:
             return True
         wait = (record.resume_at - self._clock.now()) / 1000
-        if life.wanted is None or wait <= 0 or self._closing:
+        if supervisor.workload is None or wait <= 0 or self._closing:
             return False
-        life.resume = asyncio.get_running_loop().call_later(
+        supervisor.resume = asyncio.get_running_loop().call_later(
             min(wait, self._pauses.longest), lambda: self.go(self._resume(key, record.resume_at))
         )
         return True
 
     async def _resume(self, key: InstanceKey, due: int) -> None:
-        life = self.of(key)
-        life.resume = None
-        async with self._shelf.held(key) as home:
-            record = self._shelf.read(key)
-            if home is None or record is None or record.removing or life.wanted is None or self._closing:
+        supervisor = self.supervisors.of(key)
+        supervisor.resume = None
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
+            if home is None or record is None or record.removing:
+                return
+            if supervisor.workload is None or self._closing:
                 return
             if record.resume_at == due and record.process is None:
-                await self._ending.end(home, record.last, record)
-                await self._again(key, life.wanted, record)
+                await self._killer.end(home, record.last, record)
+                await self._restart(key, supervisor.workload, record)
         self.adopt(key)
 
-    # Seen.
-
-    async def look(self, key: InstanceKey) -> Instance | None:
-        """Returns an instance as it is now. One whose record is of another version is there all the same."""
-        try:
-            record = self._shelf.read(key)
-        except UnknownRecord as error:
-            return _unknown(key, str(error))
-        return None if record is None else await self.describe(key, record)
-
-    async def describe(self, key: InstanceKey, record: Record) -> Instance | None:
-        if kernel.lives(record.process):
-            return _instance(key, record, Phase.RUNNING, await self._ports(key, record))
-        if record.removing:
-            return None
-        # Without its variables an instance cannot be restarted before `run` is called.
-        life = self._lives.get(key)
-        waits = life is not None and life.wanted is not None
-        return _instance(key, record, Phase.WAITING if waits else Phase.EXITED, record.ports)
-
-    async def _ports(self, key: InstanceKey, record: Record) -> Mapping[int, int]:
-        """Returns the ports that it was told to use, unless it listens on ports of its own choice."""
-        life = self.of(key)
-        if life.process != record.process:
-            return record.ports
-        if len(life.heard) < len(record.ports):
-            life.heard = await self._heard(key, record, life)
-        return {**record.ports, **life.heard}
-
-    async def _heard(self, key: InstanceKey, record: Record, life: Supervisor) -> dict[int, int]:
-        listened = listening.listened()
-        heard = {inner: given for inner, given in record.ports.items() if given in listened}
-        own_choice = {
-            inner: listened[inner] for inner in record.ports if inner not in heard and inner in listened
-        }
-        if any(inodes - life.foreign for inodes in own_choice.values()):
-            census = await self._counting.now()
-            pids = [each.stat.pid for each in members(census, self._shelf.home(key), record.process, record)]
-            ours = await asyncio.to_thread(listening.sockets, pids)
-            heard |= {inner: inner for inner, inodes in own_choice.items() if inodes & ours}
-            life.foreign = set().union(*own_choice.values()) - ours
-        return heard
-
-    # Taken away.
+    # Ending
 
     async def remove(self, key: InstanceKey, grace: float) -> None:
-        async with self._shelf.held(key) as home:
+        async with self._records.held(key) as home:
             if home is None:
                 return
-            record = self._shelf.read(key)
+            record = self._records.read(key)
             if record is not None:
-                record = self._shelf.write(key, structs.replace(record, removing=True))
-                await self._ending.ask(home, record, grace)
-            await self._take_away(key, record)
+                record = self._records.write(key, structs.replace(record, removing=True))
+                await self._killer.ask(home, record, grace)
+            await self._erase(key, record)
         self.notice(key.service)
 
     async def halt(self, key: InstanceKey, grace: float) -> None:
-        """Ends the program and keeps the instance with its working copy: only `run` begins it again."""
-        async with self._shelf.held(key) as home:
-            record = self._shelf.read(key)
+        """Ends the program and keeps the instance with its working copy: only `run` starts it again."""
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
             if home is None or record is None:
                 return
-            self.let_go(key)
-            await self._ending.ask(home, record, grace)
-            await self._ending.end(home, record.process, record)
+            self.supervisors.let_go(key)
+            await self._killer.ask(home, record, grace)
+            await self._killer.end(home, record.process, record)
             for port in record.ports.values():
                 self._claims.release(port, key)
             cgroups.remove(record.cgroup)
-            self._shelf.write(key, structs.replace(record, process=None, cgroup="", ports={}, resume_at=0))
-            await self._keeper.flush(home)
-            self._keeper.drop(home)
+            self._records.write(key, structs.replace(record, process=None, cgroup="", ports={}, resume_at=0))
+            await self._output.flush(home)
+            self._output.drop(home)
         self.notice(key.service)
 
     async def end_for(self, key: InstanceKey, seen: Process, verdict: str) -> None:
-        """Ends the program, not the instance: it is restarted, with this reason."""
-        async with self._shelf.held(key) as home:
-            record = self._shelf.read(key)
+        """Ends the program of an instance, which is then restarted. `verdict` is the reason for people."""
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
             if home is not None and record is not None and record.process == seen:
-                self._shelf.write(key, structs.replace(record, verdict=verdict))
-                await self._ending.end(home, record.process, record)
+                self._records.write(key, structs.replace(record, verdict=verdict))
+                await self._killer.end(home, record.process, record)
 
     async def _finish_removal(self, key: InstanceKey) -> None:
-        """Finishes the removal of a Windlass that was interrupted. One that is still active holds the
-        lock."""
-        async with self._shelf.held(key) as home:
-            record = self._shelf.read(key)
+        """Finishes a removal that was interrupted. An engine that is still removing holds the lock."""
+        async with self._records.held(key) as home:
+            record = self._records.read(key)
             if home is None or record is None or not record.removing:
                 return
-            await self._take_away(key, record)
+            await self._erase(key, record)
         self.notice(key.service)
 
-    async def _take_away(self, key: InstanceKey, record: Record | None) -> None:
-        """The lock is held. Nothing of the instance is left, but its last words are heard."""
-        home = self._shelf.home(key)
+    async def _erase(self, key: InstanceKey, record: Record | None) -> None:
+        """Erases an instance, after its last output was read. The caller holds the lock."""
+        home = self._records.home(key)
         if record is not None:
-            await self._ending.end(home, record.process, record)
+            await self._killer.end(home, record.process, record)
             for port in record.ports.values():
                 self._claims.release(port, key)
             cgroups.remove(record.cgroup)
-        self.let_go(key)
-        self._keeper.drop(home)
-        aside = self._shelf.lay_aside(key)
-        self._shelf.ring()
-        await self._keeper.finish(aside)
-
-
-def _unwatch(life: Supervisor) -> None:
-    if life.handle is not None:
-        asyncio.get_running_loop().remove_reader(life.handle)
-        os.close(life.handle)
-    life.handle = life.process = None
-
-
-def _fresh(key: InstanceKey, wanted: Workload) -> Record:
-    return Record(
-        service=key.service,
-        pod=f"{wanted.name}-{key.generation}-{key.index}",
-        deployment=wanted.deployment,
-        workdir=wanted.artifact.workdir,
-        memory=wanted.memory,
-    )
-
-
-def _instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[int, int]) -> Instance:
-    return Instance(
-        id=key.id,
-        service=key.service,
-        generation=key.generation,
-        index=key.index,
-        phase=phase,
-        ports=ports,
-        exit_code=record.exit_code,
-        reason=record.reason,
-        restarts=record.restarts,
-        started_at=record.started_at,
-    )
-
-
-def _unknown(key: InstanceKey, reason: str) -> Instance:
-    return Instance(
-        id=key.id,
-        service=key.service,
-        generation=key.generation,
-        index=key.index,
-        phase=Phase.EXITED,
-        reason=reason,
-    )
-
-
-def _for_people(error: EngineError | OSError) -> EngineError:
-    if isinstance(error, EngineError):
-        return error
-    return EngineError(f"it cannot be started on this machine: {error.strerror or error}")
+        self.supervisors.let_go(key)
+        self._output.drop(home)
+        aside = self._records.lay_aside(key)
+        self._records.ring()
+        await self._output.finish(aside)

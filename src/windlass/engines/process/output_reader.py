@@ -122,7 +122,7 @@ class OutputReader:
             while tail is not None and not tail.closed and self._take(tail, unfinished=True):
                 await self._free(tail)
                 await asyncio.sleep(0)
-        except Exception:  # noqa: BLE001 (it is tried again; an instance is kept alive all the same)
+        except OSError:  # it is tried again; the instance goes on
             _log.exception("Output of %s cannot be handed over yet", home.parent.name)
 
     async def finish(self, aside: Path) -> None:
@@ -161,7 +161,7 @@ class OutputReader:
             while self._take(tail, unfinished=True):
                 await self._free(tail)
                 await asyncio.sleep(0)
-        except Exception:  # noqa: BLE001 (they wait; the instance is gone all the same)
+        except OSError:  # the output waits; the instance is gone
             _log.exception("The last output of %s cannot be handed over yet", record.pod)
             return False
         finally:
@@ -240,7 +240,7 @@ class OutputReader:
         at, pod, version = self._clock.now(), tail.pod, tail.version
         try:
             self._sink(tail.service, [OutputLine(at, line, pod, version) for line in lines])
-        except BaseException:
+        except BaseException:  # whatever it is, the lines are read again
             tail.again()
             raise
         tail.taken()

@@ -75,7 +75,7 @@ class Spawner:
             born = Born(_identified(begun.pid), first, kernel.space(begun.pid) if begun.first else 0)
             record(born)
             launching.go(begun)
-        except BaseException:
+        except BaseException:  # whatever it is, no program runs without a record
             launching.end(begun)
             raise
         finally:
@@ -95,7 +95,7 @@ def _opened(birth: Birth) -> int:
         if birth.cell and birth.cell["identity"] == "user":
             os.fchown(output, birth.cell["uid"], birth.cell["uid"])
         prepare(output)
-    except BaseException:
+    except OSError:
         os.close(output)
         raise
     return output

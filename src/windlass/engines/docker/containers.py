@@ -1,0 +1,148 @@
+"""Makes, starts, stops and removes single containers. The caller holds the lock of the container."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from math import ceil
+from typing import Any, Final
+
+from windlass.base.log import log
+from windlass.core.deploy.workload import Workload
+from windlass.docker import Docker, EngineRefused
+from windlass.engines.docker import create
+from windlass.engines.docker import names as words
+from windlass.engines.docker.files import packed
+from windlass.engines.docker.resources import DockerResources
+from windlass.engines.docker.watch import EventWatcher
+
+LEAVING: Final = 60.0
+"""Seconds that the Docker engine may take to stop a container beyond its grace."""
+
+Inspection = Mapping[str, Any]
+"""The description of a container, as the Docker engine gives it."""
+
+_log = log("engines.docker")
+
+
+class ContainerClient:
+    def __init__(
+        self, docker: Docker, installation: str, resources: DockerResources, watch: EventWatcher
+    ) -> None:
+        self._docker, self._installation = docker, installation
+        self._resources, self._watch = resources, watch
+
+    async def list(self, **labels: str) -> list[Inspection]:
+        filters = words.instances(installation=self._installation, **labels)
+        params = {"all": True, "filters": filters}
+        return [*await self._docker.json("GET", "/containers/json", params=params)]
+
+    async def inspect(self, container: str) -> Inspection | None:
+        try:
+            return dict(await self._docker.json("GET", f"/containers/{container}/json"))
+        except EngineRefused as refused:
+            if refused.status == 404:
+                return None
+            raise
+
+    async def run(self, workload: Workload, index: int, name: str, *, once: bool) -> Inspection | None:
+        """Makes sure that a container runs, or has run if it runs once. Returns its description if it was
+        running before."""
+        found = await self.inspect(name)
+        if found and found["State"]["Status"] in ("removing", "dead"):
+            await self.remove(found["Id"])
+            found = None
+        container = found["Id"] if found else await self._make(workload, index, name, once)
+        match found["State"]["Status"] if found else "created":
+            case "running" | "restarting":
+                pass
+            case "exited" if once:
+                pass
+            case "paused":
+                await self._docker.raw("POST", f"/containers/{container}/unpause")
+            case _:
+                # The server that made it may have been killed before its files were in it.
+                await self._fill(container, workload)
+                await self._start(container)
+        self._watch.listen(container, words.labels(self._installation, workload, index))
+        return found if found and found["State"]["Status"] == "running" else None
+
+    async def wait_for_end(self, container: str) -> Inspection | None:
+        """Returns the description of a container once it has ended; None if it was removed."""
+        while found := await self.inspect(container):
+            if found["State"]["Status"] == "removing":
+                return None
+            if found["State"]["Status"] in ("exited", "dead"):
+                return found
+            try:
+                await self._docker.raw("POST", f"/containers/{container}/wait", patience=None)
+            except EngineRefused as refused:
+                if refused.status != 404:
+                    raise
+        return None
+
+    async def stop(self, container: str, grace: float) -> None:
+        """Stops a container. Returns after its last output was read."""
+        try:
+            await self._docker.raw(
+                "POST",
+                f"/containers/{container}/stop",
+                params={"t": ceil(grace)},
+                patience=grace + LEAVING,
+            )
+        except EngineRefused as refused:
+            if refused.status != 404:
+                raise
+        await self._watch.silent(container)
+
+    async def remove(self, container: str) -> None:
+        """Removes a container, running or not, with its volumes that have no name."""
+        try:
+            await self._docker.raw("DELETE", f"/containers/{container}", params={"force": True, "v": True})
+        except EngineRefused as refused:
+            if refused.status == 409:  # another call is removing it already
+                await self._wait_for_removal(container)
+            elif refused.status != 404:
+                raise
+
+    async def _wait_for_removal(self, container: str) -> None:
+        with suppress(EngineRefused):
+            path = f"/containers/{container}/wait"
+            await self._docker.raw("POST", path, params={"condition": "removed"}, patience=LEAVING)
+
+    async def _make(self, workload: Workload, index: int, name: str, once: bool) -> str:
+        resources = self._resources
+        image = await resources.image(workload.artifact.ref)
+        await resources.volumes(workload)
+        async with (
+            resources.network(workload.environment) as network,
+            resources.names(workload) as aliases,
+        ):
+            body = create.container(
+                workload,
+                index,
+                installation=self._installation,
+                network=network,
+                aliases=aliases,
+                publish=self._docker.address,
+                init=not create.begins_by_itself(workload, image),
+                once=once,
+            )
+            made = await self._docker.json("POST", "/containers/create", params={"name": name}, body=body)
+        for warning in made.get("Warnings") or ():
+            _log.warning("the Docker engine warns", extra={"container": name, "reason": warning})
+        return str(made["Id"])
+
+    async def _fill(self, container: str, workload: Workload) -> None:
+        if workload.files:
+            path = f"/containers/{container}/archive"
+            await self._docker.raw("PUT", path, params={"path": "/"}, data=packed(workload.files))
+
+    async def _start(self, container: str) -> None:
+        self._watch.begins(container)
+        try:
+            await self._docker.raw("POST", f"/containers/{container}/start")
+        except EngineRefused:
+            # A container that cannot start is not left behind; the next attempt makes another.
+            await self.remove(container)
+            raise

@@ -1,0 +1,48 @@
+"""Records the end of an instance: its exit code, the reason for people, and when it is restarted."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from msgspec import structs
+
+from windlass.base.clock import Clock
+from windlass.engines.process import cgroups, exit_reason, files, listening, recorder
+from windlass.engines.process.exit_reason import Pauses
+from windlass.engines.process.kill import ProcessKiller
+from windlass.engines.process.output import last_words
+from windlass.engines.process.records import InstanceKey, Record, RecordStore
+
+
+class EndRecorder:
+    def __init__(self, records: RecordStore, killer: ProcessKiller, clock: Clock, pauses: Pauses) -> None:
+        self._records, self._killer, self._clock, self._pauses = records, killer, clock, pauses
+
+    async def record(
+        self, key: InstanceKey, home: Path, record: Record, status: int | None, *, is_heard: bool
+    ) -> Record:
+        """Ends what is left of an ended program, and records its end. `status` is unknown to all but its
+        parent; `is_heard`: it has listened on a port of its own."""
+        if record.once and status is None and not recorder.has_begun(home / files.ONCE):
+            # The engine that started it was killed before the first instruction: it has yet to run.
+            return self._records.write(key, structs.replace(record, process=None, started_at=0))
+        result = recorder.result(home / files.ONCE) if record.once else None
+        if status is None and record.verdict:  # this engine killed it, and may have reaped it
+            status = -signal.SIGKILL
+        status, now = result or (status, self._clock.now())
+        reason = _reason(home, record, status, is_heard)
+        await self._killer.end(home, record.process, record)
+        cgroups.remove(record.cgroup)
+        return self._records.write(key, exit_reason.ended(record, status, reason, now, self._pauses))
+
+
+def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> str:
+    if cgroups.killed_for_memory(record.cgroup):
+        return exit_reason.too_much(record.memory)
+    reason = exit_reason.said(status)
+    if not status or is_heard:
+        return reason
+    listened = listening.listened()
+    taken = {inner for inner, given in record.ports.items() if given != inner and inner in listened}
+    return exit_reason.port_taken(reason, taken, last_words(home))

@@ -1,0 +1,85 @@
+"""Describes instances as they are now: phase, ports, and how they ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from windlass.core.deploy.workload import Instance, Phase
+from windlass.engines.process import kernel, listening
+from windlass.engines.process.process_table import Counting, members
+from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord
+from windlass.engines.process.supervisor import Supervisor, Supervisors
+
+
+class InstanceInspector:
+    def __init__(self, records: RecordStore, supervisors: Supervisors, counting: Counting) -> None:
+        self._records, self._supervisors, self._counting = records, supervisors, counting
+
+    async def look(self, key: InstanceKey) -> Instance | None:
+        """Returns an instance as it is now. One whose record is of another version is there all the same."""
+        try:
+            record = self._records.read(key)
+        except UnknownRecord as error:
+            return _unknown(key, str(error))
+        return None if record is None else await self.describe(key, record)
+
+    async def describe(self, key: InstanceKey, record: Record) -> Instance | None:
+        if kernel.lives(record.process):
+            return as_instance(key, record, Phase.RUNNING, await self._ports(key, record))
+        if record.removing:
+            return None
+        # Without its variables an instance does not wait for a restart: it needs another `run`.
+        supervisor = self._supervisors.find(key)
+        waits = supervisor is not None and supervisor.workload is not None
+        return as_instance(key, record, Phase.WAITING if waits else Phase.EXITED, record.ports)
+
+    async def _ports(self, key: InstanceKey, record: Record) -> Mapping[int, int]:
+        """Returns the ports that the program was given, or those of its own choice on which it listens."""
+        supervisor = self._supervisors.of(key)
+        if supervisor.process != record.process:
+            return record.ports
+        if len(supervisor.heard) < len(record.ports):
+            supervisor.heard = await self._heard(key, record, supervisor)
+        return {**record.ports, **supervisor.heard}
+
+    async def _heard(self, key: InstanceKey, record: Record, supervisor: Supervisor) -> dict[int, int]:
+        listened = listening.listened()
+        heard = {inner: given for inner, given in record.ports.items() if given in listened}
+        own_choice = {
+            inner: listened[inner] for inner in record.ports if inner not in heard and inner in listened
+        }
+        if any(inodes - supervisor.foreign for inodes in own_choice.values()):
+            table = await self._counting.now()
+            home = self._records.home(key)
+            pids = [member.stat.pid for member in members(table, home, record.process, record)]
+            sockets = await asyncio.to_thread(listening.sockets, pids)
+            heard |= {inner: inner for inner, inodes in own_choice.items() if inodes & sockets}
+            supervisor.foreign = set().union(*own_choice.values()) - sockets
+        return heard
+
+
+def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[int, int]) -> Instance:
+    return Instance(
+        id=key.id,
+        service=key.service,
+        generation=key.generation,
+        index=key.index,
+        phase=phase,
+        ports=ports,
+        exit_code=record.exit_code,
+        reason=record.reason,
+        restarts=record.restarts,
+        started_at=record.started_at,
+    )
+
+
+def _unknown(key: InstanceKey, reason: str) -> Instance:
+    return Instance(
+        id=key.id,
+        service=key.service,
+        generation=key.generation,
+        index=key.index,
+        phase=Phase.EXITED,
+        reason=reason,
+    )

@@ -1,0 +1,51 @@
+"""Processes without their instance: programs whose folder is gone, and commands whose engine is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from windlass.core.deploy.workload import StoredData
+from windlass.engines.process import kernel
+from windlass.engines.process.kernel import Process
+from windlass.engines.process.kill import end_these
+from windlass.engines.process.process_table import Counting, OwnedProcess, ProcessTable
+from windlass.engines.process.records import RecordStore
+
+
+class Orphans:
+    def __init__(self, records: RecordStore, counting: Counting) -> None:
+        self._records, self._counting = records, counting
+
+    async def end(self, table: ProcessTable) -> None:
+        owned = [process for process in table.by_pid.values() if process.home]
+        await end_these([process.stat for process in owned if _is_orphan(process)])
+
+    def lost(self, table: ProcessTable) -> dict[str, StoredData]:
+        """Returns services that run although their folder is gone. A program of a service whose folder is
+        there cannot claim to belong to another."""
+        marked = [(Path(process.home), process) for process in table.by_pid.values() if process.home]
+        lost = [
+            (home, process)
+            for home, process in marked
+            if home.parent.parent == self._records.services and not home.exists()
+        ]
+        if not lost:
+            return {}
+        records = [record for key in self._records.find() if (record := self._records.read(key))]
+        spaces = {record.space for record in records} - {0}
+        users = {
+            record.cell["uid"] for record in records if record.cell and record.cell["identity"] == "user"
+        }
+        return {
+            home.parent.name: StoredData(instances=1, is_lost=True)
+            for home, process in lost
+            if process.space not in spaces and kernel.user(process.stat.pid) not in users
+        }
+
+
+def _is_orphan(process: OwnedProcess) -> bool:
+    if not process.executed_by:
+        return not Path(process.home).exists()
+    # A command beside a program has no use once the engine that waits for it is gone.
+    pid, start, boot = process.executed_by.split(".", 2)
+    return not kernel.lives(Process(int(pid), int(start), boot))

@@ -1,0 +1,97 @@
+"""Looks at all instances every second: what other engines did, and which programs use too much memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from windlass.base.log import log
+from windlass.engines.process import exit_reason, memory
+from windlass.engines.process.cgroups import Cgroups
+from windlass.engines.process.instances import Instances
+from windlass.engines.process.orphans import Orphans
+from windlass.engines.process.output_reader import OutputReader
+from windlass.engines.process.ports import PortClaims
+from windlass.engines.process.process_table import Counting, members
+from windlass.engines.process.records import RecordStore
+
+EVERY: Final = 1.0
+"""Seconds between two rounds."""
+_log = log("engines.process")
+
+
+class Patrol:
+    def __init__(
+        self,
+        records: RecordStore,
+        instances: Instances,
+        output: OutputReader,
+        claims: PortClaims,
+        groups: Cgroups,
+        counting: Counting,
+        orphans: Orphans,
+        weigh_every: float,
+    ) -> None:
+        self._records, self._instances, self._output, self._claims = records, instances, output, claims
+        self._groups, self._counting, self._orphans = groups, counting, orphans
+        self._weigh_every = weigh_every
+        self._has_found = False
+        self._heard = -1
+
+    async def find(self) -> None:
+        """Watches all that runs already, and ends what must not run any more."""
+        table = await self._counting.now()
+        self._heard = self._records.heard()
+        keys = self._records.find()
+        self._output.agree(keys)
+        for key in keys:
+            if not self._instances.finishes_removal(key):
+                self._instances.adopt(key)
+        await self._orphans.end(table)
+        self._claims.tidy()
+        self._instances.go(self._output.finish_all())
+        self._has_found = True
+
+    async def run(self, prepare: Callable[[], None]) -> None:
+        weighed = time.monotonic()
+        while True:
+            await asyncio.sleep(EVERY)
+            try:
+                if not self._has_found:
+                    prepare()
+                    await self.find()
+                await self._follow_others()
+                if time.monotonic() - weighed >= self._weigh_every:
+                    weighed = time.monotonic()
+                    await self._weigh()
+            except Exception:  # noqa: BLE001 (the loop must outlive a round that fails)
+                _log.exception("A look at the instances failed; the next one follows")
+
+    async def _follow_others(self) -> None:
+        """Follows what another engine over the same folder has done."""
+        heard, was_reading = self._records.heard(), self._output.holds
+        if heard == self._heard and self._output.keeps() == was_reading:
+            return
+        self._heard = heard
+        keys = self._records.find()
+        self._output.agree(keys)
+        for service in self._instances.agree(keys):
+            self._instances.notice(service)
+        await self._output.finish_all()
+
+    async def _weigh(self) -> None:
+        """Ends programs that use more memory than was asked for, where no control group does."""
+        keys = self._instances.supervisors.watched()
+        if not keys or "memory" in self._groups.controllers or not self._output.keeps():
+            return
+        table = await self._counting.now()
+        for key in keys:
+            record = self._records.known(key)
+            if record is None or record.process is None:
+                continue
+            found = members(table, self._records.home(key), record.process, record)
+            if memory.looks_heavy(record, found) and await asyncio.to_thread(memory.is_heavy, record, found):
+                verdict = exit_reason.too_much(record.memory)
+                self._instances.go(self._instances.end_for(key, record.process, verdict))

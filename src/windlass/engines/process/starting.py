@@ -1,0 +1,130 @@
+"""Starts the program of an instance: working copy, ports, variables, cell and control group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from msgspec import structs
+
+from windlass.base.clock import Clock
+from windlass.base.isolation.cell import Cell
+from windlass.base.isolation.isolation import Isolation, programs
+from windlass.core.deploy.workload import Workload
+from windlass.engines.engine import EngineError
+from windlass.engines.process import cgroups, files, kernel, recorder
+from windlass.engines.process.environment import InstanceEnvironment, command
+from windlass.engines.process.kernel import Process
+from windlass.engines.process.records import InstanceKey, Record, RecordStore
+from windlass.engines.process.spawn import Birth, Born, Spawner
+
+
+class InstanceStarter:
+    """Starts programs. The caller holds the lock of the instance, and no process of it lives."""
+
+    def __init__(
+        self,
+        records: RecordStore,
+        environment: InstanceEnvironment,
+        groups: cgroups.Cgroups,
+        clock: Clock,
+        isolation: Isolation,
+    ) -> None:
+        self._records, self._environment, self._groups = records, environment, groups
+        self._clock, self._isolation = clock, isolation
+        self.spawner = Spawner()
+        self.own = kernel.myself()
+
+    def reopen(self) -> None:
+        self.spawner = Spawner()
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.spawner.close)
+
+    def environment(
+        self, key: InstanceKey, record: Record, process: Process, workload: Workload | None
+    ) -> dict[str, str]:
+        """Returns the variables of a running instance. The kernel tells those of an adopted one."""
+        if workload is not None:
+            return self._environment.environment(key, workload, record.ports)
+        found = kernel.environment(process.pid)
+        return {os.fsdecode(name): os.fsdecode(value) for name, value in found.items()}
+
+    async def start(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
+        files.check_volumes(self._records.volumes, workload)
+        home = self._records.home(key)
+        record = structs.replace(
+            record, ports=self._environment.ports(key, workload, record), memory=workload.memory
+        )
+        self._records.write(key, record)
+        if not record.made:
+            await asyncio.to_thread(self._make, key, workload)
+        if record.once:
+            files.make_once(home, self._isolation.owner(key.service))
+        birth = await self._birth(key, home, workload, record)
+        return await self._spawn(key, workload, birth, structs.replace(record, made=True))
+
+    async def _birth(self, key: InstanceKey, home: Path, workload: Workload, record: Record) -> Birth:
+        folder = files.working_directory(home, record.workdir)
+        if not folder.is_dir():
+            raise EngineError(f"the application has no folder {record.workdir} to work in")
+        environment = self._environment.environment(key, workload, record.ports)
+        cell = await asyncio.to_thread(self.cell, key, workload, record.once)
+        program = command(workload)
+        if record.once:
+            program = tuple(recorder.recorded(program, home / files.ONCE))
+        return Birth(program, folder, environment, home / "output", cell)
+
+    def _make(self, key: InstanceKey, workload: Workload) -> None:
+        home, cache = self._records.home(key), self._records.caches / key.service
+        files.make(home, workload, self._records.volumes, cache, self._isolation.owner(key.service))
+
+    def cell(self, key: InstanceKey, workload: Workload, once: bool = False) -> Cell | None:
+        """Returns the cell of a service. It may read what was built for it and the operator's programs, and
+        nothing that its own command or variables name: that could be any folder of the machine."""
+        path = programs(workload.artifact.environment.get("PATH", ""), self._isolation.folders)
+        home, cache = self._records.home(key), self._records.caches / key.service
+        return self._isolation.cell(
+            key.service,
+            readable=(*files.built(Path(workload.artifact.ref)), *path),
+            writable=files.writable(home, workload, self._records.volumes, cache, once=once),
+            temporary=home / "tmp",
+        )
+
+    async def _spawn(self, key: InstanceKey, workload: Workload, birth: Birth, record: Record) -> Record:
+        record = structs.replace(
+            record,
+            engine=self.own,
+            started_at=self._clock.now(),
+            restarts=record.restarts + bool(record.started_at),
+            resume_at=0,
+        )
+        cgroup = self._groups.make(key.id, workload.cpu, workload.memory)
+        record = structs.replace(record, cell=birth.cell, cgroup=cgroup)
+
+        def completed(born: Born) -> Record:
+            return structs.replace(record, process=born.process, first=born.first, space=born.space)
+
+        def note(born: Born) -> None:
+            self._records.write(key, completed(born))
+
+        loop, birth = asyncio.get_running_loop(), structs.replace(birth, cgroup=cgroup)
+        return completed(await loop.run_in_executor(self.spawner.thread, self.spawner.start, birth, note))
+
+
+def new_record(key: InstanceKey, workload: Workload) -> Record:
+    return Record(
+        service=key.service,
+        pod=f"{workload.name}-{key.generation}-{key.index}",
+        deployment=workload.deployment,
+        workdir=workload.artifact.workdir,
+        memory=workload.memory,
+    )
+
+
+def readable(error: EngineError | OSError) -> EngineError:
+    """Returns the error of a start in words for people."""
+    if isinstance(error, EngineError):
+        return error
+    return EngineError(f"it cannot be started on this machine: {error.strerror or error}")
