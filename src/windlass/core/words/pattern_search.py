@@ -1,0 +1,90 @@
+"""Finds the longest of many patterns at each position of a text. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+SHORTEST: Final = 6
+"""Minimum length of a pattern, in characters. Shorter values occur everywhere, and masking them would make
+logs unreadable."""
+
+
+class PatternSearch:
+    """Finds the longest pattern at each position of a text.
+
+    The length is found by binary search: for each pattern, those beginnings are known that a search for its
+    length visits. So a position costs a few look-ups, for any number of patterns and any text.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        whole = frozenset(patterns)
+        self.lengths = sorted({len(pattern) for pattern in whole})
+        self._heads = re.compile(_alternatives(_tree(pattern[:SHORTEST] for pattern in sorted(whole))))
+        beginnings = {beginning for pattern in whole for beginning in self._beginnings(pattern)}
+        self.known = {beginning: self._longest_of(whole, beginning) for beginning in beginnings}
+        """Beginnings of patterns, each with the length of the longest pattern that starts with it."""
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yields beginning and end of each match, from left to right, without overlaps."""
+        place = 0 if self.lengths else len(text) + 1
+        while place <= len(text) and (head := self._heads.search(text, place)) is not None:
+            start = head.start()
+            length = self._length(text, start)
+            if length:
+                yield start, start + length
+            place = start + (length or 1)
+
+    def _length(self, text: str, start: int) -> int:
+        """Returns the length of the longest pattern at a position, or 0."""
+        low, high, length = 0, len(self.lengths), 0
+        while low < high:
+            middle = (low + high) // 2
+            end = start + self.lengths[middle]
+            known_length = self.known.get(text[start:end]) if end <= len(text) else None
+            if known_length is None:
+                high = middle
+            else:
+                low, length = middle + 1, known_length or length
+        return length
+
+    def _beginnings(self, pattern: str) -> Iterator[str]:
+        low, high = 0, len(self.lengths)
+        while low < high:
+            middle = (low + high) // 2
+            if self.lengths[middle] > len(pattern):
+                high = middle
+            else:
+                low = middle + 1
+                yield pattern[: self.lengths[middle]]
+
+    def _longest_of(self, whole: Collection[str], beginning: str) -> int:
+        return max((n for n in self.lengths if n <= len(beginning) and beginning[:n] in whole), default=0)
+
+
+def _tree(patterns: Iterable[str]) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for pattern in patterns:
+        node = root
+        for sign in pattern:
+            node = node.setdefault(sign, {})
+        node[""] = {}
+    return root
+
+
+def _alternatives(node: Mapping[str, Any]) -> str:
+    """Returns the tree as a regular expression that prefers longer matches."""
+    branches = [_chain(sign, below) for sign, below in sorted(node.items()) if sign]
+    if not branches:
+        return ""
+    joined = branches[0] if len(branches) == 1 and "" not in node else f"(?:{'|'.join(branches)})"
+    return f"{joined}?" if "" in node else joined
+
+
+def _chain(sign: str, node: Mapping[str, Any]) -> str:
+    signs = [re.escape(sign)]
+    while len(node) == 1 and "" not in node:
+        sign, node = next(iter(node.items()))
+        signs.append(re.escape(sign))
+    return "".join(signs) + _alternatives(node)
