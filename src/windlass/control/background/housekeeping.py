@@ -141,8 +141,8 @@ class Autoscaler(Struct):
                     by_service.setdefault(instance.service, []).append(instance)
                     if instance.id in used:
                         usage[instance.id] = used[instance.id]
-        for service, wanted in able.items():
-            await self._judge(ctx, wanted, by_service.get(service, []), usage, now)
+        for service, workload in able.items():
+            await self._judge(ctx, workload, by_service.get(service, []), usage, now)
 
     async def _scalable(self, ctx: Context) -> dict[str, Workload]:
         """Services that may have more instances than the least."""
@@ -151,27 +151,34 @@ class Autoscaler(Struct):
             deployment: before[deployment] if deployment in before else await _scalable(ctx, deployment)
             for _, _, deployment in serving
         }
-        return {service: wanted for service, _, deployment in serving if (wanted := self.known[deployment])}
+        return {
+            service: workload for service, _, deployment in serving if (workload := self.known[deployment])
+        }
 
     async def _judge(
-        self, ctx: Context, wanted: Workload, instances: list[Instance], usage: Mapping[str, Usage], now: int
+        self,
+        ctx: Context,
+        workload: Workload,
+        instances: list[Instance],
+        usage: Mapping[str, Usage],
+        now: int,
     ) -> None:
-        service = wanted.service
+        service = workload.service
         before, status = self.samples.get(service), await ctx.store.reads.statuses.get(service)
         mine = {one.id: usage[one.id] for one in instances if one.id in usage}
         sample = self.samples[service] = Sample(now, mine, before.changed if before else now)
-        if before is None or status is None or status.serving != wanted.deployment:
+        if before is None or status is None or status.serving != workload.deployment:
             return
-        load = _load(before, sample, wanted, instances)
-        count = count_of(wanted, status.instances or wanted.instances)
-        target = scaled(count, wanted.instances, wanted.most, load, now - sample.changed)
+        load = _load(before, sample, workload, instances)
+        count = count_of(workload, status.instances or workload.instances)
+        target = scaled(count, workload.instances, workload.most, load, now - sample.changed)
         if target == count:
             return
         sample.changed = now
 
         async def change(tx: Tx) -> None:
             current = await tx.statuses.get(service)
-            if current and current.serving == wanted.deployment:
+            if current and current.serving == workload.deployment:
                 await tx.statuses.change(replace(current, instances=target))
                 await tx.work.ask(RECONCILE, service, org=current.org)
 
@@ -183,21 +190,21 @@ class Autoscaler(Struct):
 
 async def _scalable(ctx: Context, deployment: str) -> Workload | None:
     row = await ctx.store.reads.deployments.get(deployment)
-    wanted = decrypt_workload(ctx, row) if row else None
-    return wanted if wanted and wanted.most > wanted.instances and not wanted.alone else None
+    workload = decrypt_workload(ctx, row) if row else None
+    return workload if workload and workload.most > workload.instances and not workload.alone else None
 
 
-def _load(before: Sample, after: Sample, wanted: Workload, instances: list[Instance]) -> float:
+def _load(before: Sample, after: Sample, workload: Workload, instances: list[Instance]) -> float:
     """Mean share of the processor time asked for, of the instances seen both times."""
     running = {
-        one.id for one in instances if one.phase is Phase.RUNNING and one.generation == wanted.generation
+        one.id for one in instances if one.phase is Phase.RUNNING and one.generation == workload.generation
     }
     both = [id for id in after.used if id in before.used and id in running]
     passed = (after.at - before.at) / 1000
     if not both or passed <= 0:
         return AIM_WHEN_UNKNOWN
     spent = sum(max(0, after.used[id].cpu_ms - before.used[id].cpu_ms) for id in both) / 1000
-    return spent / passed / len(both) / (wanted.cpu / 1000)
+    return spent / passed / len(both) / (workload.cpu / 1000)
 
 
 AIM_WHEN_UNKNOWN = 0.6

@@ -9,7 +9,7 @@ from windlass.control.deploying.ledger import Ledger, LostClaim
 from windlass.control.request.deployments import particulars
 from windlass.control.variables.inputs import inputs_of
 from windlass.control.workloads.kind import BuiltArtifact
-from windlass.control.workloads.sealed_workload import decrypt_workload, wanted_of
+from windlass.control.workloads.sealed_workload import compute_workload, decrypt_workload
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.progress import Particulars
 from windlass.core.deploy.states import Do
@@ -27,10 +27,10 @@ class RunSettings(Struct, frozen=True):
     inputs: Inputs
 
 
-async def settings_of(ledger: Ledger, story: Particulars) -> RunSettings:
+async def settings_of(ledger: Ledger, details: Particulars) -> RunSettings:
     """Reads the settings and variables of a service as they are now."""
     ctx, service = ledger.ctx, ledger.service
-    if others := ctx.kinds[service.family].settings(story):
+    if others := ctx.kinds[service.family].settings(details):
         service = replace(service, body=rewritten(service.body, others))
     inputs = await inputs_of(ctx, ctx.store.reads, service, ledger.place.engine.neighbour_address)
     return RunSettings(service, inputs)
@@ -38,7 +38,7 @@ async def settings_of(ledger: Ledger, story: Particulars) -> RunSettings:
 
 async def workload_with(ledger: Ledger, built: BuiltArtifact, settings: RunSettings) -> Workload:
     """Works out what the deployment runs."""
-    return await wanted_of(
+    return await compute_workload(
         ledger.ctx,
         settings.service,
         ledger.deployment,
@@ -54,11 +54,11 @@ async def frozen(ledger: Ledger) -> Workload:
         raise LostClaim(ledger.claim.id)
     if workload := decrypt_workload(ledger.ctx, deployment):
         return workload
-    story = particulars(deployment)
+    details = particulars(deployment)
     if ledger.action is Do.RESTART:
         workload = await _restarted(ledger)
     else:
-        workload = await _built_earlier(ledger, story)
+        workload = await _built_earlier(ledger, details)
     await ledger.ctx.point("frozen")
     return workload
 
@@ -75,16 +75,16 @@ async def _restarted(ledger: Ledger) -> Workload:
     return await ledger.frozen(workload, _built_by(earlier), ledger.status.digest)
 
 
-async def _built_earlier(ledger: Ledger, story: Particulars) -> Workload:
+async def _built_earlier(ledger: Ledger, details: Particulars) -> Workload:
     """Returns a workload with the artifact of an earlier deployment and the present settings."""
-    ctx, built = ledger.ctx, _built_by(story)
+    ctx, built = ledger.ctx, _built_by(details)
     if not await ctx.kinds[ledger.service.family].is_kept(ctx, ledger.service, built.made.artifact):
         raise EngineError("What was built for it is no more: deploy its commit again")
-    settings = await settings_of(ledger, story)
+    settings = await settings_of(ledger, details)
     workload = await workload_with(ledger, built, settings)
     return await ledger.frozen(workload, built, settings.inputs.digest)
 
 
-def _built_by(story: Particulars) -> BuiltArtifact:
-    assert story.made is not None
-    return BuiltArtifact(story.made, story.commit, story.branch, story.image_tag)
+def _built_by(details: Particulars) -> BuiltArtifact:
+    assert details.made is not None
+    return BuiltArtifact(details.made, details.commit, details.branch, details.image_tag)

@@ -24,7 +24,7 @@ from windlass.control.request.deployments import (
 )
 from windlass.control.request.places import Place
 from windlass.control.workloads.kind import BuiltArtifact
-from windlass.control.workloads.names import reserve_declared, reserve_wanted
+from windlass.control.workloads.names import reserve_declared, reserve_hosts
 from windlass.control.workloads.sealed_workload import decrypt_workload, encrypt_workload
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.plan import Step
@@ -99,11 +99,11 @@ class Ledger:
         self, tx: Tx, current: DeploymentRow, workload: Workload, built: BuiltArtifact, digest: str
     ) -> Workload:
         """Seals what the deployment runs. Returns it with the names that it has reserved."""
-        story = particulars(current)
-        story.made, story.commit, story.branch = built.made, built.commit, built.branch
-        story.image_tag, story.digest = built.image_tag, digest
-        named = await reserve_wanted(self.ctx, tx, workload)
-        await move(tx, current, Progress.DEPLOYING, story, encrypt_workload(self.ctx, named))
+        details = particulars(current)
+        details.made, details.commit, details.branch = built.made, built.commit, built.branch
+        details.image_tag, details.digest = built.image_tag, digest
+        named = await reserve_hosts(self.ctx, tx, workload)
+        await move(tx, current, Progress.DEPLOYING, details, encrypt_workload(self.ctx, named))
         if current.status == Progress.BUILDING:
             status = await status_of(tx, self.service)
             await tx.statuses.change(replace(status, state=WORDS[Do(current.action)].under_way))
@@ -117,21 +117,21 @@ class Ledger:
 
     @recorded
     async def _given_up(self, tx: Tx, current: DeploymentRow, message: str) -> None:
-        story = particulars(current)
-        story.message = story.message or message
-        await move(tx, current, Progress(current.status), story)
+        details = particulars(current)
+        details.message = details.message or message
+        await move(tx, current, Progress(current.status), details)
 
     @recorded
     async def switched(self, tx: Tx, current: DeploymentRow, workload: Workload, count: int) -> bool:
         """Records that this generation serves from now on. False if it was cancelled just before."""
         status = await status_of(tx, self.service)
-        story = particulars(current)
-        if story.cancelled and not has_switched(current, status):
+        details = particulars(current)
+        if details.cancelled and not has_switched(current, status):
             return False
         if count:  # else no instance has made them yet
             await tx.volumes.add(self.service.id, [volume.name for volume in workload.volumes])
         await tx.statuses.change(
-            replace(status, serving=current.id, digest=story.digest, instances=count, deployed_at=tx.now)
+            replace(status, serving=current.id, digest=details.digest, instances=count, deployed_at=tx.now)
         )
         tx.nudge(route_word(self.service.id))
         return True
@@ -152,11 +152,11 @@ class Ledger:
     @recorded
     async def run_begun(self, tx: Tx, current: DeploymentRow) -> RunReport:
         """Records when a run began, for its time limit. A repeated step finds it recorded."""
-        story = particulars(current)
-        if story.run is None:
-            story.run = RunReport(started_at=tx.now)
-            await move(tx, current, Progress(current.status), story)
-        return story.run
+        details = particulars(current)
+        if details.run is None:
+            details.run = RunReport(started_at=tx.now)
+            await move(tx, current, Progress(current.status), details)
+        return details.run
 
     @recorded
     async def ran(self, tx: Tx, current: DeploymentRow, report: RunReport) -> None:
@@ -207,8 +207,8 @@ class Ledger:
 
     @recorded
     async def deleted(self, tx: Tx, current: DeploymentRow) -> None:
-        story = particulars(current)
-        await deleted(self.ctx, tx, self.service, Asker(story.actor, Origin(story.origin)))
+        details = particulars(current)
+        await deleted(self.ctx, tx, self.service, Asker(details.actor, Origin(details.origin)))
 
     # Of the service
 
@@ -312,9 +312,9 @@ def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
 
 
 async def _with_report(tx: Tx, deployment: DeploymentRow, report: RunReport) -> DeploymentRow:
-    story = particulars(deployment)
-    story.run = report
-    return await move(tx, deployment, Progress(deployment.status), story)
+    details = particulars(deployment)
+    details.run = report
+    return await move(tx, deployment, Progress(deployment.status), details)
 
 
 async def workload_of(ctx: Context, deployment: str | None) -> Workload | None:

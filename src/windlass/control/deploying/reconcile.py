@@ -68,9 +68,9 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
 def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:
     if head is None:
         return plan(None, status.serving is not None)
-    story = particulars(head)
+    details = particulars(head)
     return plan(
-        OpenDeployment(head.action, head.status, story.cancelled, has_switched(head, status)),
+        OpenDeployment(head.action, head.status, details.cancelled, has_switched(head, status)),
         status.serving is not None,
     )
 

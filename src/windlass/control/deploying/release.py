@@ -155,9 +155,9 @@ async def take_down(ctx: Context, new: Workload, old: Workload | None, count: in
     return words
 
 
-def last_output(ctx: Context, wanted: Workload) -> str:
-    lines = [msgspec.json.decode(line) for line in ctx.logs.tail(wanted.service, 100)]
-    own = [line["message"] for line in lines if line["version"] == wanted.deployment]
+def last_output(ctx: Context, workload: Workload) -> str:
+    lines = [msgspec.json.decode(line) for line in ctx.logs.tail(workload.service, 100)]
+    own = [line["message"] for line in lines if line["version"] == workload.deployment]
     return "\n".join(own[-LAST_WORDS:])
 
 
@@ -174,8 +174,8 @@ async def wait_while_away(ctx: Context, patience: float, deed: Callable[[], Awai
         pause = min(pause * 2, 5.0)
 
 
-def count_of(wanted: Workload, asked: int) -> int:
+def count_of(workload: Workload, asked: int) -> int:
     """Returns the number of instances: the last request of scaling, within the bounds."""
-    if wanted.alone:
-        return min(1, wanted.instances)
-    return max(wanted.instances, min(asked, wanted.most))
+    if workload.alone:
+        return min(1, workload.instances)
+    return max(workload.instances, min(asked, workload.most))

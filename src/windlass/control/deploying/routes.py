@@ -25,29 +25,29 @@ _log = log("routes")
 
 async def reserve(ctx: Context, *generations: Workload | None) -> None:
     """Listens for all of these at once, or raises RouteError with nothing changed."""
-    known = [wanted for wanted in generations if wanted]
-    for wanted in known:
-        await reserve_ports(ctx, wanted)
-    found = {listen for wanted in known for listen in await _listening(ctx, wanted)}
+    known = [workload for workload in generations if workload]
+    for workload in known:
+        await reserve_ports(ctx, workload)
+    found = {listen for workload in known for listen in await _listening(ctx, workload)}
     place = await ctx.places.of(known[0].service)
     await place.router.reserve(known[0].service, sorted(found, key=lambda listen: listen.port))
 
 
-async def _listening(ctx: Context, wanted: Workload) -> list[Listen]:
-    public = [Listen(port) for one in wanted.ports if (port := listens(one)) is not None]
-    return public + [Listen(port, local=True) for port in (await _inside(ctx, wanted)).values()]
+async def _listening(ctx: Context, workload: Workload) -> list[Listen]:
+    public = [Listen(port) for one in workload.ports if (port := listens(one)) is not None]
+    return public + [Listen(port, local=True) for port in (await _inside(ctx, workload)).values()]
 
 
-async def _inside(ctx: Context, wanted: Workload) -> dict[str, int]:
+async def _inside(ctx: Context, workload: Workload) -> dict[str, int]:
     """By port name: where its neighbours find it, if the router has to listen there for them."""
-    place = await ctx.places.of(wanted.service)
-    if wanted.alone:
+    place = await ctx.places.of(workload.service)
+    if workload.alone:
         return {}
     addresses = {
         port.name: await place.engine.neighbour_address(
-            wanted.environment, wanted.service, wanted.name, port.internal
+            workload.environment, workload.service, workload.name, port.internal
         )
-        for port in wanted.ports
+        for port in workload.ports
         if port.protocol != "UDP"
     }
     return {name: address.port for name, address in addresses.items() if address.is_routed}
@@ -81,26 +81,26 @@ async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
 async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
     source = ctx.store.reads
     serving = await source.deployments.get(status.serving) if status.serving else None
-    wanted = decrypt_workload(ctx, serving) if serving else await _last(ctx, service)
-    if wanted is None:
+    workload = decrypt_workload(ctx, serving) if serving else await _last(ctx, service)
+    if workload is None:
         return []
     seen = await place.engine.observe(service) if serving else Observation()
-    ready = seen.of(wanted.generation).ready
-    routes = await _routes(ctx, wanted, await _names_of(ctx, wanted), ready)
+    ready = seen.of(workload.generation).ready
+    routes = await _routes(ctx, workload, await _names_of(ctx, workload), ready)
     try:
         await place.router.set(service, routes)
     except RouteError:
-        await place.router.set(service, await _as_far_as_can_be(ctx, wanted, routes))
+        await place.router.set(service, await _as_far_as_can_be(ctx, workload, routes))
     return seen.instances
 
 
-async def _as_far_as_can_be(ctx: Context, wanted: Workload, routes: Sequence[Route]) -> Sequence[Route]:
+async def _as_far_as_can_be(ctx: Context, workload: Workload, routes: Sequence[Route]) -> Sequence[Route]:
     """Used when the ports are not open in this process yet. If they cannot be opened now, because another
     replica or program of this machine has them, the service is still reached by name."""
     try:
-        await reserve(ctx, wanted)
+        await reserve(ctx, workload)
     except RouteError as error:
-        _log.warning("routes are left out", extra={"service": wanted.service, "why": str(error)})
+        _log.warning("routes are left out", extra={"service": workload.service, "why": str(error)})
         return [replace(route, external=None) for route in routes if route.kind == "http"]
     return routes
 
@@ -108,34 +108,34 @@ async def _as_far_as_can_be(ctx: Context, wanted: Workload, routes: Sequence[Rou
 async def _last(ctx: Context, service: str) -> Workload | None:
     """Returns the last workload, so that its clients get an answer that it does not run."""
     for row in await ctx.store.reads.deployments.latest(service, 20):
-        if wanted := decrypt_workload(ctx, row):
-            return wanted
+        if workload := decrypt_workload(ctx, row):
+            return workload
     return None
 
 
-async def _names_of(ctx: Context, wanted: Workload) -> list[NameRow]:
+async def _names_of(ctx: Context, workload: Workload) -> list[NameRow]:
     """The names that its service holds, those that it serves among them."""
-    rows = await ctx.store.reads.names.of(wanted.service)
-    if all(port.host or row_of(port, rows) for port in wanted.ports if by_name(port)):
+    rows = await ctx.store.reads.names.of(workload.service)
+    if all(port.host or row_of(port, rows) for port in workload.ports if by_name(port)):
         return rows
-    await reserve_served(ctx, wanted.service)
-    return await ctx.store.reads.names.of(wanted.service)
+    await reserve_served(ctx, workload.service)
+    return await ctx.store.reads.names.of(workload.service)
 
 
 async def _routes(
-    ctx: Context, wanted: Workload, names: Sequence[NameRow], instances: Sequence[Instance]
+    ctx: Context, workload: Workload, names: Sequence[NameRow], instances: Sequence[Instance]
 ) -> list[Route]:
-    inside = await _inside(ctx, wanted)
+    inside = await _inside(ctx, workload)
     routes: list[Route] = []
-    for port in wanted.ports:
+    for port in workload.ports:
         endpoints = endpoints_of(port, instances)
         if by_name(port):
             held = row_of(port, names)
             routes.append(
                 Route(
-                    service=wanted.service,
+                    service=workload.service,
                     port=port.name,
-                    title=wanted.name,
+                    title=workload.name,
                     kind="http",
                     hosts=(_host(ctx, held),) if held else (),
                     held=held.number if held else 0,
@@ -146,9 +146,9 @@ async def _routes(
                 )
             )
         elif (external := listens(port)) is not None:
-            routes.append(_tcp(wanted, port, external, endpoints))
+            routes.append(_tcp(workload, port, external, endpoints))
         if port.name in inside:
-            routes.append(_tcp(wanted, port, inside[port.name], endpoints))
+            routes.append(_tcp(workload, port, inside[port.name], endpoints))
     return routes
 
 
@@ -156,11 +156,11 @@ def _host(ctx: Context, held: NameRow) -> str:
     return f"{held.name}.{ctx.settings.gateway_domain}".lower()
 
 
-def _tcp(wanted: Workload, port: WorkloadPort, external: int, endpoints: tuple[Endpoint, ...]) -> Route:
+def _tcp(workload: Workload, port: WorkloadPort, external: int, endpoints: tuple[Endpoint, ...]) -> Route:
     return Route(
-        service=wanted.service,
+        service=workload.service,
         port=port.name,
-        title=wanted.name,
+        title=workload.name,
         kind="tcp",
         external=external,
         endpoints=endpoints,
@@ -172,8 +172,8 @@ def endpoints_of(port: WorkloadPort, instances: Sequence[Instance]) -> tuple[End
     return tuple(Endpoint(address, number) for address, number in found if number)
 
 
-def all_endpoints(wanted: Workload, instances: Sequence[Instance]) -> list[Endpoint]:
-    return [endpoint for port in wanted.ports for endpoint in endpoints_of(port, instances)]
+def all_endpoints(workload: Workload, instances: Sequence[Instance]) -> list[Endpoint]:
+    return [endpoint for port in workload.ports for endpoint in endpoints_of(port, instances)]
 
 
 # Addresses, for people
@@ -183,12 +183,12 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
     """Returns the addresses of public ports, once the service was deployed."""
     status = await status_of(source, service)
     deployment = await source.deployments.get(status.serving) if status.serving else None
-    wanted = decrypt_workload(ctx, deployment) if deployment else await _last(ctx, service.id)
-    if wanted is None:
+    workload = decrypt_workload(ctx, deployment) if deployment else await _last(ctx, service.id)
+    if workload is None:
         return []
     names, place = await source.names.of(service.id), await ctx.places.of(service.id)
     links: list[Document] = []
-    for port in wanted.ports:
+    for port in workload.ports:
         if (external := listens(port)) is not None:
             scheme = "http" if by_name(port) else "tcp"
             url = f"{scheme}://{place.public_host}:{external}"

@@ -49,9 +49,9 @@ class ApplicationKind(ProgramKind[Application]):
         place = await ctx.places.of(service.id)
         return await place.builder.find(service.id, artifact.key) is not None
 
-    def deployed(self, story: Particulars) -> Mapping[str, object]:
+    def deployed(self, details: Particulars) -> Mapping[str, object]:
         """The document shows which commit runs."""
-        if (commit := story.commit) is None:
+        if (commit := details.commit) is None:
             return {}
         shown = {
             f"{_DEPLOYED}_id": commit.git_commit_id,

@@ -45,8 +45,8 @@ class ContainerKind(ProgramKind[Container]):
         await apply_changes(ctx, tx, call, service, {"tag": tag})
         return await tx.resources.get(service.id) or service, ChosenVersion(image_tag=tag)
 
-    def settings(self, story: Particulars) -> Mapping[str, object]:
-        return {"tag": story.image_tag} if story.image_tag else {}
+    def settings(self, details: Particulars) -> Mapping[str, object]:
+        return {"tag": details.image_tag} if details.image_tag else {}
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Makes sure that the image is on the engine before the older generation ends; nothing is built."""

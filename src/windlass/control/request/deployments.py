@@ -52,7 +52,7 @@ async def accept(
     for place in superseded([one.status for one in waiting]):
         await finish(tx, service, waiting[place], Progress.SUPERSEDED, "A newer one took its place")
     under_way = any(one.status != Progress.QUEUED for one in waiting)
-    story = Particulars(
+    details = Particulars(
         family=service.family,
         actor=Initiator(call.actor.id, call.actor.name),
         origin=call.origin.origin,
@@ -64,7 +64,7 @@ async def accept(
     )
     deployment = DeploymentRow(
         ids.new_id(), service.org, service.id, status.deployments + 1, Progress.QUEUED, tx.now, tx.now,
-        encode(story), do,
+        encode(details), do,
     )  # fmt: skip
     await tx.deployments.add(deployment)
     status = replace(
@@ -75,7 +75,7 @@ async def accept(
         deployments=deployment.number,
     )
     await tx.statuses.change(status)
-    await announce(tx, TOLD[do].queued, service, deployment, story, call=call)
+    await announce(tx, TOLD[do].queued, service, deployment, details, call=call)
     await tx.work.ask(RECONCILE, service.id, org=service.org)
     return deployment, status
 
@@ -119,22 +119,22 @@ async def status_of(source: Reads, service: Row) -> StatusRow:
 async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> DeploymentRow:
     """Takes up what waited."""
     do = Do(deployment.action)
-    story = particulars(deployment)
-    story.began = tx.now
-    built = do not in BUILDS or story.made is not None
+    details = particulars(deployment)
+    details.began = tx.now
+    built = do not in BUILDS or details.made is not None
     state = WORDS[do].under_way if built else State.BUILDING
-    deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, story)
+    deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, details)
     await tx.statuses.change(replace(status, state=state, message=""))
     if kind := TOLD[do].began:
-        await announce(tx, kind, service, deployment, story)
+        await announce(tx, kind, service, deployment, details)
     return deployment
 
 
 async def move(
-    tx: Tx, deployment: DeploymentRow, progress: Progress, story: Particulars, sealed: bytes | None = None
+    tx: Tx, deployment: DeploymentRow, progress: Progress, details: Particulars, sealed: bytes | None = None
 ) -> DeploymentRow:
     new = replace(
-        deployment, status=progress, body=encode(story), sealed=sealed or deployment.sealed, changed=tx.now
+        deployment, status=progress, body=encode(details), sealed=sealed or deployment.sealed, changed=tx.now
     )
     await tx.deployments.change(new)
     return new
@@ -150,12 +150,12 @@ async def finish(
 ) -> DeploymentRow:
     """The one final state, and the one final event."""
     assert deployment.status in OPEN
-    story = particulars(deployment)
-    story.message, story.ended = message, tx.now
-    if story.run and not story.run.ended_at:
-        story.run = replace(story.run, ended_at=tx.now, reason=message.partition("\n")[0])
-    closed = await move(tx, deployment, progress, story)
-    await announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, story, call=call)
+    details = particulars(deployment)
+    details.message, details.ended = message, tx.now
+    if details.run and not details.run.ended_at:
+        details.run = replace(details.run, ended_at=tx.now, reason=message.partition("\n")[0])
+    closed = await move(tx, deployment, progress, details)
+    await announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, details, call=call)
     return closed
 
 
@@ -169,11 +169,11 @@ async def cancel(tx: Tx, service: Row, which: list[DeploymentRow], call: Call) -
         await finish(tx, service, one, Progress.CANCELED, f"Cancelled by {call.actor.name}", call)
     under_way = [one for one in which if one.status != Progress.QUEUED]
     for one in under_way:
-        story = particulars(one)
-        story.cancelled = True
-        story.message = f"Cancelled by {call.actor.name}"
-        await move(tx, one, Progress(one.status), story)
-        await announce(tx, Event.CANCEL_ASKED, service, one, story, call=call)
+        details = particulars(one)
+        details.cancelled = True
+        details.message = f"Cancelled by {call.actor.name}"
+        await move(tx, one, Progress(one.status), details)
+        await announce(tx, Event.CANCEL_ASKED, service, one, details, call=call)
         tx.nudge(cancel_word(one.id))
         await tx.work.ask(RECONCILE, service.id, org=service.org)
     if under_way:
@@ -193,23 +193,23 @@ async def announce(
     kind: Event,
     service: Row,
     deployment: DeploymentRow,
-    story: Particulars,
+    details: Particulars,
     message: str = "",
     call: Call | None = None,
 ) -> None:
     """`call` is the one that asked for just this; what follows from it later comes from nowhere."""
-    await write_deliveries(tx, kind, service, deployment, story, message)
+    await write_deliveries(tx, kind, service, deployment, details, message)
     facts = {
         "name": name_of(service),
         "environment_id": service.parent,
         "deployment_id": deployment.id,
         "action": deployment.action,
-        "git_commit_id": story.commit_id,
+        "git_commit_id": details.commit_id,
         "status": deployment.status,
-        "message": message or story.message,
+        "message": message or details.message,
     }
-    by = Initiator(call.actor.id, call.actor.name) if call else story.actor
-    asked = origin_of(call) if call else Origin(story.origin)
+    by = Initiator(call.actor.id, call.actor.name) if call else details.actor
+    asked = origin_of(call) if call else Origin(details.origin)
     emit(tx, kind, service.org, await about_itself(tx, service), by.id, by.name, asked, facts)
 
 
@@ -220,7 +220,7 @@ def shown_deployment(
     call: Call, service: Row, deployment: DeploymentRow, status: StatusRow, freshness: str
 ) -> Document:
     """A deployment, with the keys of the service's status beside its own."""
-    story = particulars(deployment)
+    details = particulars(deployment)
     own = {
         "id": deployment.id if call.dialect.deployment_first else service.id,
         "action": deployment.action,
@@ -229,21 +229,21 @@ def shown_deployment(
         "updated_at": stamp(deployment.changed),
         "number": deployment.number,
         "service_id": service.id,
-        "git_commit_id": story.commit_id,
-        "commit": story.commit,
-        "message": story.message,
-        "triggered_by": story.actor.name,
-        "origin": story.origin,
-        "started_at": stamp(story.began) if story.began else None,
-        "finished_at": stamp(story.ended) if story.ended else None,
-        "repeats": story.of,
+        "git_commit_id": details.commit_id,
+        "commit": details.commit,
+        "message": details.message,
+        "triggered_by": details.actor.name,
+        "origin": details.origin,
+        "started_at": stamp(details.began) if details.began else None,
+        "finished_at": stamp(details.ended) if details.ended else None,
+        "repeats": details.of,
         "execution_id": deployment.id,
         "deployment_request_id": deployment.id,
     }
-    if story.image_tag:
-        own["image_tag"] = story.image_tag
-    if story.run:
-        own["run"] = _shown_run(story.run)
+    if details.image_tag:
+        own["image_tag"] = details.image_tag
+    if details.run:
+        own["run"] = _shown_run(details.run)
     if (id_field := f"{service.family}_id") in _FIELDS:
         own[id_field] = service.id
     return {**shown_status(call, service, status, freshness), **own}

@@ -31,7 +31,7 @@ def payload_of(delivery: DeliveryRow) -> WebhookPayload:
 
 
 async def write_deliveries(
-    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str
+    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, details: Particulars, message: str
 ) -> None:
     """Writes a delivery for each webhook that subscribes to this event."""
     if kind not in SUBSCRIBABLE:
@@ -39,7 +39,7 @@ async def write_deliveries(
     receivers = await tx.resources.of_org(service.org, webhook.name)
     if not receivers:
         return
-    news = await _news_about(tx, kind, service, deployment, story, message)
+    news = await _news_about(tx, kind, service, deployment, details, message)
     asked = [row for row in receivers if concerns(row.read(Subscription), news)]
     await add_deliveries(tx, asked, service.id, news)
 
@@ -55,7 +55,7 @@ async def add_deliveries(tx: Tx, receivers: Sequence[Row], lane: str, news: Webh
 
 
 async def _news_about(
-    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, story: Particulars, message: str
+    tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, details: Particulars, message: str
 ) -> WebhookPayload:
     environment, project, organization = (await tx.tree.above(service.id))[1:4]
     return WebhookPayload(
@@ -71,12 +71,12 @@ async def _news_about(
         number=deployment.number,
         action=deployment.action,
         status=deployment.status,
-        commit=story.commit_id,
-        commit_message=story.commit.message if story.commit else "",
-        message=message or story.message,
-        by=story.actor.name,
-        began=stamp(story.began) if story.began else None,
-        ended=stamp(story.ended) if story.ended else None,
+        commit=details.commit_id,
+        commit_message=details.commit.message if details.commit else "",
+        message=message or details.message,
+        by=details.actor.name,
+        began=stamp(details.began) if details.began else None,
+        ended=stamp(details.ended) if details.ended else None,
     )
 
 

@@ -72,6 +72,6 @@ async def _same_version(tx: Tx, service: Row) -> ChosenVersion:
     last = next((one for one in past if one.id == status.serving), good[0] if good else None)
     if last is None:
         return ChosenVersion()
-    story = particulars(last)
-    commit = story.commit.git_commit_id if story.commit else None
-    return ChosenVersion(git_commit_id=commit, image_tag=story.image_tag, of=last.id)
+    details = particulars(last)
+    commit = details.commit.git_commit_id if details.commit else None
+    return ChosenVersion(git_commit_id=commit, image_tag=details.image_tag, of=last.id)

@@ -89,14 +89,14 @@ async def _done(ctx: Context, tx: Tx, call: Call, service: Row) -> Reply:
 async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
     earlier = await _earlier(tx, service, call.sent(Rollback).deployment_id or None)
-    story = particulars(earlier)
-    if story.made is None:
+    details = particulars(earlier)
+    if details.made is None:
         raise Conflict("deployment_id: that deployment built nothing that could be started again")
     version = ChosenVersion(
-        git_commit_id=story.git_commit_id,
-        image_tag=story.image_tag,
-        commit=story.commit,
-        made=story.made,
+        git_commit_id=details.git_commit_id,
+        image_tag=details.image_tag,
+        commit=details.commit,
+        made=details.made,
         of=earlier.id,
     )
     accepted = await accept(tx, service, ctx.kinds[service.family].deploys_by, call, version)
@@ -118,9 +118,9 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
     for row in past:
         if serving and row.number >= serving.number:
             continue
-        story = particulars(row)
-        other = made is None or (story.made is not None and story.made.artifact != made.artifact)
-        if row.status == Progress.SUCCEEDED and story.made and other:
+        details = particulars(row)
+        other = made is None or (details.made is not None and details.made.artifact != made.artifact)
+        if row.status == Progress.SUCCEEDED and details.made and other:
             return row
     raise Conflict(f"{name_of(service)} has no earlier version to go back to")
 

@@ -124,14 +124,14 @@ async def _found(
     for row in await ctx.store.reads.deployments.latest(service.id, _REMEMBERED):
         if row.action not in BUILDS:
             continue
-        story = particulars(row)
-        made = story.made
+        details = particulars(row)
+        made = details.made
         if made is None or made.base != base:
             continue
         given = {name: value for name, value in inputs.arguments.items() if name in made.arguments}
         if made.values == _digest(given) and await place.builder.find(service.id, made.artifact.key):
             say(f"This commit was built for deployment {row.number}: nothing to build")
-            return made, story.commit
+            return made, details.commit
     return None
 
 

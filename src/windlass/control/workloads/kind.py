@@ -113,7 +113,7 @@ class ServiceKind(Generic[S]):
         """Returns the service, and the version that the body of a deploy asks for."""
         return service, ChosenVersion()
 
-    def settings(self, story: Particulars) -> Mapping[str, object]:
+    def settings(self, details: Particulars) -> Mapping[str, object]:
         """Returns the settings that a deployment replaces by others."""
         return {}
 
@@ -129,7 +129,7 @@ class ServiceKind(Generic[S]):
         """Returns what runs: `usual` has what all kinds have in common."""
         raise NotImplementedError
 
-    def deployed(self, story: Particulars) -> Mapping[str, object]:
+    def deployed(self, details: Particulars) -> Mapping[str, object]:
         """Returns the fields of the document that a successful deployment changes, at any depth."""
         return {}
 

@@ -43,29 +43,31 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
                 await tx.names.release(row)
 
 
-async def reserve_wanted(ctx: Context, tx: Tx, wanted: Workload) -> Workload:
+async def reserve_hosts(ctx: Context, tx: Tx, workload: Workload) -> Workload:
     """Reserves a host for each port of a generation that is about to run; returns it with these hosts."""
-    if not any(by_name(port) for port in wanted.ports):
-        return wanted
-    service = await tx.resources.get(wanted.service)
+    if not any(by_name(port) for port in workload.ports):
+        return workload
+    service = await tx.resources.get(workload.service)
     assert service is not None
     held = _HeldNames(service, await tx.names.of(service.id))
     await _declared(tx, held)
-    rows = await _named(tx, held, wanted.name, [key_of(port) for port in wanted.ports if by_name(port)])
-    ports = [replace(port, host=rows[key_of(port)].name) if by_name(port) else port for port in wanted.ports]
-    return replace(wanted, ports=tuple(ports))
+    rows = await _named(tx, held, workload.name, [key_of(port) for port in workload.ports if by_name(port)])
+    ports = [
+        replace(port, host=rows[key_of(port)].name) if by_name(port) else port for port in workload.ports
+    ]
+    return replace(workload, ports=tuple(ports))
 
 
-async def reserve_ports(ctx: Context, wanted: Workload) -> None:
+async def reserve_ports(ctx: Context, workload: Workload) -> None:
     """Reserves the ports of the machine that a generation listens on, or raises RouteError."""
-    asked = {f"{PORT}{number}": port.name for port in wanted.ports if (number := listens(port)) is not None}
-    if asked.keys() <= {row.name for row in await ctx.store.reads.names.of(wanted.service)}:
+    asked = {f"{PORT}{number}": port.name for port in workload.ports if (number := listens(port)) is not None}
+    if asked.keys() <= {row.name for row in await ctx.store.reads.names.of(workload.service)}:
         return
 
     async def change(tx: Tx) -> None:
-        held = {row.name for row in await tx.names.of(wanted.service)}
+        held = {row.name for row in await tx.names.of(workload.service)}
         for name, port in asked.items():
-            if name not in held and await tx.names.take(name, wanted.service, port) is None:
+            if name not in held and await tx.names.take(name, workload.service, port) is None:
                 raise RouteError(f"{name} is in use by another service: choose another one")
 
     await ctx.store.write(change)
@@ -97,10 +99,10 @@ async def _reserve_served(ctx: Context, tx: Tx, id: str) -> None:
     if service is None or status is None:
         return
     serving = await tx.deployments.get(status.serving) if status.serving else None
-    if serving and (wanted := decrypt_workload(ctx, serving)):
-        await reserve_wanted(ctx, tx, wanted)
+    if serving and (workload := decrypt_workload(ctx, serving)):
+        await reserve_hosts(ctx, tx, workload)
         held = {row.name for row in await tx.names.of(id)}
-        for port in wanted.ports:
+        for port in workload.ports:
             if (number := listens(port)) is not None and f"{PORT}{number}" not in held:
                 await tx.names.take(f"{PORT}{number}", id, port.name)
     await reserve_declared(ctx, tx, service.family, id)
@@ -158,8 +160,8 @@ async def _in_use(ctx: Context, source: Reads, service: Row, rows: Sequence[Name
         deployments.append(serving)
     names: set[str] = set()
     for deployment in deployments:
-        if wanted := decrypt_workload(ctx, deployment):
-            found = [row_of(port, rows) for port in wanted.ports if by_name(port)]
+        if workload := decrypt_workload(ctx, deployment):
+            found = [row_of(port, rows) for port in workload.ports if by_name(port)]
             names |= {row.name for row in found if row}
-            names |= {f"{PORT}{number}" for port in wanted.ports if (number := listens(port)) is not None}
+            names |= {f"{PORT}{number}" for port in workload.ports if (number := listens(port)) is not None}
     return names

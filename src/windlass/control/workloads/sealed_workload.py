@@ -21,7 +21,7 @@ class SizeSettings(Struct):
     memory: int
 
 
-async def wanted_of(
+async def compute_workload(
     ctx: Context,
     service: Row,
     deployment: DeploymentRow,
@@ -55,19 +55,21 @@ async def wanted_of(
 # Sealed with its deployment
 
 
-def encrypt_workload(ctx: Context, wanted: Workload) -> bytes:
-    ctx.logs.masks.add(wanted.deployment, wanted.secrets)
+def encrypt_workload(ctx: Context, workload: Workload) -> bytes:
+    ctx.logs.masks.add(workload.deployment, workload.secrets)
     return ctx.encryption.encrypt(
-        msgspec.msgpack.encode(wanted), wanted.org, wanted.deployment, "wanted", "1"
+        msgspec.msgpack.encode(workload), workload.org, workload.deployment, "wanted", "1"
     )
 
 
 def decrypt_workload(ctx: Context, deployment: DeploymentRow) -> Workload | None:
     if deployment.sealed is None:
         return None
-    wanted = _decode(ctx.encryption.decrypt(deployment.sealed, deployment.org, deployment.id, "wanted", "1"))
-    ctx.logs.masks.know(deployment.id, wanted.secrets)
-    return wanted
+    workload = _decode(
+        ctx.encryption.decrypt(deployment.sealed, deployment.org, deployment.id, "wanted", "1")
+    )
+    ctx.logs.masks.know(deployment.id, workload.secrets)
+    return workload
 
 
 async def find_secrets(ctx: Context, deployment: str) -> None:
