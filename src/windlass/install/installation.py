@@ -155,8 +155,8 @@ class Installation:
     async def _count_running(self) -> int:
         with suppress(EngineError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                seen = [one for place in self.ctx.places.all() for one in await place.engine.all()]
-            return len({one.service for one in seen if one.phase is Phase.RUNNING})
+                seen = [instance for place in self.ctx.places.all() for instance in await place.engine.all()]
+            return len({instance.service for instance in seen if instance.phase is Phase.RUNNING})
         return 0
 
     async def _ask_to_keep(self, tx: Tx) -> set[str]:

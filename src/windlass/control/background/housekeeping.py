@@ -165,7 +165,7 @@ class Autoscaler(Struct):
     ) -> None:
         service = workload.service
         before, status = self.samples.get(service), await ctx.store.reads.statuses.get(service)
-        mine = {one.id: usage[one.id] for one in instances if one.id in usage}
+        mine = {instance.id: usage[instance.id] for instance in instances if instance.id in usage}
         sample = self.samples[service] = Sample(now, mine, before.changed if before else now)
         if before is None or status is None or status.serving != workload.deployment:
             return
@@ -197,7 +197,9 @@ async def _scalable(ctx: Context, deployment: str) -> Workload | None:
 def _load(before: Sample, after: Sample, workload: Workload, instances: list[Instance]) -> float:
     """Mean share of the processor time asked for, of the instances seen both times."""
     running = {
-        one.id for one in instances if one.phase is Phase.RUNNING and one.generation == workload.generation
+        instance.id
+        for instance in instances
+        if instance.phase is Phase.RUNNING and instance.generation == workload.generation
     }
     both = [id for id in after.used if id in before.used and id in running]
     passed = (after.at - before.at) / 1000

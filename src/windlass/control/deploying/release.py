@@ -30,8 +30,8 @@ LAST_WORDS = 10
 Check = Callable[[], Awaitable[None]]
 
 
-async def _surely() -> None:
-    """Needs no fence: the records already say that this generation failed."""
+async def _unchecked() -> None:
+    """Checks no claim: the records already say that these generations are not to run."""
 
 
 class ReleaseFailed(Exception):
@@ -94,7 +94,7 @@ async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
 
 
 async def retire_others(
-    ctx: Context, new: Workload, newest: int, held: Check = _surely, seen: Sequence[Instance] | None = None
+    ctx: Context, new: Workload, newest: int, held: Check = _unchecked, seen: Sequence[Instance] | None = None
 ) -> None:
     """Drains the other generations, then ends them.
 
@@ -103,7 +103,11 @@ async def retire_others(
     """
     place = await ctx.places.of(new.service)
     there = (await place.engine.observe(new.service)).instances if seen is None else seen
-    others = [one for one in there if one.generation <= newest and one.generation != new.generation]
+    others = [
+        instance
+        for instance in there
+        if instance.generation <= newest and instance.generation != new.generation
+    ]
     if not others:
         return
     await ctx.point("about to drain")
@@ -124,10 +128,10 @@ async def _up_to(ctx: Context, service: str, newest: int) -> list[Instance]:
 
 
 async def _end(
-    ctx: Context, service: str, instances: Sequence[Instance], grace: float, held: Check = _surely
+    ctx: Context, service: str, instances: Sequence[Instance], grace: float, held: Check = _unchecked
 ) -> None:
     place = await ctx.places.of(service)
-    for generation in sorted({one.generation for one in instances}):
+    for generation in sorted({instance.generation for instance in instances}):
         await ctx.point("about to retire")
         await held()
         await place.engine.remove(service, generation=generation, grace=grace)
@@ -161,12 +165,12 @@ def last_output(ctx: Context, workload: Workload) -> str:
     return "\n".join(own[-LAST_WORDS:])
 
 
-async def wait_while_away(ctx: Context, patience: float, deed: Callable[[], Awaitable[T]]) -> T:
-    """Again, while what does it is away."""
+async def wait_while_away(ctx: Context, patience: float, action: Callable[[], Awaitable[T]]) -> T:
+    """Repeats an action while the engine or the builder is away, until the patience ends."""
     deadline, pause = time.monotonic() + patience, 0.1
     while True:
         try:
-            return await deed()
+            return await action()
         except (EngineAway, BuilderAway):
             if time.monotonic() > deadline:
                 raise

@@ -34,7 +34,7 @@ async def reserve(ctx: Context, *generations: Workload | None) -> None:
 
 
 async def _listening(ctx: Context, workload: Workload) -> list[Listen]:
-    public = [Listen(port) for one in workload.ports if (port := listens(one)) is not None]
+    public = [Listen(number) for port in workload.ports if (number := listens(port)) is not None]
     return public + [Listen(port, local=True) for port in (await _inside(ctx, workload)).values()]
 
 
@@ -168,8 +168,8 @@ def _tcp(workload: Workload, port: WorkloadPort, external: int, endpoints: tuple
 
 
 def endpoints_of(port: WorkloadPort, instances: Sequence[Instance]) -> tuple[Endpoint, ...]:
-    found = [(one.address, one.ports.get(port.internal)) for one in instances]
-    return tuple(Endpoint(address, number) for address, number in found if number)
+    addresses = [(instance.address, instance.ports.get(port.internal)) for instance in instances]
+    return tuple(Endpoint(address, number) for address, number in addresses if number)
 
 
 def all_endpoints(workload: Workload, instances: Sequence[Instance]) -> list[Endpoint]:

@@ -86,7 +86,7 @@ class DatabaseKind(ServiceKind[Database]):
         return [*_listed(service)]
 
     def listed_keys(self, service: Row) -> Collection[str]:
-        return [one.key for one in _listed(service)]
+        return [variable.key for variable in _listed(service)]
 
     def counted_keys(self, id: str, name: str) -> Collection[str]:
         return database_variables.keys(id, name)
@@ -106,7 +106,7 @@ class DatabaseKind(ServiceKind[Database]):
                 warnings.append(
                     f"{prefix}… are the variables of the database {elder}, not of {name}: rename one"
                 )
-                own = [one for one in own if not one.key.startswith(prefix)]
+                own = [variable for variable in own if not variable.key.startswith(prefix)]
             variables += own
         return Offer(variables, rows, warnings)
 

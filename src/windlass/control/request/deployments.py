@@ -1,4 +1,7 @@
-"""Deployments as records: accepted, moved on, told of. Every step is part of a transaction of its caller."""
+"""Deployments as records: accepted, begun, finished, announced and shown.
+
+Every function that writes does so in the transaction of its caller.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def particulars(deployment: DeploymentRow) -> Particulars:
 async def accept(
     tx: Tx, service: Row, do: Do, call: Call, version: ChosenVersion = NEWEST
 ) -> tuple[DeploymentRow, StatusRow]:
-    """Accepted and durable: the deployment, the state, the event and the work are one transaction."""
+    """Stores a deployment with its state, its event and the work, and supersedes one that waits."""
     status = await status_of(tx, service)
     if do in _NEED_AN_ENGINE:
         await _refuse_unconnected(tx, status.cluster)
@@ -49,9 +52,9 @@ async def accept(
         raise Conflict(f"{name_of(service)} is being deleted")
     if not status.deployments:
         await refuse_in_deletion(tx, service.parent)
-    for place in superseded([one.status for one in waiting]):
-        await finish(tx, service, waiting[place], Progress.SUPERSEDED, "A newer one took its place")
-    under_way = any(one.status != Progress.QUEUED for one in waiting)
+    for position in superseded([deployment.status for deployment in waiting]):
+        await finish(tx, service, waiting[position], Progress.SUPERSEDED, "A newer one took its place")
+    under_way = any(deployment.status != Progress.QUEUED for deployment in waiting)
     details = Particulars(
         family=service.family,
         actor=Initiator(call.actor.id, call.actor.name),
@@ -102,7 +105,7 @@ async def refuse_below_deleted(source: Reads, service: Row) -> None:
 
 
 def in_deletion(waiting: Iterable[DeploymentRow]) -> bool:
-    return any(one.action == Do.DELETE for one in waiting)
+    return any(deployment.action == Do.DELETE for deployment in waiting)
 
 
 def name_of(service: Row) -> str:
@@ -117,7 +120,7 @@ async def status_of(source: Reads, service: Row) -> StatusRow:
 
 
 async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> DeploymentRow:
-    """Takes up what waited."""
+    """Marks a waiting deployment as begun."""
     do = Do(deployment.action)
     details = particulars(deployment)
     details.began = tx.now
@@ -148,7 +151,7 @@ async def finish(
     message: str = "",
     call: Call | None = None,
 ) -> DeploymentRow:
-    """The one final state, and the one final event."""
+    """Ends a deployment: writes its final state and its final event, each once."""
     assert deployment.status in OPEN
     details = particulars(deployment)
     details.message, details.ended = message, tx.now
@@ -164,17 +167,17 @@ async def cancel(tx: Tx, service: Row, which: list[DeploymentRow], call: Call) -
     if in_deletion(which):
         raise Conflict(f"{name_of(service)} is being deleted, and that cannot be cancelled")
     status = await status_of(tx, service)
-    waiting = [one for one in which if one.status == Progress.QUEUED]
-    for one in waiting:
-        await finish(tx, service, one, Progress.CANCELED, f"Cancelled by {call.actor.name}", call)
-    under_way = [one for one in which if one.status != Progress.QUEUED]
-    for one in under_way:
-        details = particulars(one)
+    waiting = [deployment for deployment in which if deployment.status == Progress.QUEUED]
+    for deployment in waiting:
+        await finish(tx, service, deployment, Progress.CANCELED, f"Cancelled by {call.actor.name}", call)
+    under_way = [deployment for deployment in which if deployment.status != Progress.QUEUED]
+    for deployment in under_way:
+        details = particulars(deployment)
         details.cancelled = True
         details.message = f"Cancelled by {call.actor.name}"
-        await move(tx, one, Progress(one.status), details)
-        await announce(tx, Event.CANCEL_ASKED, service, one, details, call=call)
-        tx.nudge(cancel_word(one.id))
+        await move(tx, deployment, Progress(deployment.status), details)
+        await announce(tx, Event.CANCEL_ASKED, service, deployment, details, call=call)
+        tx.nudge(cancel_word(deployment.id))
         await tx.work.ask(RECONCILE, service.id, org=service.org)
     if under_way:
         status = replace(status, state=State.CANCELING)
@@ -197,7 +200,8 @@ async def announce(
     message: str = "",
     call: Call | None = None,
 ) -> None:
-    """`call` is the one that asked for just this; what follows from it later comes from nowhere."""
+    """Writes an event about a deployment. `call` is the request that asked for just this; an event that
+    follows later has the actor of the deployment."""
     await write_deliveries(tx, kind, service, deployment, details, message)
     facts = {
         "name": name_of(service),

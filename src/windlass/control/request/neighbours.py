@@ -59,7 +59,9 @@ class Neighbours:
         if known is None or known.version != version:
             # A change between these two reads is read now, and again by the next caller.
             rows = await source.resources.of_parent(environment, family)
-            known = _CachedNeighbours(version, [one for row in rows if (one := _neighbour(row, main_port))])
+            known = _CachedNeighbours(
+                version, [neighbour for row in rows if (neighbour := _neighbour(row, main_port))]
+            )
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[environment, family] = known

@@ -218,9 +218,9 @@ class Places:
             return
         self.later(self._started(cluster, place, *self._watch))
 
-    def later(self, deed: Coroutine[None, None, None]) -> None:
+    def later(self, action: Coroutine[None, None, None]) -> None:
         """Does something in the background, at the latest until `stop`."""
-        task = asyncio.create_task(deed)
+        task = asyncio.create_task(action)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -287,16 +287,16 @@ class _Scope:
     def take(self, service: str, lines: Sequence[OutputLine]) -> None:
         self._pass_on(service, lambda: self._sink(service, lines))
 
-    def _pass_on(self, service: str, deed: Callable[[], None]) -> None:
+    def _pass_on(self, service: str, action: Callable[[], None]) -> None:
         known = self._places.known_cluster_of(service)
         if known is None:  # deployed by another server a moment ago
-            self._places.later(self._look_up(service, deed))
+            self._places.later(self._look_up(service, action))
         elif known == self._cluster:
-            deed()
+            action()
 
-    async def _look_up(self, service: str, deed: Callable[[], None]) -> None:
+    async def _look_up(self, service: str, action: Callable[[], None]) -> None:
         if await self._places.cluster_of(service) == self._cluster:
-            deed()
+            action()
 
 
 def _is_same_kind(before: EngineAccess, after: EngineAccess) -> bool:

@@ -68,8 +68,14 @@ async def _same_version(tx: Tx, service: Row) -> ChosenVersion:
     """The version that serves, or that was deployed last; if there was none, whatever is newest."""
     status = await status_of(tx, service)
     past = await tx.deployments.latest(service.id, 100)
-    good = [one for one in past if one.action in BUILDS and one.status == Progress.SUCCEEDED]
-    last = next((one for one in past if one.id == status.serving), good[0] if good else None)
+    good = [
+        deployment
+        for deployment in past
+        if deployment.action in BUILDS and deployment.status == Progress.SUCCEEDED
+    ]
+    last = next(
+        (deployment for deployment in past if deployment.id == status.serving), good[0] if good else None
+    )
     if last is None:
         return ChosenVersion()
     details = particulars(last)

@@ -31,7 +31,9 @@ from windlass.store import Reads, Row
 
 SECONDS: Final = 3.0
 _FIELD: Final = "git_repository"
-_BUILT: Final = [one.name for one in registry().families.values() if _FIELD in one.view.__struct_fields__]
+_BUILT: Final = [
+    family.name for family in registry().families.values() if _FIELD in family.view.__struct_fields__
+]
 _log = log("branches")
 
 
@@ -43,19 +45,19 @@ async def choose_branch(ctx: Context, call: Call) -> None:
     source = ctx.store.reads
     creates = call.operation.handler.endswith(f".{Verb.CREATE}")
     at = await (parent_of(source, call) if creates else target(source, call))
-    wanted = _wanted(call, at, sent)
-    if wanted.branch or not wanted.url or not await _may_read(source, call, at, wanted):
+    repository = _repository_after(call, at, sent)
+    if repository.branch or not repository.url or not await _may_read(source, call, at, repository):
         return
     try:
         async with asyncio.timeout(SECONDS):
-            reading = await source_at(ctx, source, at.org, wanted, None)
+            reading = await source_at(ctx, source, at.org, repository, None)
             name = await ctx.listings.default_branch(at.org, reading)
         getattr(call.body, _FIELD).branch = converted(name, Branch)
     except (GitError, Invalid, Unavailable, TimeoutError) as error:
         _log.info("a branch is chosen later", extra={"why": str(error) or "no answer in time"})
 
 
-def _wanted(call: Call, at: Row, sent: Document) -> GitRepositoryRequest:
+def _repository_after(call: Call, at: Row, sent: Document) -> GitRepositoryRequest:
     """Returns the repository as it would be after this request."""
     if not call.operation.handler.endswith(f".{Verb.PATCH}"):
         return read_decoded(sent, GitRepositoryRequest)
@@ -63,9 +65,9 @@ def _wanted(call: Call, at: Row, sent: Document) -> GitRepositoryRequest:
     return read_decoded({"url": "", **patched(stored, sent, GitRepositoryRequest)}, GitRepositoryRequest)
 
 
-async def _may_read(source: Reads, call: Call, at: Row, wanted: GitRepositoryRequest) -> bool:
+async def _may_read(source: Reads, call: Call, at: Row, repository: GitRepositoryRequest) -> bool:
     """True if the caller may see the git token of the repository; if not, the write is refused later."""
-    if not (id := wanted.git_token_id):
+    if not (id := repository.git_token_id):
         return True
     row = await source.resources.find(git_token.name, id)
     return row is not None and row.org == at.org and await is_visible(source, call.actor, row)

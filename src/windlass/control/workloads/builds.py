@@ -34,7 +34,8 @@ _REMEMBERED = 200
 async def build(
     ctx: Context, service: Row, deployment: DeploymentRow, inputs: Inputs, say: Say
 ) -> BuiltArtifact:
-    """Raises BuildError or GitError with what went wrong, in words for the person who deployed."""
+    """Builds the commit that a deployment asks for, or finds its earlier build. BuildError and GitError carry
+    a message for the person who deployed."""
     asked = particulars(deployment).git_commit_id
     source = await source_of(ctx, ctx.store.reads, service, asked)
     if source.token:
@@ -196,30 +197,30 @@ class _folder:
         self._path = ctx.work / deployment.id
 
     async def __aenter__(self) -> Path:
-        await in_thread(_emptied, self._path)
+        await in_thread(_make_room, self._path)
         return self._path
 
     async def __aexit__(self, *_: object) -> None:
-        await in_thread(_gone, self._path)
+        await in_thread(_remove, self._path)
 
 
-def _emptied(path: Path) -> None:
-    _gone(path)
+def _make_room(path: Path) -> None:
+    _remove(path)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
-def _gone(path: Path) -> None:
+def _remove(path: Path) -> None:
     if path.exists():
         shutil.rmtree(path, ignore_errors=False)
 
 
 async def sweep_work(ctx: Context) -> None:
-    """Working copies of builds that are no more."""
-    for left in await in_thread(_below, ctx.work):
+    """Removes working copies of builds that are not under way any more."""
+    for folder in await in_thread(_below, ctx.work):
         # Asked after it was found there: a deployment is known before it makes its folder.
-        deployment = await ctx.store.reads.deployments.get(left.name)
+        deployment = await ctx.store.reads.deployments.get(folder.name)
         if deployment is None or deployment.status not in OPEN:
-            await in_thread(shutil.rmtree, left, True)
+            await in_thread(shutil.rmtree, folder, True)
 
 
 def _below(folder: Path) -> list[Path]:

@@ -106,5 +106,7 @@ class Listings:
     def _forget_old(self) -> None:
         old = time.monotonic() - self._kept
         self._listings = {
-            key: one for key, one in self._listings.items() if one.ended is None or one.ended > old
+            key: listing
+            for key, listing in self._listings.items()
+            if listing.ended is None or listing.ended > old
         }

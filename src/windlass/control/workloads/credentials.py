@@ -25,13 +25,13 @@ _LOGIN, _PASSWORD, _DATABASE = "master_login", "master_password", "master_databa
 
 
 def give_credentials(ctx: Context, draft: Draft[Database]) -> None:
-    """To a database on its way into the store."""
+    """Gives a new database its credentials, before it is stored."""
     draft.sealed |= _new(draft.spec.type)
 
 
 async def credentials_of(ctx: Context, source: Reads, row: Row) -> DatabaseLogin:
-    """Returns the credentials of this database. A database from before there were credentials gets them
-    now."""
+    """Returns the credentials of this database. One that was created before there were credentials gets
+    them now."""
     hidden = decrypt_hidden(ctx, row)
     if _PASSWORD not in hidden:
         hidden = await _given(ctx, source, row)
@@ -86,7 +86,7 @@ async def master_credentials(ctx: Context, call: Call) -> Reply:
 @reads("database.databaseConfiguration")
 async def configuration(ctx: Context, call: Call) -> Reply:
     await parent_of(ctx.store.reads, call)
-    return Reply(results([encode(one) for one in configurations()]))
+    return Reply(results([encode(choice) for choice in configurations()]))
 
 
 @reads("database.version")

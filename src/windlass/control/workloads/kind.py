@@ -73,8 +73,8 @@ NO_IMAGES: Final = (
 
 
 class ServiceKind(Generic[S]):
-    """Answers for all services of one family: `ServiceKind[Database]`. Methods that a kind leaves out do what
-    is usual."""
+    """Answers for all services of one family: `ServiceKind[Database]`. A kind overrides the
+    methods that differ."""
 
     family: ClassVar[Family]
     waits_for: ClassVar[frozenset[str]] = frozenset()
@@ -114,7 +114,7 @@ class ServiceKind(Generic[S]):
         return service, ChosenVersion()
 
     def settings(self, details: Particulars) -> Mapping[str, object]:
-        """Returns the settings that a deployment replaces by others."""
+        """Returns the settings that a single deployment replaces, with their values."""
         return {}
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
@@ -167,7 +167,7 @@ class ServiceKind(Generic[S]):
 
     def listed_keys(self, service: Row) -> Collection[str]:
         """Returns the keys of all variables that lists may ever show of a service."""
-        return [one.key for one in address_variables(self.family.name, service.id, "", 1, "")]
+        return [variable.key for variable in address_variables(self.family.name, service.id, "", 1, "")]
 
     def counted_keys(self, id: str, name: str) -> Collection[str]:
         """Returns the keys by which others mention a service that counts for them; see `is_counted`."""

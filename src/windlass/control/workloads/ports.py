@@ -7,13 +7,14 @@ from windlass.engines.engine import EngineError
 from windlass.store import Row, Tx
 
 PUBLIC = range(15_000, 20_000)
-"""Ports of this machine for public databases: everybody wants the same, so each gets one of its own."""
+"""Ports of this machine for public databases: all of one type listen on the same port inside, so each gets
+another one outside."""
 PORT = "port "
-"""Stands before a number where host names are kept, which have no blanks."""
+"""Prefix of ports in the table of names. Host names contain no blanks."""
 
 
 async def public_port(ctx: Context, service: Row) -> int:
-    """The port of this machine where a public database is found."""
+    """Returns the port of this machine at which a public database is reached; reserves it the first time."""
 
     async def change(tx: Tx) -> int:
         return await take_public_port(tx, service.id)

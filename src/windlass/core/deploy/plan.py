@@ -13,6 +13,7 @@ from windlass.core.deploy.states import Do, Progress
 
 class Step(StrEnum):
     REST = "rest"
+    """End what still runs of a service that is not meant to run, and rest."""
     KEEP = "keep"
     """Keep the deployed release running."""
     BEGIN = "begin"
@@ -60,5 +61,5 @@ _STEPS: Final[Mapping[Do, Step]] = {
 
 
 def superseded(waiting: Sequence[str]) -> list[int]:
-    """Returns the waiting deployments that a new one replaces."""
-    return [place for place, status in enumerate(waiting) if status == Progress.QUEUED]
+    """Returns the positions of the waiting deployments that a new one replaces."""
+    return [position for position, status in enumerate(waiting) if status == Progress.QUEUED]

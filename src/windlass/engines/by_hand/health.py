@@ -37,7 +37,7 @@ class ProbeStreak(Struct):
 
 
 Streaks = dict[tuple[str, int, str, int], ProbeStreak]
-"""By instance, its restarts, what the probe is for, and its place."""
+"""By instance, its restarts, what the probe is for, and its number."""
 
 
 class HealthMonitor:
@@ -134,10 +134,10 @@ class HealthMonitor:
 
     async def _check_alive(self, workload: Workload, copy: Instance, streaks: Streaks) -> None:
         age = (self._clock.now() - copy.started_at) / 1000
-        for place, probe in enumerate(workload.alive):
+        for number, probe in enumerate(workload.alive):
             if age < probe.initial_delay:
                 continue
-            streak = streaks.setdefault((copy.id, copy.restarts, "alive", place), ProbeStreak())
+            streak = streaks.setdefault((copy.id, copy.restarts, "alive", number), ProbeStreak())
             trouble = await self._copies.probe(copy, probe)
             streak.add(trouble)
             if streak.failures >= probe.failures:
@@ -157,8 +157,8 @@ class HealthMonitor:
 
     async def _check_ready(self, workload: Workload, copy: Instance, streaks: Streaks) -> None:
         failed, passed = "", True
-        for place, probe in enumerate(_declared(workload)):
-            streak = streaks.setdefault((copy.id, 0, "ready", place), ProbeStreak())
+        for number, probe in enumerate(_declared(workload)):
+            streak = streaks.setdefault((copy.id, 0, "ready", number), ProbeStreak())
             trouble = await self._copies.probe(copy, probe)
             streak.add(trouble)
             failed = failed or (trouble if streak.failures >= probe.failures else "")

@@ -24,7 +24,7 @@ class ReadinessWait:
     def __init__(self, copies: Copies, clock: Clock, workload: Workload, count: int) -> None:
         self._copies, self._clock, self._workload, self._count = copies, clock, workload, count
         self._passed: Counter[tuple[str, int]] = Counter()
-        """Successes in a row, by instance and place of the probe."""
+        """Successes in a row, by instance and number of the probe."""
 
     async def run(self) -> None:
         """Returns when all copies are ready. Raises NotReady when one has ended or the patience is over."""
@@ -71,8 +71,8 @@ class ReadinessWait:
         if not self._workload.ready:
             age = (self._clock.now() - copy.started_at) / 1000
             return "" if age >= self._workload.settle else "it has not run for long enough"
-        for place, probe in enumerate(self._workload.ready):
-            key = copy.id, place
+        for number, probe in enumerate(self._workload.ready):
+            key = copy.id, number
             if self._passed[key] >= probe.successes:
                 continue
             if trouble := await self._copies.probe(copy, probe):

@@ -22,12 +22,12 @@ LATE: Final = 24 * 3600
 
 class RemovedGenerations:
     def __init__(self, folder: Path, *, durable: bool) -> None:
-        """`durable`: what is noted outlives a power cut, as what it speaks of does."""
+        """`durable`: a record outlives a power cut, as the copies that it is about do."""
         self._folder = folder
         self._durable = durable
 
     def of(self, service: str) -> list[int]:
-        """In the order of their removal."""
+        """Returns the removed generations of a service, in the order of their removal."""
         with suppress(FileNotFoundError):
             return _read((self._folder / service).read_text())
         return []
@@ -35,7 +35,10 @@ class RemovedGenerations:
     def note(self, service: str, generations: Iterable[int]) -> None:
         with self._held(service) as file:
             known = _read(file.read())
-            self._write(file, [each for each in sorted(set(generations)) if _may_return(known, each)])
+            self._write(
+                file,
+                [generation for generation in sorted(set(generations)) if _may_return(known, generation)],
+            )
 
     def returns(self, service: str, generation: int, *, later: bool) -> bool:
         """Returns whether the generation may run, and if so no longer counts it as removed. `later`: a later
@@ -81,17 +84,17 @@ class RemovedGenerations:
 
 
 def _read(text: str) -> list[int]:
-    """One that a power cut has torn may be cut short, and is the last."""
-    found: dict[int, None] = {}
+    """Returns the removed generations. The last line may be cut short, by a power cut."""
+    removed: dict[int, None] = {}
     for line in text.split():
         with suppress(ValueError):
-            found.pop(abs(int(line)), None)
+            removed.pop(abs(int(line)), None)
             if int(line) > 0:
-                found[int(line)] = None
-    return [*found]
+                removed[int(line)] = None
+    return [*removed]
 
 
 def _may_return(removed: list[int], generation: int) -> bool:
     if generation not in removed:
         return True
-    return any(each > generation for each in removed[removed.index(generation) :])
+    return any(later > generation for later in removed[removed.index(generation) :])
