@@ -17,8 +17,10 @@ from tests.engines.dockers import BOX, DockerHost, docker_host, second_host
 from tests.engines.stations import free_port
 from tests.faults.inside import Inside, inside, until
 from tests.world import Answer
+from windlass.builders.builder import BuilderAway
 from windlass.docker import Docker
 from windlass.engines.docker import names as words
+from windlass.engines.engine import EngineAway
 
 SCRIPT = "mkdir -p /tmp/www; echo $WHERE > /tmp/www/index.html; exec httpd -f -p 8080 -h /tmp/www"
 
@@ -180,6 +182,22 @@ async def test_services_of_a_host_that_is_away_are_left_alone_and_found_again(tm
             return (await on(host.host)) == ([], [])
 
         await until(gone)
+
+
+async def test_the_message_about_a_host_that_is_away_names_its_cluster_and_what_to_do(tmp_path, host):
+    async with windlass(tmp_path, host) as there:
+        place = await there.ctx.places.at((await connected(there, "east", access(host)))["id"])
+        host.kill()
+        try:
+            with pytest.raises(
+                EngineAway, match=r"^Ask an Admin to read the status of the cluster east"
+            ) as said:
+                await place.engine.all()
+            with pytest.raises(BuilderAway, match=r"status of the cluster east, and start its Docker"):
+                await place.builder.services()
+            assert host.address not in str(said.value)
+        finally:
+            host.start()
 
 
 async def test_two_clusters_at_one_host_see_nothing_of_each_other(tmp_path, host):

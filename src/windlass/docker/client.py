@@ -36,10 +36,6 @@ ENDING: Final = (
 )
 
 
-NO_ANSWER: Final = "The Docker engine does not answer: whoever runs this server has to start it"
-"""For those who deploy: where the engine is concerns the operator alone."""
-
-
 class EngineAnswer:
     """The answer of the engine, as a stream."""
 
@@ -81,6 +77,11 @@ class Docker:
     def address(self) -> str:
         """The address of ports that its containers publish; the engine is told to publish them there."""
         return self._transport.address
+
+    @property
+    def no_answer(self) -> str:
+        """The message for those who deploy while the engine is away."""
+        return self._transport.no_answer
 
     async def move(self, transport: DockerTransport) -> None:
         """Goes on over another transport; calls under way end as if the engine were away."""

@@ -40,6 +40,11 @@ class DockerTransport(Protocol):
         """The address of ports that containers publish; the engine is told to publish them there."""
         ...
 
+    @property
+    def no_answer(self) -> str:
+        """Tells those who deploy what to do about an engine that is away, without naming its address."""
+        ...
+
     async def ready(self) -> None:
         """Called before each request. Raises Away with what to do, or OSError."""
         ...
@@ -78,6 +83,10 @@ class SettingsTransport:
                 f"docker_host names {parts.hostname}: give the address of a remote Docker engine in numbers, "
                 "because its containers publish their ports at exactly that address",
             ) from error
+
+    @property
+    def no_answer(self) -> str:
+        return "Ask the operator of this server to start Docker: the Docker engine does not answer"
 
     async def ready(self) -> None:
         """A connection needs nothing before it."""
@@ -128,9 +137,11 @@ class BadIdentity(ValueError):
 
 
 class TlsTransport:
-    """An engine on another machine, where both sides show certificates. `reach` limits where it may be."""
+    """An engine on another machine, where both sides show certificates. `reach` limits where it may be, and
+    `cluster` is the name of the cluster that it belongs to."""
 
-    def __init__(self, address: str, port: int, identity: TlsIdentity, reach: Reach) -> None:
+    def __init__(self, cluster: str, address: str, port: int, identity: TlsIdentity, reach: Reach) -> None:
+        self._cluster = cluster
         self._address, self._port, self._reach = address, port, reach
         self._identity = identity
         self._sockets: WeakSet[socket.socket] = WeakSet()
@@ -142,6 +153,13 @@ class TlsTransport:
     @property
     def address(self) -> str:
         return HERE if ip_address(self._address).is_loopback else self._address
+
+    @property
+    def no_answer(self) -> str:
+        return (
+            f"Ask an Admin to read the status of the cluster {self._cluster}, and start its Docker engine: "
+            "it does not answer"
+        )
 
     async def ready(self) -> None:
         """A connection needs nothing before it."""

@@ -77,7 +77,8 @@ class DockerConnector:
     def _transport(self, access: EngineAccess) -> DockerTransport:
         parts = urlsplit(access.address)
         identity = TlsIdentity(access.ca_certificate, access.certificate, access.key)
-        return TlsTransport(parts.hostname or "", parts.port or TLS_PORT, identity, self._reach)
+        port = parts.port or TLS_PORT
+        return TlsTransport(access.name, parts.hostname or "", port, identity, self._reach)
 
     def _router(self, access: EngineAccess, local: Place) -> Gateway:
         if not access.router_port:

@@ -24,7 +24,7 @@ from windlass.builders.docker.context import BuildContext, context, packing
 from windlass.builders.docker.guard import Around, Rewritten, check_image, rewritten
 from windlass.builders.docker.progress import BuildProgress
 from windlass.core.deploy.workload import Artifact
-from windlass.docker import NO_ANSWER, Away, Docker, EngineRefused
+from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.images import image, pull
 
 INSTALLATION: Final = "windlass.installation"
@@ -58,7 +58,7 @@ class DockerBuilder:
         await self._docker.close()
 
     async def find(self, service: str, key: str) -> Artifact | None:
-        with _translated():
+        with self._translated():
             return await self._artifact(service, key)
 
     async def build(self, order: Order, say: Say) -> Artifact:
@@ -66,24 +66,24 @@ class DockerBuilder:
             raise BuildError(f"{order.key!r} cannot name an image")
         self._building.append((order.service, order.key))
         try:
-            with _translated():
+            with self._translated():
                 return await self._built(order, say)
         finally:
             self._building.remove((order.service, order.key))
 
     async def discard(self, service: str) -> None:
-        with _translated():
+        with self._translated():
             for metadata in await self._images(f"{SERVICE}={service}"):
                 await self._forget(metadata, force=True)
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
-        with _translated():
+        with self._translated():
             for metadata in await self._images(f"{SERVICE}={service}"):
                 if metadata["Labels"].get(KEY, "") not in keep:
                     await self._forget(metadata)
 
     async def services(self) -> Collection[str]:
-        with _translated():
+        with self._translated():
             return {
                 service for metadata in await self._images() if (service := metadata["Labels"].get(SERVICE))
             }
@@ -95,7 +95,7 @@ class DockerBuilder:
         """Does nothing: `set_aside` moved nothing."""
 
     async def sweep(self, erase: Collection[str]) -> None:
-        with _translated():
+        with self._translated():
             left, self._left = self._left, []
             for progress in left:
                 await self._clean(progress)
@@ -228,6 +228,15 @@ class DockerBuilder:
             if refused.status not in (404, 409):
                 raise
 
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except Away as away:
+            raise BuilderAway(self._docker.no_answer) from away
+        except EngineRefused as refused:
+            raise BuildError(f"The Docker engine refuses: {refused.message}") from refused
+
 
 def _ref(service: str, key: str) -> str:
     return f"windlass/{service}:{key}"
@@ -253,13 +262,3 @@ def _platform(version: Mapping[str, Any]) -> dict[str, str]:
 def _major(version: Mapping[str, Any]) -> int:
     number = str(version.get("Version", "")).partition(".")[0]
     return int(number) if number.isdecimal() else 0
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except Away as away:
-        raise BuilderAway(NO_ANSWER) from away
-    except EngineRefused as refused:
-        raise BuildError(f"The Docker engine refuses: {refused.message}") from refused

@@ -26,7 +26,7 @@ from windlass.core.deploy.workload import (
     Usage,
     Workload,
 )
-from windlass.docker import NO_ANSWER, Away, Docker, EngineRefused
+from windlass.docker import Away, Docker, EngineRefused
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import names
@@ -86,14 +86,14 @@ class DockerEngine(EngineByHand):
 
     async def run(self, workload: Workload, index: int) -> Instance:
         name = names.container(self._installation, workload.service, workload.generation, index)
-        with _translated():
+        with self._translated():
             async with self._locks[name]:
                 found = await self._start_copy(workload, index, name)
                 return self._instance(found or await self._containers.inspect(name) or _vanished(workload))
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
         name = names.container(self._installation, workload.service, workload.generation, index)
-        with _translated():
+        with self._translated():
             async with self._locks[name]:
                 await self._start_copy(workload, index, name, once=True)
                 container = str((await self._containers.inspect(name) or _vanished(workload))["Id"])
@@ -109,7 +109,7 @@ class DockerEngine(EngineByHand):
         return await self._instances()
 
     async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
-        with _translated():
+        with self._translated():
             await self._resources.image(artifact.ref, say)
 
     async def end(
@@ -120,7 +120,7 @@ class DockerEngine(EngineByHand):
         indexes: Collection[int] | None = None,
         grace: float = 10.0,
     ) -> None:
-        with _translated():
+        with self._translated():
             there = await self._containers.list(service=service)
             if indexes is None:
                 ending = (
@@ -139,12 +139,12 @@ class DockerEngine(EngineByHand):
 
     async def discard(self, service: str) -> None:
         await self.remove(service, grace=0)
-        with _translated():
+        with self._translated():
             await self._resources.discard_volumes(service)
             await self._resources.discard_networks()
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
-        with _translated():
+        with self._translated():
             return await execute(self._docker, instance.id, command, timeout)
 
     async def neighbour_address(
@@ -153,7 +153,7 @@ class DockerEngine(EngineByHand):
         return ServiceAddress(names.sure(service, name), internal)
 
     async def usage(self) -> Mapping[str, Usage]:
-        with _translated():
+        with self._translated():
             running = [
                 container for container in await self._containers.list() if container["State"] == "running"
             ]
@@ -161,14 +161,14 @@ class DockerEngine(EngineByHand):
         return dict(usage for usage in found if usage)
 
     async def services(self) -> Mapping[str, StoredData]:
-        with _translated():
+        with self._translated():
             return {
                 **{service: StoredData() for service in self._removed.services()},
                 **await self._kept(),
             }
 
     async def sweep(self, erase: Collection[str]) -> None:
-        with _translated():
+        with self._translated():
             there = await self._kept() if erase else {}
             await _few_at_once([self.discard(service) for service in there.keys() & set(erase)])
             await self._resources.discard_networks()
@@ -176,7 +176,7 @@ class DockerEngine(EngineByHand):
 
     async def set_aside(self, service: str, into: Path) -> None:
         """Stops its containers, until `run` starts them again. Nothing has to be moved."""
-        with _translated():
+        with self._translated():
             await group.run_together(
                 *(self._halt(container) for container in await self._containers.list(service=service))
             )
@@ -250,7 +250,7 @@ class DockerEngine(EngineByHand):
             )
 
     async def _instances(self, **labels: str) -> list[Instance]:
-        with _translated():
+        with self._translated():
             there = await self._containers.list(**labels)
             found = await _few_at_once([self._containers.inspect(container["Id"]) for container in there])
             instances = [
@@ -272,6 +272,15 @@ class DockerEngine(EngineByHand):
                 return None
             raise
         return (_name(container), used(found)) if found else None  # an ending container has no figures
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except Away as away:
+            raise EngineAway(self._docker.no_answer) from away
+        except EngineRefused as refused:
+            raise EngineError(f"The Docker engine refuses: {refused.message}") from refused
 
 
 async def _few_at_once(tasks: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
@@ -304,13 +313,3 @@ def _is_passing(refused: EngineRefused) -> bool:
 
 def _vanished(workload: Workload) -> NoReturn:
     raise EngineError(f"{workload.name} was removed from the Docker engine while it was being started")
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except Away as away:
-        raise EngineAway(NO_ANSWER) from away
-    except EngineRefused as refused:
-        raise EngineError(f"The Docker engine refuses: {refused.message}") from refused
