@@ -90,7 +90,7 @@ def data_of(variables: Variables, name: str, own: str = "") -> Path:
         return Path(volume).absolute() / name
     if own and (said := variables.get(own)):
         return Path(said).absolute()
-    raise LaunchRefused(f"nobody said where the data is to lie: set {VOLUME}{f' or {own}' if own else ''}")
+    raise LaunchRefused(f"no folder for the data is named: set {VOLUME}{f' or {own}' if own else ''}")
 
 
 def server_of(variables: Variables) -> Path:
@@ -118,7 +118,7 @@ def password_of(variables: Variables, *names: str) -> str:
         if password := variables.get(name):
             return password
     raise LaunchRefused(
-        f"{names[0]} must be set: a database without a password is open to everybody on this machine"
+        f"{names[0]} must be set: a database without a password is open to every user of this machine"
     )
 
 

@@ -79,7 +79,7 @@ async def _docker_version(host: str) -> str | Exception:
     except (Away, EngineRefused) as error:
         return error
     except TimeoutError:
-        return Away(f"The Docker engine at {host} does not answer in time: look at it, or start it anew")
+        return Away(f"The Docker engine at {host} does not answer in time: check it, or restart it")
     finally:
         await docker.close()
     return f"{said.get('Version', 'of an unknown version')} (API {said.get('ApiVersion', 'unknown')})"

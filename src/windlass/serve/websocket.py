@@ -58,7 +58,9 @@ class WebSocket(WSProtocol):
     def _end_flood(self) -> None:
         self._table.refuse("websocket flood")
         if self.conn.state is ConnectionState.OPEN and not self.close_sent:
-            self.transport.write(self.conn.send(CloseConnection(_POLICY, "Send less: nobody listens here")))
+            self.transport.write(
+                self.conn.send(CloseConnection(_POLICY, "Send less: messages are not read here"))
+            )
             self.close_sent = True
         self.queue.put_nowait({"type": "websocket.disconnect", "code": _POLICY, "reason": None})
         self.transport.close()

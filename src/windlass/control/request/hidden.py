@@ -51,7 +51,7 @@ def decrypt_hidden(ctx: Context, row: Row) -> dict[str, str]:
 
 
 def whole_addresses(ctx: Context, row: Row) -> Document:
-    """The fields of which the document holds only a part that everybody may see."""
+    """The fields of which the document holds only a part that all callers may see."""
     family = ctx.registry[row.family]
     hidden = decrypt_hidden(ctx, row) if family.veiled else {}
     return {name: hidden[name] for name in family.veiled & hidden.keys()}

@@ -100,7 +100,7 @@ async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, calle
     if kept.at <= tx.now - SHOWN_FOR or not await _is_there(tx, call, body):
         raise Conflict(
             "Use another Idempotency-Key: this request was done before, and its answer held a secret that is "
-            "shown once. If nobody has it, delete what was made, and make another",
+            "shown once. If it is lost, delete what was made, and make another",
             _REPLAYED,
         )
     return Reply(encode(msgspec.json.decode(body) | held), answer.tag, answer.status)

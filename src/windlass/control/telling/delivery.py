@@ -95,7 +95,7 @@ class WebhookSender:
         self._subscription: Subscription
         """As of the last look; see `_is_wanted`."""
         self._url = ""
-        """The whole address; the document holds what everybody may see of it."""
+        """The whole address; the document holds the part that all callers may see."""
         self._fixed: dict[str, str] = {}
         """Headers that every delivery has."""
         self._keys: list[bytes] = []
@@ -347,5 +347,5 @@ def _since(began: float) -> int:
 
 
 def _about(wait: int) -> int:
-    """A little more or less, so that not everybody comes at once."""
+    """Adds jitter, so that deliveries do not all come at once."""
     return round(wait * _CHANCE.uniform(0.8, 1.2))

@@ -182,7 +182,7 @@ async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 def address_of(ctx: Context, row: Row) -> str:
-    """The whole address; the document holds as much of it as everybody may see."""
+    """The whole address; the document holds the part that all callers may see."""
     return str(whole_addresses(ctx, row)["target_url"])
 
 

@@ -1,7 +1,7 @@
-"""The states of services and deployments, and the words in which each reader hears them.
+"""The states of services and deployments, and their words for each vocabulary.
 
 Inside, the full interface's words are used. The contract's readers know RUNNING, STOPPED and ERROR;
-words for work in progress are the same for everybody.
+words for work in progress are the same in both.
 """
 
 from __future__ import annotations

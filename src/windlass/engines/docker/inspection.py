@@ -86,7 +86,7 @@ def _second(stamp: str) -> int:
 
 def _end(state: Mapping[str, Any]) -> LastExit | None:
     if state["Status"] == "paused":
-        return LastExit(0, otherwise="is paused: somebody told the engine so")
+        return LastExit(0, otherwise="is paused, by a command to the engine")
     if state.get("Error"):
         return LastExit(int(state["ExitCode"]), otherwise=f"could not be started: {state['Error']}")
     if state["Status"] == "created":

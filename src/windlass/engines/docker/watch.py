@@ -125,7 +125,7 @@ class EventWatcher:
         return {"filters": {**ours, "type": ["container"], "event": list(KINDS)}, "since": self._since}
 
     async def _adopt(self) -> None:
-        """Listen to what is there, and have everybody look who has something there: events may be lost."""
+        """Listens to the containers that are there, and notices each service: events may be lost."""
         filters = words.instances(installation=self._installation)
         there = await self._docker.json("GET", "/containers/json", params={"all": True, "filters": filters})
         self._begun_here.clear()

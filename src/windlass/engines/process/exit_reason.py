@@ -62,7 +62,7 @@ def explained(record: Record, process: Process, status: int) -> Record:
 
 def said(status: int | None) -> str:
     if status is None:
-        return "ended while nobody was there to learn how"
+        return "ended while no Windlass ran that could learn how"
     if status >= 0:
         return f"exited with code {status}" + _hint(status)
     try:

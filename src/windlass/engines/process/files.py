@@ -123,7 +123,7 @@ def volume_variable(name: str) -> str:
 def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
     source = artifact / "app"
     if not source.is_dir() or source.is_symlink():
-        raise EngineError("what was built for this deployment is gone: deploy again to build it anew")
+        raise EngineError("what was built for this deployment is gone: deploy again, which builds it again")
     target.mkdir(mode=0o700)
     copying = _Copying(source, target, owner)
     with opened(target) as at:

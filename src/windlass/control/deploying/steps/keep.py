@@ -70,7 +70,7 @@ def health_of(
     if troubled:
         worst = max(troubled, key=lambda instance: instance.restarts)
         times = "once" if worst.restarts == 1 else f"{worst.restarts} times"
-        message = f"{workload.name} {worst.reason or 'ended'}; it was started anew {times}"
+        message = f"{workload.name} {worst.reason or 'ended'}; it was restarted {times}"
     was = State(status.state)
     recovered = was is State.DEPLOYMENT_ERROR and status.deployment == status.serving
     state = State.DEPLOYMENT_ERROR if broken else State.DEPLOYED if recovered else was
