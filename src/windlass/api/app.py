@@ -84,8 +84,7 @@ class App:
             return await answering
         except Failure as failure:
             return failure_answer(failure)
-        except Exception:  # noqa: BLE001
-            # The last resort of every request: an error of ours goes to the log, and never to a client.
+        except Exception:  # noqa: BLE001 (a bug goes to the log, and never to a client)
             _log.exception(
                 "a request failed", extra={"request_id": request.id.decode(), "path": request.path}
             )

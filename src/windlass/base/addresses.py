@@ -11,12 +11,11 @@ import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, TypeVar
 
-from windlass.base.commit_thread import settle
+from windlass.base.commit_thread import answer_with
 
 T = TypeVar("T")
 
@@ -120,20 +119,9 @@ async def in_a_thread(ask: Callable[[], T]) -> T:
     Resolving a name whose server is silent takes half a minute. uvloop has two threads for names, and asyncio
     has a few for everything: several such names would block all others.
     """
-    loop = asyncio.get_running_loop()
-    result_future: asyncio.Future[T] = loop.create_future()
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = ask()
-        except BaseException as raised:  # noqa: BLE001 (the caller gets it)
-            error = raised
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, result_future, result, error)
-
-    threading.Thread(target=run, name="name lookup", daemon=True).start()
-    return await result_future
+    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    threading.Thread(target=answer_with, args=(answer, ask), name="name lookup", daemon=True).start()
+    return await answer
 
 
 def _address(text: str, kind: type[IPv4Address] | type[IPv6Address]) -> Address:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -23,19 +24,8 @@ class CommitThread:
     async def run(self, call: Callable[..., Any], *args: Any) -> Any:
         """Runs a call on the thread and returns or raises its result. The call is completed even if the
         caller is cancelled."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
-
-        def do() -> None:
-            result, failure = None, None
-            try:
-                result = call(*args)
-            except BaseException as error:  # noqa: BLE001 (whatever it is, it is the answer)
-                failure = error
-            with suppress(RuntimeError):  # the loop is closed and no task waits
-                loop.call_soon_threadsafe(settle, answer, result, failure)
-
-        self._deeds.put(do)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._deeds.put(partial(answer_with, answer, call, *args))
         return await answer
 
     def close(self) -> None:
@@ -46,6 +36,17 @@ class CommitThread:
     def _go_on(self) -> None:
         while (call := self._deeds.get()) is not None:
             call()
+
+
+def answer_with(answer: asyncio.Future[Any], call: Callable[..., Any], *args: Any) -> None:
+    """Runs a call in this thread and settles a future of another thread's loop with the result."""
+    result, failure = None, None
+    try:
+        result = call(*args)
+    except BaseException as error:  # noqa: BLE001 (the caller waits, and is told of any failure)
+        failure = error
+    with suppress(RuntimeError):  # the loop is closed and no task waits
+        answer.get_loop().call_soon_threadsafe(settle, answer, result, failure)
 
 
 def settle(answer: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:

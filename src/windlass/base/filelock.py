@@ -9,7 +9,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+
+from windlass.base.cleanup import on_failure
 
 
 def open_lock_file(path: Path) -> int:
@@ -46,12 +49,9 @@ def is_at(fd: int, path: Path) -> bool:
 def try_hold(path: Path) -> int | None:
     """Returns the descriptor of the locked file, to be closed; None if another holder has the lock."""
     fd = open_lock_file(path)
-    try:
+    with on_failure(partial(os.close, fd)):
         if try_lock(fd):
             return fd
-    except BaseException:
-        os.close(fd)
-        raise
     os.close(fd)
     return None
 

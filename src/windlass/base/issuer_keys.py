@@ -119,7 +119,7 @@ class FetchedKeys:
         try:
             self._keys = await _download(self._issuer, self._fetch)
             self._fetched, self._failure = self._now(), None
-        except Exception as error:  # noqa: BLE001 - fetch may raise anything; the cached keys still serve
+        except (OSError, ValueError, TokenRefused) as error:  # the cached keys still serve
             self._failure = error
             _log.warning("an issuer's keys cannot be fetched", exc_info=True, extra={"issuer": self._issuer})
         finally:

@@ -6,7 +6,7 @@ import ctypes
 import os
 import platform
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
 CLONE_PARENT: Final = 0x00008000
@@ -76,6 +76,16 @@ def fork_sibling() -> int:
     if pid < 0:
         failed("clone")
     return int(pid)
+
+
+def run_to_exit(work: Callable[[], None], report: Callable[[BaseException], object], status: int) -> NoReturn:
+    """Runs the work of a forked process, which never returns into the code of its parent."""
+    try:
+        work()
+    except BaseException as error:  # noqa: BLE001 (its report is all that is left of this process)
+        report(error)
+    finally:
+        os._exit(status)
 
 
 def unshare(flags: int) -> None:

@@ -76,16 +76,18 @@ def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
 
 def _serve(given: Sequence[int]) -> NoReturn:
     file, go, output, answer, *process = given
-    try:
+
+    def start() -> None:
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, signal.SIG_DFL)
         with open(file, "rb") as sent:  # noqa: PTH123 (a descriptor)
             request: LaunchRequest = json.loads(sent.read())
         _start(request, go, output, answer, process)
-    except BaseException as error:  # noqa: BLE001 (the last that is heard of this process)
+
+    def report(error: BaseException) -> None:
         _tell(answer, {"error": f"{error}", "number": getattr(error, "errno", None) or 0})
-    finally:
-        os._exit(1)
+
+    calls.run_to_exit(start, report, 1)
 
 
 def _start(request: LaunchRequest, go: int, output: int, answer: int, process: Sequence[int]) -> None:
@@ -116,15 +118,14 @@ def _first(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
     made = calls.fork_sibling()
     if not made:
         os.close(tell)
-        try:
+
+        def stay() -> None:
             inside.make_first(cell)
             os.close(done)
             if os.read(hear, len(GO)) == GO:
                 inside.sleep(marks)
-        except BaseException as error:  # noqa: BLE001 (the last that is heard of this process)
-            os.write(done, f"{error}".encode())
-        finally:
-            os._exit(1)
+
+        calls.run_to_exit(stay, lambda error: os.write(done, f"{error}".encode()), 1)
     os.close(hear)
     os.close(done)
     _tell(answer, {"first": made})

@@ -12,9 +12,11 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from windlass.base.cleanup import on_failure
 from windlass.base.isolation.launcher import GO, LaunchAnswer, LaunchRequest
 
 SOURCE: Final = str(Path(__file__).parents[3])
@@ -84,15 +86,11 @@ class Launcher:
         hear, tell = os.pipe()
         sent = _sent(request)
         try:
-            given = [sent, ours, output, tell, *([] if process is None else [process])]
-            made = self._ask(given)
-        except BaseException:
-            os.close(hear)
-            os.close(theirs)
-            raise
+            with on_failure(partial(_close_all, hear, theirs)):
+                given = [sent, ours, output, tell, *([] if process is None else [process])]
+                made = self._ask(given)
         finally:
-            for descriptor in (ours, tell, sent):
-                os.close(descriptor)
+            _close_all(ours, tell, sent)
         answers = Answers(hear)
         answer, failure = _heard(answers, ready=request["waits"])
         pid, first = answer.get("pid"), answer.get("first")
@@ -171,6 +169,11 @@ def end(begun: Begun) -> None:
 def close(begun: Begun) -> None:
     os.close(begun.waiting)
     begun.answers.close()
+
+
+def _close_all(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _sent(request: LaunchRequest) -> int:

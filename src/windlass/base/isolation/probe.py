@@ -102,12 +102,7 @@ def _failure(cell: Cell) -> str:
     hear, tell = os.pipe()
     child = os.fork()
     if not child:
-        try:
-            _try(cell)
-        except BaseException as error:  # noqa: BLE001 (the last that is heard of this process)
-            os.write(tell, _words(error).encode())
-        finally:
-            os._exit(0)
+        calls.run_to_exit(lambda: _try(cell), lambda error: os.write(tell, _words(error).encode()), 0)
     os.close(tell)
     with open(hear) as said:  # noqa: PTH123 (a descriptor)
         failure = said.read()

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from windlass.base import filelock
+from windlass.base.cleanup import on_failure
 from windlass.base.clock import stamp
 from windlass.base.private import private_folder
 from windlass.base.segments.files import Times, last_line_end, name_of, segments_of, times_of
@@ -57,11 +58,8 @@ class SegmentWriter:
         self._knows_times = False
         """True if the times are those of all lines of the segment, not only of ours."""
         self._prefix = ""
-        try:
+        with on_failure(self.close):
             self._open_last()
-        except BaseException:
-            self.close()
-            raise
 
     def append(self, lines: Sequence[LogMessage], begin: int) -> int:
         """Writes the lines from `begin` on, as many as fit into this segment. Returns the index of the first

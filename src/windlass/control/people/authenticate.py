@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from windlass.base import tokens
+from windlass.base.cleanup import on_failure
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Forbidden, Unauthorized, Unavailable
 from windlass.config import BadSetting
@@ -119,11 +121,11 @@ class Authenticator:
             return
         recent = self._ctx.clock.now() - MINUTE
         self._noted = {id: at for id, at in self._noted.items() if at > recent}
-        try:
+        with on_failure(partial(self._used_again, uses)):
             await self._ctx.store.write(lambda tx: note_uses(tx, uses))
-        except BaseException:
-            self._used = uses | self._used
-            raise
+
+    def _used_again(self, uses: dict[str, int]) -> None:
+        self._used = uses | self._used
 
     async def _judged(self, scheme: str, credential: str, now: int) -> Actor:
         digest = tokens.digest(credential)

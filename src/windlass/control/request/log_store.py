@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from windlass.base.atomic_files import move, sync
 from windlass.base.clock import DAY, Clock, SystemClock
+from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.segments import EVERYTHING, Gone, LineFilter, Segments
@@ -153,7 +154,7 @@ class Logs:
                 await find(deployment)
             except Unavailable:
                 await asyncio.sleep(_AGAIN)
-            except Exception:  # noqa: BLE001 (lines must not be shown with their secrets, whatever the reason)
+            except (CannotDecrypt, msgspec.MsgspecError):
                 _log.exception("the secrets of a deployment cannot be read", extra={"deployment": deployment})
                 await asyncio.sleep(_AGAIN * 60)
         waiting = self._waiting.pop(deployment)

@@ -38,6 +38,7 @@ class SharedReader:
         self._looked = asyncio.Event()
         self._begun = self._done = 0
         self.broken = False
+        """True once it reads no more."""
 
     async def look(self) -> bool:
         """Reads; answers whether there is something new."""
@@ -76,10 +77,8 @@ class SharedReader:
                     async with asyncio.timeout(PATIENCE):
                         await self._called.wait()
                 await asyncio.sleep(self.gathering)
-        except Exception:  # noqa: BLE001 (any failure must wake the waiting streams)
-            self.broken = True
-            _log.exception("what streams tell could not be read")
         finally:
+            self.broken = True
             self.expect(set())
             self._tell(news=True)
 
@@ -111,7 +110,13 @@ class _Shared:
     def __init__(self, reader: SharedReader) -> None:
         self.reader = reader
         self.task = asyncio.create_task(reader.run())
+        self.task.add_done_callback(_log_failure)
         self.users = 0
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        _log.error("what streams tell could not be read", exc_info=task.exception())
 
 
 class SharedReaders:

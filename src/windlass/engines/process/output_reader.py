@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from windlass.base import filelock
+from windlass.base.cleanup import on_failure
 from windlass.base.clock import Clock
 from windlass.base.erasing import erase
 from windlass.base.log import log
@@ -238,11 +239,8 @@ class OutputReader:
         if not lines:
             return False
         at, pod, version = self._clock.now(), tail.pod, tail.version
-        try:
+        with on_failure(tail.again):  # the lines are read again
             self._sink(tail.service, [OutputLine(at, line, pod, version) for line in lines])
-        except BaseException:  # whatever it is, the lines are read again
-            tail.again()
-            raise
         tail.taken()
         return True
 

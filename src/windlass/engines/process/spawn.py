@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
 
+from windlass.base.cleanup import on_failure
 from windlass.base.isolation import launching
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.launcher import LaunchRequest
@@ -68,16 +70,14 @@ class Spawner:
         except (OSError, ValueError) as error:
             raise EngineError(f"no process can be started: {getattr(error, 'strerror', error)}") from error
         try:
-            for pid in (begun.first, begun.pid):
-                if pid is not None:
-                    cgroups.enter(birth.cgroup, pid)
-            first = None if begun.first is None else _identified(begun.first)
-            born = Born(_identified(begun.pid), first, kernel.space(begun.pid) if begun.first else 0)
-            record(born)
-            launching.go(begun)
-        except BaseException:  # whatever it is, no program runs without a record
-            launching.end(begun)
-            raise
+            with on_failure(partial(launching.end, begun)):  # no program runs without a record
+                for pid in (begun.first, begun.pid):
+                    if pid is not None:
+                        cgroups.enter(birth.cgroup, pid)
+                first = None if begun.first is None else _identified(begun.first)
+                born = Born(_identified(begun.pid), first, kernel.space(begun.pid) if begun.first else 0)
+                record(born)
+                launching.go(begun)
         finally:
             launching.close(begun)
         return born

@@ -1,0 +1,15 @@
+"""Cleanup for work that fails halfway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+
+@contextmanager
+def on_failure(undo: Callable[[], object]) -> Iterator[None]:
+    """Calls `undo` if the block raises or is cancelled. The exception goes on to the caller."""
+    with ExitStack() as stack:
+        stack.callback(undo)
+        yield
+        stack.pop_all()
