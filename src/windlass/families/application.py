@@ -10,16 +10,9 @@ from windlass.core.declare.fields import (
     absent,
     example,
 )
+from windlass.core.declare.program import Program, ProgramShown, settle_program
 from windlass.core.declare.resource import Family
-from windlass.core.declare.shapes import (
-    GitRepository,
-    GitRepositoryRequest,
-    Program,
-    ProgramShown,
-    RelativePath,
-    settle_program,
-    settle_repository,
-)
+from windlass.core.declare.shapes import GitRepository, GitRepositoryRequest, RelativePath, settle_repository
 from windlass.core.declare.spec import Chosen
 from windlass.core.declare.traits import (
     CommitId,

@@ -11,8 +11,8 @@ from windlass.core.declare.fields import (
     absent,
     shaped,
 )
+from windlass.core.declare.program import Program, ProgramShown, settle_program
 from windlass.core.declare.resource import Family, Shown, Spec, clash
-from windlass.core.declare.shapes import Program, ProgramShown, settle_program
 from windlass.core.declare.spec import Chosen
 from windlass.core.declare.traits import deployable, has_deployments, has_links, has_logs, has_variables
 from windlass.core.words.images import is_ours, names_an_id

@@ -16,14 +16,13 @@ from windlass.base.clock import stamp
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.request.context import Context
 from windlass.control.workloads.kind import ServiceKind
+from windlass.core.declare.program import VOLUME_DIGITS, Program
 from windlass.core.declare.resource import Base
 from windlass.core.declare.shapes import (
-    VOLUME_DIGITS,
     Autoscaling,
     AutoscalingShown,
     PortRequest,
     Probe,
-    Program,
     Scaler,
     ScalerShown,
     StorageRequest,

@@ -1,0 +1,137 @@
+"""Fields that all services share that run a program: size, instances, probes, ports, volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, field
+
+from windlass.core.declare.fields import (
+    Count,
+    Description,
+    Line,
+    Maybe,
+    Mebibytes,
+    Millicores,
+    Name,
+    absent,
+)
+from windlass.core.declare.resource import Owner, Shown, Spec, clash
+from windlass.core.declare.shapes import (
+    Autoscaling,
+    AutoscalingShown,
+    Group,
+    GroupRef,
+    Healthcheck,
+    PortRequest,
+    ServicePort,
+    Storage,
+    StorageRequest,
+)
+
+Arguments = Annotated[list[Annotated[str, Meta(max_length=65_536)]], Meta(max_length=1000)]
+Architecture = Literal["AMD64", "ARM64"]
+Instances = Annotated[int, Meta(ge=0, le=10_000)]
+MaxInstances = Annotated[int, Meta(ge=-1, le=10_000, description="-1 is no limit")]
+VOLUME_DIGITS: Final = 8
+"""The digits of a storage id that name its volume."""
+
+
+class Program(Spec):
+    """The settings that all services share that run a program: size, instances, probes, ports, volumes."""
+
+    own_fields_follow = "description"
+
+    name: Name
+    description: Description | None = ""
+    cpu: Millicores = 500
+    memory: Mebibytes = 512
+    gpu: Count = 0
+    ephemeral_storage_in_gib: Maybe[Count] = absent
+    cpu_architecture: Maybe[Architecture] = absent
+    min_running_instances: Instances = 1
+    max_running_instances: MaxInstances = 1
+    healthchecks: Healthcheck = field(default_factory=Healthcheck)
+    ports: list[PortRequest] = []
+    storage: list[StorageRequest] = []
+    arguments: Arguments = []
+    entrypoint: Maybe[Line] = absent
+    auto_preview: bool = True
+    auto_deploy: bool | None = False
+    annotations_groups: list[GroupRef] = []
+    labels_groups: list[GroupRef] = []
+    icon_uri: Line = "app://windlass/service"
+    autoscaling: Maybe[Autoscaling] = absent
+
+
+class ProgramShown(Shown):
+    """The fields that the server adds to them, or completes."""
+
+    own_fields_follow = "description"
+
+    description: Description = ""
+    ports: list[ServicePort] = []
+    storage: list[Storage] = []
+    annotations_groups: list[Group] = []
+    labels_groups: list[Group] = []
+    autoscaling: Maybe[AutoscalingShown] = absent
+    environment: Owner
+    service_type: str
+    maximum_cpu: int = 0
+    maximum_memory: int = 0
+    maximum_gpu: int = 0
+
+
+def settle_program(spec: Program) -> None:
+    """Brings the shared settings into their final form, or raises Invalid."""
+    settle_instances(spec)
+    settle_ports(spec.ports)
+    check_ids("storage", spec.storage, VOLUME_DIGITS)
+    if spec.autoscaling:
+        settle_autoscaling(spec.autoscaling)
+    spec.description = spec.description or ""
+    spec.auto_deploy = bool(spec.auto_deploy)
+
+
+def settle_instances(spec: Program) -> None:
+    least, most = spec.min_running_instances, spec.max_running_instances
+    if most != -1 and most < least:
+        raise clash("max_running_instances", f"must be -1 or at least min_running_instances ({least})")
+
+
+def settle_autoscaling(policy: Autoscaling) -> None:
+    policy.polling_interval_seconds = policy.polling_interval_seconds or 30
+    policy.cooldown_period_seconds = policy.cooldown_period_seconds or 300
+
+
+def settle_ports(ports: Sequence[PortRequest]) -> None:
+    """Names every port. If none is marked as default, the first public one without a mark becomes it."""
+    names: set[str] = set()
+    check_ids("ports", ports)
+    for place, port in enumerate(ports):
+        port.name = port.name or f"p{port.internal_port}"
+        if port.name in names:
+            raise clash(f"ports[{place}].name", f"another port of this service is named {port.name}")
+        names.add(port.name)
+    chosen = [port for port in ports if port.is_default is True]
+    if len(chosen) > 1:
+        raise clash("ports", "only one port can have is_default: true")
+    open_ = (port for port in ports if port.publicly_accessible and port.is_default is not False)
+    default = chosen[0] if chosen else next(open_, None)
+    for port in ports:
+        port.is_default = port is default
+
+
+def check_ids(field: str, items: Sequence[PortRequest | StorageRequest], digits: int = 36) -> None:
+    """Refuses ids that begin with the same `digits`: both items would be one port, or one volume."""
+    seen: set[str] = set()
+    for place, item in enumerate(items):
+        start = (item.id or "")[:digits]
+        if start and start in seen:
+            raise clash(
+                f"{field}[{place}].id",
+                "must differ from the ids of the other items of this list"
+                + (f" in its first {digits} digits" if digits < 36 else ""),
+            )
+        seen.add(start)
