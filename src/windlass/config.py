@@ -216,20 +216,20 @@ def strangers(environment: Mapping[str, str] | None = None) -> list[str]:
 
 def take_secrets() -> list[str]:
     """Removes secrets from the environment after they were read. Returns their names."""
-    declared = {PREFIX + name.upper() for name, one in _declared().items() if one.secret}
+    declared = {PREFIX + name.upper() for name, setting in _declared().items() if setting.secret}
     secret = declared | {PREFIX + "TOKEN"}
-    found = sorted(secret & os.environ.keys())
-    for name in found:
+    names = sorted(secret & os.environ.keys())
+    for name in names:
         del os.environ[name]
-    return found
+    return names
 
 
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[Described]:
     """Returns every setting. The value of a secret is not shown."""
-    found: list[Described] = []
+    described: list[Described] = []
     for name, declared in _declared().items():
         value = getattr(settings, name)
-        found.append(
+        described.append(
             Described(
                 name=name,
                 variable=PREFIX + name.upper(),
@@ -237,11 +237,11 @@ def describe(settings: Settings, sources: Mapping[str, str]) -> list[Described]:
                 default=declared.default,
                 source=sources.get(name, "default"),
                 meaning=declared.meaning,
-                group=declared.opens or found[-1].group,
+                group=declared.opens or described[-1].group,
                 secret=declared.secret,
             )
         )
-    return found
+    return described
 
 
 def wants_no_colour(environment: Mapping[str, str] | None = None) -> bool:
@@ -273,12 +273,12 @@ def _checked(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, declared in _declared().items():
         text = environment.get(PREFIX + name.upper())
         if text is not None:
-            found[name] = _parsed(declared.default, text)
-    return found
+            values[name] = _parsed(declared.default, text)
+    return values
 
 
 def _parsed(default: Any, text: str) -> Any:
@@ -318,15 +318,15 @@ class _Declared(NamedTuple):
 @cache
 def _declared() -> Mapping[str, _Declared]:
     """Returns every setting. Cached: to read annotations takes longer than everything else at a start."""
-    found = {}
+    settings = {}
     for field in msgspec.structs.fields(Settings):
         info = msgspec.inspect.type_info(field.type)
         assert isinstance(info, msgspec.inspect.Metadata)
         extra, schema = info.extra or {}, info.extra_json_schema or {}
-        found[field.name] = _Declared(
+        settings[field.name] = _Declared(
             field.default, str(schema["description"]), extra["opens"], bool(extra["secret"])
         )
-    return found
+    return settings
 
 
 def to_type(settings: Settings, words: str) -> str:

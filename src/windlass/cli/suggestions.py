@@ -43,10 +43,11 @@ def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click
     """Returns the error for an unknown command. `groups` are all commands at the top, with those in each."""
     if name in _ANSWERS:
         raise click.UsageError(f"No such command {name!r}. {_ANSWERS[name]}", ctx)
-    found = [
-        f"windlass {one}" for one in _commands(name, groups) or get_close_matches(name, groups, cutoff=_ALIKE)
+    suggestions = [
+        f"windlass {command}"
+        for command in _commands(name, groups) or get_close_matches(name, groups, cutoff=_ALIKE)
     ]
-    raise click.UsageError(_asked("command", name, found), ctx)
+    raise click.UsageError(_message("command", name, suggestions), ctx)
 
 
 def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
@@ -54,17 +55,19 @@ def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
     if name in _GROUPS:
         return [_GROUPS[name]]
     verb = _VERBS.get(name, name)
-    with_it = sorted((one for one in groups if verb in groups[one]), key=lambda one: (one != _USUAL, one))
+    with_verb = sorted(
+        (group for group in groups if verb in groups[group]), key=lambda group: (group != _USUAL, group)
+    )
     if name in _VERBS:
-        return [f"{one} {verb}" for one in with_it[:1]]
-    is_clear = len(with_it) <= _MOST or with_it[0] == _USUAL
-    return [f"{one} {verb}" for one in with_it[:_MOST]] if is_clear else []
+        return [f"{group} {verb}" for group in with_verb[:1]]
+    is_clear = len(with_verb) <= _MOST or with_verb[0] == _USUAL
+    return [f"{group} {verb}" for group in with_verb[:_MOST]] if is_clear else []
 
 
 def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoReturn:
     usual = [_VERBS[name]] if _VERBS.get(name) in verbs else []
-    found = [f"windlass {ctx.info_name} {one}" for one in usual or get_close_matches(name, verbs)]
-    raise click.UsageError(_asked("command", name, found), ctx)
+    suggestions = [f"windlass {ctx.info_name} {alike}" for alike in usual or get_close_matches(name, verbs)]
+    raise click.UsageError(_message("command", name, suggestions), ctx)
 
 
 def no_such_option(error: click.NoSuchOption, known: Collection[str]) -> NoReturn:
@@ -72,11 +75,15 @@ def no_such_option(error: click.NoSuchOption, known: Collection[str]) -> NoRetur
     usual = _OPTIONS.get(error.option_name)
     if usual is None or usual not in known:
         raise error
-    raise click.UsageError(_asked("option", error.option_name, [usual]), error.ctx) from error
+    raise click.UsageError(_message("option", error.option_name, [usual]), error.ctx) from error
 
 
-def _asked(kind: str, name: str, found: Collection[str]) -> str:
-    instead = f" Did you mean {' or '.join(f'`{one}`' for one in found)}?" if found else ""
+def _message(kind: str, name: str, suggestions: Collection[str]) -> str:
+    instead = (
+        f" Did you mean {' or '.join(f'`{suggestion}`' for suggestion in suggestions)}?"
+        if suggestions
+        else ""
+    )
     return f"No such {kind} {name!r}.{instead}"
 
 

@@ -48,9 +48,11 @@ async def servers(kind: str, places: ServerFolders) -> list[InstalledServer]:
     """Returns the servers of this kind, the newest first. Of the same version, only the one found first."""
     # A program may have several names, and behave according to the one that it is started with.
     programs = {path.resolve(): path.absolute() for path in _programs(kind, places)}
-    found = await asyncio.gather(*(_looked_at(kind, program) for program in programs.values()))
-    by_version = {(one.product, one.version): one for one in reversed(found) if one is not None}
-    return sorted(by_version.values(), key=lambda one: one.numbers, reverse=True)
+    looked_at = await asyncio.gather(*(_inspect(kind, program) for program in programs.values()))
+    by_version = {
+        (server.product, server.version): server for server in reversed(looked_at) if server is not None
+    }
+    return sorted(by_version.values(), key=lambda server: server.numbers, reverse=True)
 
 
 def _programs(kind: str, places: ServerFolders) -> Iterator[Path]:
@@ -90,27 +92,27 @@ def _runnable(programs: Iterator[Path]) -> Iterator[Path]:
 def _on_path(name: str, places: ServerFolders) -> Iterator[Path]:
     beside = os.pathsep.join(places.beside_path)
     for path in (places.path, beside):
-        if path != "" and (found := shutil.which(name, path=path)):
-            yield Path(found)
+        if path != "" and (program := shutil.which(name, path=path)):
+            yield Path(program)
 
 
-async def _looked_at(kind: str, program: Path) -> InstalledServer | None:
-    said = await _version(program)
+async def _inspect(kind: str, program: Path) -> InstalledServer | None:
+    answer = await _version(program)
     if kind == "REDIS":
-        product = "Valkey" if "valkey" in said.lower() else "Redis"
+        product = "Valkey" if "valkey" in answer.lower() else "Redis"
     elif kind == "MYSQL":
-        product = "MariaDB" if "mariadb" in said.lower() else "MySQL"
+        product = "MariaDB" if "mariadb" in answer.lower() else "MySQL"
     else:
         product = "PostgreSQL"
     # The first number is the version, once the path and the words around it are gone.
-    found = _VERSION.search(said.replace(str(program), ""))
-    if found is None:
+    version = _VERSION.search(answer.replace(str(program), ""))
+    if version is None:
         return None
     if product == "MariaDB":
         if (installer := _installer(program)) is None:
             return None
-        return InstalledServer(product, found[0], program, {mysql.INSTALLER: str(installer)})
-    return InstalledServer(product, found[0], program)
+        return InstalledServer(product, version[0], program, {mysql.INSTALLER: str(installer)})
+    return InstalledServer(product, version[0], program)
 
 
 def _installer(program: Path) -> Path | None:
@@ -118,8 +120,8 @@ def _installer(program: Path) -> Path | None:
     `sbin`."""
     folders = [program.parent, program.parent.parent / "bin", program.parent.parent / "scripts"]
     for name in ("mariadb-install-db", "mysql_install_db"):
-        if found := shutil.which(name, path=os.pathsep.join(map(str, folders))):
-            return Path(found)
+        if installer := shutil.which(name, path=os.pathsep.join(map(str, folders))):
+            return Path(installer)
     return None
 
 
@@ -132,7 +134,7 @@ async def _version(program: Path) -> str:
                 [str(program), "--version"], cwd=Path("/"), env={"LC_ALL": "C", "PATH": os.defpath}
             ) as process,
         ):
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
     except (OSError, TimeoutError):
         return ""
-    return said.decode("utf-8", "replace")
+    return output.decode("utf-8", "replace")

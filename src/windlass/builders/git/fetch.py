@@ -128,8 +128,8 @@ class Git:
             answer = await nowhere.ask("version")
         except FileNotFoundError as error:
             raise GitError("git is not installed on the machine that runs Windlass.") from error
-        found = re.search(r"(\d+)\.(\d+)", answer)
-        if not found or (int(found[1]), int(found[2])) < NEEDED:
+        version = re.search(r"(\d+)\.(\d+)", answer)
+        if not version or (int(version[1]), int(version[2])) < NEEDED:
             raise GitError("The git of the machine that runs Windlass is too old: it must be 2.37 or newer.")
         self._usable = True
 
@@ -146,22 +146,22 @@ class Git:
             if not self._allow_local:
                 raise GitError("Repositories on the machine itself (file://) are not allowed here.")
             return ()
-        found = await self._addresses(where)
-        if not all(map(self._reach.admits, found)):
+        addresses = await self._addresses(where)
+        if not all(map(self._reach.admits, addresses)):
             raise GitError(
                 f"{where.host} has no public address. "
                 "The operator of Windlass can allow its network with the setting outbound_allow."
             )
-        if where.scheme == "http" and not all(map(self._reach.names, found)):
+        if where.scheme == "http" and not all(map(self._reach.names, addresses)):
             raise GitError("http:// shows the code and any token to everyone on the way: use https://.")
-        return found
+        return addresses
 
     async def _addresses(self, where: RemoteAddress) -> Sequence[Address]:
         if not isinstance(where.host, str):
             return [where.host]
         with suppress(OSError):
-            if found := await self._resolve(where.host, where.port):
-                return found
+            if addresses := await self._resolve(where.host, where.port):
+                return addresses
         raise GitError(f"There is no machine named {where.host}.")
 
     @asynccontextmanager

@@ -80,14 +80,14 @@ class RemoteAddress(Struct, frozen=True):
 def place(url: str) -> RemoteAddress:
     if len(url) > LONGEST:
         raise GitError(f"The address of the repository is longer than {LONGEST} characters.")
-    if found := _URL.fullmatch(url):
-        return _by_url(found)
-    if found := _SCP.fullmatch(url):
-        path = _checked_path(found["path"])
-        name = _host(found["host"])
-        return RemoteAddress("ssh", name, _PORTS["ssh"], f"{found['user']}@{_written(name)}:{path}")
-    if found := _LOCAL.fullmatch(url):
-        return RemoteAddress("file", "", 0, f"file://{_checked_path(found['path'])}")
+    if match := _URL.fullmatch(url):
+        return _by_url(match)
+    if match := _SCP.fullmatch(url):
+        path = _checked_path(match["path"])
+        name = _host(match["host"])
+        return RemoteAddress("ssh", name, _PORTS["ssh"], f"{match['user']}@{_written(name)}:{path}")
+    if match := _LOCAL.fullmatch(url):
+        return RemoteAddress("file", "", 0, f"file://{_checked_path(match['path'])}")
     raise GitError(
         "The address of the repository must be like https://host/owner/name.git or git@host:owner/name.git."
     )
@@ -122,18 +122,18 @@ def folder(root_path: str) -> PurePosixPath:
     return path
 
 
-def _by_url(found: re.Match[str]) -> RemoteAddress:
-    scheme = found["scheme"].lower()
-    if found["password"] is not None:
+def _by_url(match: re.Match[str]) -> RemoteAddress:
+    scheme = match["scheme"].lower()
+    if match["password"] is not None:
         raise GitError("The address of the repository holds a password: put it into a git token instead.")
-    name = _host(found["host"])
-    port = int(found["port"] or _PORTS[scheme])
+    name = _host(match["host"])
+    port = int(match["port"] or _PORTS[scheme])
     if not 0 < port < 65_536:
         raise GitError("The address of the repository names a port that does not exist.")
     # Some hosts put a user name into the web address that they offer for copying. It is ignored.
-    user = f"{found['user']}@" if found["user"] and scheme == "ssh" else ""
+    user = f"{match['user']}@" if match["user"] and scheme == "ssh" else ""
     written = _written(name) + ("" if port == _PORTS[scheme] else f":{port}")
-    return RemoteAddress(scheme, name, port, f"{scheme}://{user}{written}{_checked_path(found['path'])}")
+    return RemoteAddress(scheme, name, port, f"{scheme}://{user}{written}{_checked_path(match['path'])}")
 
 
 def _host(text: str) -> str | Address:

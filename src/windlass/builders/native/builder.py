@@ -110,7 +110,7 @@ class NativeBuilder:
             home, cache = made / "home", self._folder / CACHE / name_of(order.org)
             await group.in_thread(_folders, home, cache, made / "artifact")
             found_sources = await group.in_thread(sources.read, order)
-            for line in found_sources.said:
+            for line in found_sources.remarks:
                 say(line)
             cells = Cells(self._isolation, order.org, home, home, order.source, cache)
             tools = Tools(self._surroundings, home, cache, say, self._with_pip, cells)

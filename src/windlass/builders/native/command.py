@@ -100,23 +100,27 @@ def _simple(text: str) -> list[str]:
     return words
 
 
-def _program(said: str, here: str, site: Site, say: Say) -> str:
-    name = said.rpartition("/")[2]
-    if "/" not in said:
-        return _on_path(name, site) or _missing(said, site)
+def _program(program: str, here: str, site: Site, say: Say) -> str:
+    name = program.rpartition("/")[2]
+    if "/" not in program:
+        return _on_path(name, site) or _missing(program, site)
     ours = here if not here.startswith("/") else ""
     if ours:
         place = site.layout.folder / ours
         if place.is_file() and os.path.realpath(place).startswith(os.path.realpath(site.layout.app)):
-            _executable(place, said, say)
+            _executable(place, program, say)
             return ours if "/" in ours else f"./{ours}"
         # In a virtual environment that the Dockerfile makes, such as /app/.venv/bin/gunicorn.
-        return (_on_path(name, site) if "/bin/" in said else None) or _missing(said, site)
-    if (known := _on_path(name, site)) and (_PYTHON.fullmatch(name) or not os.access(said, os.X_OK)):
+        return (_on_path(name, site) if "/bin/" in program else None) or _missing(program, site)
+    if (known := _on_path(name, site)) and (_PYTHON.fullmatch(name) or not os.access(program, os.X_OK)):
         return known
     if known and tools.found(name, site.path[:1]):
         return known
-    return said if os.access(said, os.X_OK) and Path(said).is_file() else known or _missing(said, site)
+    return (
+        program
+        if os.access(program, os.X_OK) and Path(program).is_file()
+        else known or _missing(program, site)
+    )
 
 
 def _on_path(name: str, site: Site) -> str | None:
@@ -129,10 +133,10 @@ def _on_path(name: str, site: Site) -> str | None:
     return None
 
 
-def _executable(place: Path, said: str, say: Say) -> None:
+def _executable(place: Path, program: str, say: Say) -> None:
     mode = place.stat().st_mode
     if not mode & 0o100:
-        say(f"{said} is made executable.")
+        say(f"{program} is made executable.")
         place.chmod(mode | 0o111)
 
 
@@ -149,16 +153,16 @@ def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
     _missing(f"{name} {rest[0]}", site, rest[0])
 
 
-def _missing(said: str, site: Site, file: str = "") -> str:
+def _missing(program: str, site: Site, file: str = "") -> str:
     what = (
         f"there is no file {file}"
         if file
-        else f"{said} is neither a file of it nor a program of this machine"
+        else f"{program} is neither a file of it nor a program of this machine"
     )
     lines = "; ".join(site.undone[:3]).removesuffix(".")
     why = f" It may be made by what is not executed here: {lines}." if lines else ""
     raise BuildError(
-        f"The application cannot be started with {said}: {what}.{why} Add what is missing, install it on the "
-        "machine that runs Windlass, or deploy to a cluster with the engine docker, which builds the whole "
-        "Dockerfile."
+        f"The application cannot be started with {program}: {what}.{why} Add what is missing, install it "
+        "on the machine that runs Windlass, or deploy to a cluster with the engine docker, which builds the "
+        "whole Dockerfile."
     )

@@ -33,43 +33,43 @@ class Sources(Struct, kw_only=True):
     """A version such as 3.12, if one is named."""
     undone: tuple[str, ...] = ()
     """Instructions of the Dockerfile that may make a missing file."""
-    said: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     """Lines for the build log."""
 
 
 def read(order: Order) -> Sources:
-    said: list[str] = []
+    remarks: list[str] = []
     context = _context(order)
-    tree.without_ways_out(context, said.append)
+    tree.without_ways_out(context, remarks.append)
     procfile = start.by_procfile(context)
     file = _dockerfile(order, context)
     if file and procfile is None:
-        found = _by_dockerfile(order, context, file)
+        sources = _by_dockerfile(order, context, file)
     else:
-        found = _as_it_is(order, context, procfile)
+        sources = _as_it_is(order, context, procfile)
         if file:
-            said.append("There is a Procfile: it says what runs, and the Dockerfile is not read.")
-    found.said = [*said, *found.said, f"It is started by {found.start.origin}."]
-    return found
+            remarks.append("There is a Procfile: it says what runs, and the Dockerfile is not read.")
+    sources.remarks = [*remarks, *sources.remarks, f"It is started by {sources.start.origin}."]
+    return sources
 
 
 def _context(order: Order) -> Path:
-    found = tree.inside(order.source, order.source / order.root.strip("/"))
-    if found is None or not found.is_dir():
+    folder = tree.inside(order.source, order.source / order.root.strip("/"))
+    if folder is None or not folder.is_dir():
         raise BuildError(f"root_path: there is no folder {order.root} in this commit.")
-    return found
+    return folder
 
 
 def _dockerfile(order: Order, context: Path) -> Path | None:
     if order.dockerfile is None:
         usual = context / USUAL
         return usual if usual.is_file() else None
-    found = tree.inside(context, context / order.dockerfile.strip("/"))
-    if found is None or not found.is_file():
+    file = tree.inside(context, context / order.dockerfile.strip("/"))
+    if file is None or not file.is_file():
         raise BuildError(
             f"dockerfile_path: there is no file {order.dockerfile} in the folder that is deployed."
         )
-    return found
+    return file
 
 
 def _as_it_is(order: Order, context: Path, procfile: Start | None) -> Sources:
@@ -106,8 +106,15 @@ def _by_dockerfile(order: Order, context: Path, file: Path) -> Sources:
         variables=hinted.variables,
         ports=tuple(hinted.ports),
         wanted_python=_version_in(hinted.image) or _version_file(context),
-        undone=tuple(f"line {each.line}: {each.shown[:80]}" for each in skipped if each.makes_files),
-        said=[f"{name} line {each.line}: {each.shown}: not executed, {each.why}." for each in skipped],
+        undone=tuple(
+            f"line {instruction.line}: {instruction.shown[:80]}"
+            for instruction in skipped
+            if instruction.makes_files
+        ),
+        remarks=[
+            f"{name} line {instruction.line}: {instruction.shown}: not executed, {instruction.why}."
+            for instruction in skipped
+        ],
     )
 
 
@@ -115,7 +122,7 @@ def _hints(order: Order, file: Path) -> Hints:
     read = dockerfile.read(file.read_text(encoding="utf-8-sig", errors="replace"))
     stage = read.stage(order.stage)
     if stage is None:
-        names = ", ".join(each.name or str(each.index) for each in read.stages)
+        names = ", ".join(known.name or str(known.index) for known in read.stages)
         raise BuildError(f"docker_target_build_stage: there is no stage {order.stage} in it; it has {names}.")
     return hints(read, stage, order.arguments)
 
@@ -132,8 +139,8 @@ def _layout(context: Path, hinted: Hints) -> Layout:
 def _start(hinted: Hints, layout: Layout, package: node.Package | None, name: Path) -> Start:
     if hinted.command is not None:
         return Start(start.without_npm(hinted.command, package), f"the command of {name}")
-    if found := start.by_package(package) or start.plain_to_see(layout.folder):
-        return found
+    if chosen := start.by_package(package) or start.plain_to_see(layout.folder):
+        return chosen
     raise BuildError(
         f"{name} has neither CMD nor ENTRYPOINT, and what its base image {hinted.image} starts is not known "
         "without a container engine: add a CMD, or deploy to a cluster with the engine docker."
@@ -151,8 +158,8 @@ def _version_file(folder: Path) -> str:
     """Returns the version in .python-version, or in the older runtime.txt."""
     for name in (".python-version", "runtime.txt"):
         if (folder / name).is_file():
-            told = (folder / name).read_text(errors="replace")[:100].strip().removeprefix("python-")
-            version = ".".join(told.split(".")[:2])
+            text = (folder / name).read_text(errors="replace")[:100].strip().removeprefix("python-")
+            version = ".".join(text.split(".")[:2])
             if version.count(".") == 1 and version.replace(".", "").isdigit():
                 return version
     return ""

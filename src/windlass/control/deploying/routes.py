@@ -25,12 +25,12 @@ _log = log("routes")
 
 async def reserve(ctx: Context, *generations: Workload | None) -> None:
     """Listens for all of these at once, or raises RouteError with nothing changed."""
-    known = [workload for workload in generations if workload]
-    for workload in known:
+    workloads = [workload for workload in generations if workload]
+    for workload in workloads:
         await reserve_ports(ctx, workload)
-    found = {listen for workload in known for listen in await _listening(ctx, workload)}
-    place = await ctx.places.of(known[0].service)
-    await place.router.reserve(known[0].service, sorted(found, key=lambda listen: listen.port))
+    listens = {listen for workload in workloads for listen in await _listening(ctx, workload)}
+    place = await ctx.places.of(workloads[0].service)
+    await place.router.reserve(workloads[0].service, sorted(listens, key=lambda listen: listen.port))
 
 
 async def _listening(ctx: Context, workload: Workload) -> list[Listen]:

@@ -37,21 +37,21 @@ class AnswerHead:
             raise Bad(502, "The head of its answer is not valid HTTP.")
         self.raw = raw
         self.status = int(line[2])
-        said, rest = _said(block)
+        fields, rest = _fields(block)
         old = line[1] == b"0"
-        tokens = {token.strip() for token in said.get(b"connection", b"").lower().split(b",")}
+        tokens = {token.strip() for token in fields.get(b"connection", b"").lower().split(b",")}
         self.keep = not old and b"close" not in tokens
-        self.upgrade = said.get(b"upgrade", b"")
-        self.length, self._framing = self._end(said, old)
+        self.upgrade = fields.get(b"upgrade", b"")
+        self.length, self._framing = self._end(fields, old)
         for token in tokens - {b"", b"close", b"keep-alive", b"upgrade"}:
             rest = re.sub(rb"\r\n" + re.escape(token) + rb":[^\r]*", b"", rest, flags=re.IGNORECASE)
-        self.as_it_is = not old and said.keys() <= {b"content-length"} and self.status not in _NO_FRAMING
+        self.as_it_is = not old and fields.keys() <= {b"content-length"} and self.status not in _NO_FRAMING
         """True if it can be passed on unchanged."""
         self._before = b"HTTP/1.1 %b%b%b" % (line[2], line[3] or b" ", rest)
 
-    def _end(self, said: dict[bytes, bytes], old: bool) -> tuple[int, bytes]:
+    def _end(self, fields: dict[bytes, bytes], old: bool) -> tuple[int, bytes]:
         """Returns the length of the body, and the lines that announce it."""
-        coding, length = said.get(b"transfer-encoding"), said.get(b"content-length")
+        coding, length = fields.get(b"transfer-encoding"), fields.get(b"content-length")
         if length is not None and not LENGTH.fullmatch(length):
             raise Bad(502, "The length of its answer is not a number.")
         if coding is not None and (old or coding.lower() != b"chunked"):
@@ -60,13 +60,13 @@ class AnswerHead:
             return 0, b""
         if coding is not None:
             self.keep = self.keep and length is None
-            framing, found = b"\r\nTransfer-Encoding: chunked", CHUNKED
+            framing, body_length = b"\r\nTransfer-Encoding: chunked", CHUNKED
         elif length is not None:
-            found = int(length)
-            framing = b"\r\nContent-Length: %d" % found
+            body_length = int(length)
+            framing = b"\r\nContent-Length: %d" % body_length
         else:
-            framing, found = b"", UNTIL_CLOSE
-        return (0 if self.status in _EMPTY else found), framing
+            framing, body_length = b"", UNTIL_CLOSE
+        return (0 if self.status in _EMPTY else body_length), framing
 
     def head(self, *, close: bool, plain: bool = False) -> bytes:
         """Returns the head for the client. `plain` is for a client that does not know chunks."""
@@ -77,16 +77,16 @@ class AnswerHead:
         return self._before + b"\r\nConnection: Upgrade\r\nUpgrade: " + self.upgrade + b"\r\n\r\n"
 
 
-def _said(block: bytes) -> tuple[dict[bytes, bytes], bytes]:
+def _fields(block: bytes) -> tuple[dict[bytes, bytes], bytes]:
     low = block.lower()
-    said: dict[bytes, bytes] = {}
+    fields: dict[bytes, bytes] = {}
     kept, at = [], 0
-    for found in _MEANT.finditer(low):
-        kept.append(block[at : found.start()])
-        at = found.end()
-        name, value = found[1], block[found.start(2) : at].rstrip(b"\t ")
-        if name in said and name in _SINGLE:
+    for match in _MEANT.finditer(low):
+        kept.append(block[at : match.start()])
+        at = match.end()
+        name, value = match[1], block[match.start(2) : at].rstrip(b"\t ")
+        if name in fields and name in _SINGLE:
             raise Bad(502, f"Its answer has more than one {name.decode()}.")
-        said[name] = said[name] + b"," + value if name in said else value
+        fields[name] = fields[name] + b"," + value if name in fields else value
     kept.append(block[at:])
-    return said, b"".join(kept)
+    return fields, b"".join(kept)
