@@ -62,7 +62,7 @@ class Worker:
         self._lease = lease
         self._wake = asyncio.Event()
         self._jobs = jobs()
-        self._lanes = (
+        self._queues = (
             WorkQueue(Queue.RECONCILE, ctx.settings.parallel_deployments),
             WorkQueue(Queue.QUICK, QUICK_SLOTS),
             WorkQueue(Queue.DELIVER, CALLING_SLOTS),
@@ -72,7 +72,7 @@ class Worker:
 
     @property
     def running(self) -> int:
-        return sum(len(lane.running) for lane in self._lanes)
+        return sum(len(queue.running) for queue in self._queues)
 
     def _heard(self, word: str) -> None:
         if word == "work":
@@ -99,29 +99,29 @@ class Worker:
         return await asyncio.shield(self._claiming)
 
     async def _start_due(self) -> int:
-        return sum([await self._start_lane(lane) for lane in self._lanes])
+        return sum([await self._start_from(queue) for queue in self._queues])
 
-    async def _start_lane(self, lane: WorkQueue) -> int:
-        room = lane.slots - len(lane.running)
-        due = await self._ctx.store.reads.work.next(lane.number)
+    async def _start_from(self, queue: WorkQueue) -> int:
+        room = queue.slots - len(queue.running)
+        due = await self._ctx.store.reads.work.next(queue.number)
         if room <= 0 or due is None or due > self._ctx.clock.now():
             return 0
-        claims = await self._ctx.store.write(lambda tx: tx.work.claim(self._lease, room, lane.number))
+        claims = await self._ctx.store.write(lambda tx: tx.work.claim(self._lease, room, queue.number))
         for claim in claims:
-            self._start(lane, claim)
+            self._start(queue, claim)
         return len(claims)
 
-    def _start(self, lane: WorkQueue, claim: Claim) -> None:
+    def _start(self, queue: WorkQueue, claim: Claim) -> None:
         # It was this very process that was paused past its lease: what it had begun has lost its claim.
-        earlier = [task for task, held in lane.running.items() if held.id == claim.id]
+        earlier = [task for task, held in queue.running.items() if held.id == claim.id]
         for task in earlier:
             task.cancel()
         started = asyncio.create_task(self._do(claim, earlier))
-        lane.running[started] = claim
+        queue.running[started] = claim
         started.add_done_callback(self._finished)
 
     def _all(self) -> dict[asyncio.Task[None], Claim]:
-        return {task: claim for lane in self._lanes for task, claim in lane.running.items()}
+        return {task: claim for queue in self._queues for task, claim in queue.running.items()}
 
     async def settle(self) -> None:
         """Does all that is due now, to the end. For tests, where time stands still."""
@@ -156,8 +156,8 @@ class Worker:
             _log.warning("interrupted work waits for the end of its lease", extra={"pieces": len(claims)})
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        for lane in self._lanes:
-            lane.running.pop(task, None)
+        for queue in self._queues:
+            queue.running.pop(task, None)
         self._wake.set()
 
     async def _do(self, claim: Claim, earlier: Sequence[asyncio.Task[None]]) -> None:
@@ -215,9 +215,9 @@ class Worker:
 
     async def _sleep(self) -> None:
         wait = _LONGEST_SLEEP
-        for lane in self._lanes:
-            due = await self._ctx.store.reads.work.next(lane.number)
-            if due is not None and len(lane.running) < lane.slots:
+        for queue in self._queues:
+            due = await self._ctx.store.reads.work.next(queue.number)
+            if due is not None and len(queue.running) < queue.slots:
                 wait = min(wait, max(0.0, (due - self._ctx.clock.now()) / SECOND))
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):

@@ -95,9 +95,9 @@ FORGET: Final = "DELETE FROM work WHERE id = $1"
 class WorkTable(Table):
     __slots__ = ()
 
-    async def next(self, lane: Queue = Queue.RECONCILE) -> int | None:
+    async def next(self, queue: Queue = Queue.RECONCILE) -> int | None:
         """Returns the time when the next piece of work is due, or the next lease ends."""
-        row = await self._session.one(NEXT, lane)
+        row = await self._session.one(NEXT, queue)
         return row[0] if row else None
 
 
@@ -107,16 +107,16 @@ class WorkChanges(WorkTable):
 
     async def ask(self, kind: str, id: str, due: int | None = None, org: str = "") -> None:
         """Asks for a piece of work. Asking twice is asking once."""
-        lane = _QUEUES.get(kind, Queue.QUICK)
+        queue = _QUEUES.get(kind, Queue.QUICK)
         moment = self._session.now if due is None else due
-        await self._session.all(ASK, id, kind, moment, secrets.randbits(48), org, lane)
+        await self._session.all(ASK, id, kind, moment, secrets.randbits(48), org, queue)
         self._session.nudge("work")
 
-    async def claim(self, lease: int, most: int, lane: Queue = Queue.RECONCILE) -> list[Claim]:
+    async def claim(self, lease: int, most: int, queue: Queue = Queue.RECONCILE) -> list[Claim]:
         """Claims due work, organizations by turns. A lease that has not ended is left to its worker."""
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
-            pieces = await self._next_pieces(lane, missing)
+            pieces = await self._next_pieces(queue, missing)
             claims += await self._take(pieces, lease)
             if len(pieces) < missing:
                 break
@@ -129,10 +129,10 @@ class WorkChanges(WorkTable):
         rows = await self._session.all(CLAIM, self._session.now + lease, FAR, *pieces, *padding)
         return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
 
-    async def _next_pieces(self, lane: Queue, most: int) -> list[str]:
+    async def _next_pieces(self, queue: Queue, most: int) -> list[str]:
         """Returns the ids of the pieces whose turn it is."""
         now = self._session.now
-        rows = await self._session.all(FRONT, now, lane, _FRONT)
+        rows = await self._session.all(FRONT, now, queue, _FRONT)
         turns = Turns({row[3]: row[1] for row in rows if row[0] == "held"})
         ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
         front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
@@ -142,13 +142,13 @@ class WorkChanges(WorkTable):
             # If enough organizations in front have nothing under way, no others can come before them.
             turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
             if turns.idle() < most:
-                firsts = await self._session.all(FIRSTS, lane, now)
+                firsts = await self._session.all(FIRSTS, queue, now)
                 turns.add_firsts([*ended, *(Due(*row) for row in firsts if row[0] is not None)])
         taken: list[str] = []
         while len(taken) < most and (piece := turns.take()):
             taken.append(piece.id)
             if turns.lacks(piece.org):
-                rows = await self._session.all(OF_ORG, lane, piece.org, now, _FRONT + most)
+                rows = await self._session.all(OF_ORG, queue, piece.org, now, _FRONT + most)
                 own = [due for due in ended if due.org == piece.org]
                 turns.refill(piece.org, [*own, *(Due(*row) for row in rows)])
             turns.advance(piece.org)
