@@ -199,7 +199,7 @@ class Plot:
             return await self._overridable(operation, family, operation.parent)
         find = self.fresh if operation.writes else self.standing
         one = await find(family or itself.families[0], operation.parent)
-        ids = one.ids[-itself.place - 1 :]
+        ids = one.ids[-itself.position - 1 :]
         return (*ids, *await self._others(operation.ids[len(ids) :])), operation.status
 
     async def _others(self, ids: Iterable[PathId]) -> tuple[str, ...]:

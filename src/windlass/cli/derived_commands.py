@@ -145,7 +145,7 @@ def _word(operation: Operation) -> str:
 
 
 def _path(operation: Operation) -> CommandPath:
-    first = operation.itself.place if operation.itself else len(operation.ids)
+    first = operation.itself.position if operation.itself else len(operation.ids)
     above = tuple((id.name or id.param, id.param) for id in operation.ids[:first])
     choice = "" if "." in operation.handler else "/".join(_literals(operation)[:-1])
     return CommandPath(operation=operation, above=above, subject=operation.ids[first:], choice=choice)

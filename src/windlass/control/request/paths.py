@@ -29,7 +29,7 @@ async def target(source: Reads, call: Call) -> Row:
     operation = call.operation
     row = await _resource_at(source, call, operation.itself)
     if (above := operation.above) is not None and (
-        row.parent != call.ids[above.place] or await source.resources.find(above.name, row.parent) is None
+        row.parent != call.ids[above.position] or await source.resources.find(above.name, row.parent) is None
     ):
         raise absent(call.family.noun)
     return row
@@ -55,7 +55,7 @@ async def _resource_at(source: Reads, call: Call, at: PathId | None, *, to_creat
     """A resource that the path names. With `to_create`, permission is asked for what is to be made in it."""
     if at is None or not at.families:
         raise LookupError(f"{call.operation.id}: its path does not name this resource")
-    id, (family, *more) = call.ids[at.place], at.families
+    id, (family, *more) = call.ids[at.position], at.families
     row = await (source.resources.get(id) if more else source.resources.find(family.name, id))
     noun = at.noun if more else family.noun
     if row is None or (more and all(row.family != other.name for other in at.families)):

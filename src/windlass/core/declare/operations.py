@@ -33,7 +33,7 @@ class PathId(Struct, frozen=True, eq=False):
     """One parameter of a path: the id of a resource, or a word."""
 
     param: str
-    place: int
+    position: int
     """Its position among the parameters of the path."""
     noun: str
     families: tuple[Family, ...]
@@ -96,7 +96,7 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
         """Returns the id of the resource that it is about, or whose list it returns; empty if there is
         none."""
         about = self.itself or self.above
-        return ids[about.place] if about else ""
+        return ids[about.position] if about else ""
 
     @property
     def params(self) -> list[str]:

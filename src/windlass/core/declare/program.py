@@ -109,10 +109,10 @@ def settle_ports(ports: Sequence[PortRequest]) -> None:
     """Names every port. If none is marked as default, the first public one without a mark becomes it."""
     names: set[str] = set()
     check_ids("ports", ports)
-    for place, port in enumerate(ports):
+    for index, port in enumerate(ports):
         port.name = port.name or f"p{port.internal_port}"
         if port.name in names:
-            raise clash(f"ports[{place}].name", f"another port of this service is named {port.name}")
+            raise clash(f"ports[{index}].name", f"another port of this service is named {port.name}")
         names.add(port.name)
     chosen = [port for port in ports if port.is_default is True]
     if len(chosen) > 1:
@@ -126,11 +126,11 @@ def settle_ports(ports: Sequence[PortRequest]) -> None:
 def check_ids(field: str, items: Sequence[PortRequest | StorageRequest], digits: int = 36) -> None:
     """Refuses ids that begin with the same `digits`: both items would be one port, or one volume."""
     seen: set[str] = set()
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         start = (item.id or "")[:digits]
         if start and start in seen:
             raise clash(
-                f"{field}[{place}].id",
+                f"{field}[{index}].id",
                 "must differ from the ids of the other items of this list"
                 + (f" in its first {digits} digits" if digits < 36 else ""),
             )

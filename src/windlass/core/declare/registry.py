@@ -74,7 +74,7 @@ class Registry:
     def __init__(
         self,
         families: Iterable[Family],
-        endpoints: Iterable[StandaloneOperation] = (),
+        standalone: Iterable[StandaloneOperation] = (),
         unions: Iterable[AnyOf] = (),
         more: Iterable[Actions] = (),
         shapes: Iterable[ServiceActions] = (),
@@ -85,7 +85,7 @@ class Registry:
         self._more = tuple(more)
         self._shapes = {shape.base: shape.made(self.services) for shape in shapes}
         self.operations: list[Operation] = [
-            *(self._endpoint(endpoint) for endpoint in endpoints),
+            *(self._standalone(declared) for declared in standalone),
             *(operation for family in self.families.values() for operation in self._operations(family)),
             *(operation for union in self.unions.values() for operation in self._of_union(union)),
         ]
@@ -133,9 +133,9 @@ class Registry:
 
     # From declarations to operations
 
-    def _endpoint(self, endpoint: StandaloneOperation) -> Operation:
-        action = endpoint.action
-        operation = of_action(action, endpoint.path, action.name, action.name, endpoint.group)
+    def _standalone(self, declared: StandaloneOperation) -> Operation:
+        action = declared.action
+        operation = of_action(action, declared.path, action.name, action.name, declared.group)
         return self._placed(operation, action.ids)
 
     def _of_union(self, union: AnyOf) -> Iterator[Operation]:
@@ -181,7 +181,9 @@ class Registry:
         if len(set(params)) < len(params):
             raise ValueError(f"{operation.id}: two parameters of {operation.path} have the same name")
         body, answer = (self._shapes.get(shape, shape) for shape in (operation.body, operation.answer))  # type: ignore[arg-type]
-        placed = {param: self._path_id(operation, param, place, ids) for place, param in enumerate(params)}
+        placed = {
+            param: self._path_id(operation, param, position, ids) for position, param in enumerate(params)
+        }
         return replace(
             operation,
             ids=tuple(placed.values()),
@@ -192,18 +194,18 @@ class Registry:
             once=_shown_once(answer) if answer else frozenset(),
         )
 
-    def _path_id(self, operation: Operation, param: str, place: int, ids: Mapping[str, str]) -> PathId:
+    def _path_id(self, operation: Operation, param: str, position: int, ids: Mapping[str, str]) -> PathId:
         if param not in ids:
             raise ValueError(
                 f"{operation.id}: say in `ids` what {{{param}}} in {operation.path} is the id of"
             )
         name = ids[param]
         if name == WORD:
-            return PathId(param, place, param.replace("_", " "), ())
+            return PathId(param, position, param.replace("_", " "), ())
         if union := self.unions.get(name):
-            return PathId(param, place, union.noun, tuple(self.carriers(union.trait)), name)
+            return PathId(param, position, union.noun, tuple(self.carriers(union.trait)), name)
         if family := self.families.get(name):
-            return PathId(param, place, spaced(name), (family,), name)
+            return PathId(param, position, spaced(name), (family,), name)
         raise ValueError(
             f"{operation.id}: {{{param}}} is the id of {name}, and no family or union has this name"
         )
