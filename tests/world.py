@@ -21,6 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base.clock import SECOND
+from windlass.base.errors import Invalid
 from windlass.base.http_out import HttpResult, NoAnswer
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
@@ -228,6 +229,8 @@ class FakeConnector:
         """By cluster."""
         self.trouble = ""
         """What is wrong with each engine that is to be connected."""
+        self.engine_id = "ABCD:EFGH"
+        """The id of the engine at every address."""
         self.checked: list[EngineAccess] = []
         self.reconnected: list[EngineAccess] = []
 
@@ -243,9 +246,11 @@ class FakeConnector:
             reconnect=self._reconnect,
         )
 
-    async def check(self, access: EngineAccess) -> str:
+    async def identity(self, access: EngineAccess) -> str:
         self.checked.append(access)
-        return self.trouble
+        if self.trouble:
+            raise Invalid(self.trouble)
+        return self.engine_id
 
     async def _reconnect(self, access: EngineAccess) -> None:
         self.reconnected.append(access)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -167,7 +168,7 @@ class Dockerd:
     their own: another engine of this machine is not disturbed, and ports are not reached from here."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = self._home = folder
         self._namespace = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
         self._process: subprocess.Popen[bytes] | None = None
         self.socket = folder / "docker.sock"
@@ -182,8 +183,8 @@ class Dockerd:
                 [
                     *("nsenter", "--net", f"--target={self._namespace.pid}", "dockerd"),
                     *("--host", self.host),
-                    *("--data-root", self._folder / "data"),
-                    *("--exec-root", self._folder / "exec"),
+                    *("--data-root", self._home / "data"),
+                    *("--exec-root", self._home / "exec"),
                     *("--pidfile", self._folder / "pid"),
                     *self.options,
                 ],
@@ -199,7 +200,7 @@ class Dockerd:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         # Its helper dies with it, and is not always buried: a new engine would count on it.
-        helper = self._folder / "exec" / "containerd" / "containerd.pid"
+        helper = self._home / "exec" / "containerd" / "containerd.pid"
         while _alive(int(helper.read_text())):
             time.sleep(0.01)
         helper.unlink()
@@ -249,6 +250,22 @@ class DockerHost(Dockerd):
             *("--tlscert", str(certificate), "--tlskey", str(key)),
         )
         self._join()
+
+    def become_another(self) -> None:
+        """Another engine answers at the address, with the same certificate."""
+        self.kill()
+        self._home, self._own_options = self._folder / "another", self.options
+        self._home.mkdir()
+        configuration = self._home / "daemon.json"
+        # Docker 20.10 makes its id of this key, later versions keep it in the data root.
+        configuration.write_text(json.dumps({"deprecated-key-path": str(self._home / "key.json")}))
+        self.options = (*self.options, "--config-file", str(configuration))
+        self.start()
+
+    def become_itself(self) -> None:
+        self.kill()
+        self._home, self.options = self._folder, self._own_options
+        self.start()
 
     def _join(self) -> None:
         link, process = f"wdl{os.getpid()}", str(self._namespace.pid)

@@ -200,6 +200,36 @@ async def test_the_message_about_a_host_that_is_away_names_its_cluster_and_what_
             host.start()
 
 
+async def test_another_engine_at_the_address_counts_as_away_and_nothing_happens_there(tmp_path, host):
+    async with windlass(tmp_path, host) as there:
+        made = await connected(there, "east", access(host))
+        east = Cluster(there, made["id"], "east")
+        await east.make()
+        await east.do("deploy")
+        before, kept = await on(host.host)
+        host.become_another()
+        place = await there.ctx.places.at(east.id)
+        for _ in range(3):  # also over connections that are kept
+            with pytest.raises(EngineAway, match=r"^Start the Docker engine that the cluster east"):
+                await place.engine.sweep([east.path.rpartition("/")[2]])
+            assert "another engine answers at its address" in (await east.status())["message"]
+        assert await on(host.host) == ([], [])
+        host.become_itself()
+
+        async def back() -> bool:
+            return bool((await east.status())["is_deployed"])
+
+        await until(back)
+        assert [one["Id"] for one in (await on(host.host))[0]] == [one["Id"] for one in before]
+        assert (await on(host.host))[1] == kept
+        await there.call("DELETE", east.path)
+
+        async def gone() -> bool:
+            return (await on(host.host)) == ([], [])
+
+        await until(gone)
+
+
 async def test_two_clusters_at_one_host_see_nothing_of_each_other(tmp_path, host):
     async with windlass(tmp_path, host) as there:
         clusters = [

@@ -155,6 +155,29 @@ async def test_a_cluster_with_services_stays_at_its_engine(world):
     assert (await world.patch(path, elsewhere)).status == 200
 
 
+async def test_the_engine_of_a_cluster_is_remembered_until_the_key_is_sent_again(world):
+    east = await cluster(world)
+    path = f"/organization/{world.org}/cluster/{east}"
+    assert (await world.get(path))["engine_id"] == "ABCD:EFGH"
+    connector(world).engine_id = "IJKL:MNOP"
+    for change in ({"engine_certificate": PEM + PEM}, {"engine_id": "QRST:UVWX", "engine_key": KEY}):
+        answer = await world.patch(path, change)
+        assert answer.status == 400
+        assert answer.message.startswith("engine_id: leave it out and send engine_key again")
+    assert (await world.get(path))["engine_id"] == "ABCD:EFGH"
+    assert (await world.patch(path, {"engine_key": KEY}))["engine_id"] == "IJKL:MNOP"
+    await world.settle()
+    assert (await world.patch(path, {"name": "east 2"}))["engine_id"] == "IJKL:MNOP"
+
+
+async def test_a_cluster_is_renamed_while_its_engine_is_away(world):
+    east = await cluster(world)
+    connector(world).trouble = "engine_address: check the port"
+    path = f"/organization/{world.org}/cluster/{east}"
+    assert (await world.patch(path, {"name": "east 2"})).status == 200
+    assert (await world.patch(path, {"engine_key": KEY})).status == 400
+
+
 async def test_only_admins_connect_clusters(world):
     for scopes in (("Write",), ("Deploy",), ("Read",)):
         token = await world.new_token(*scopes)

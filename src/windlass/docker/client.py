@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from windlass.docker.failures import Away, EngineRefused
+from windlass.docker.failures import Away, EngineRefused, WrongEngine
 from windlass.docker.transports import DockerTransport, SettingsTransport
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ ENDING: Final = (
     "client connection is closing",
     "server is shutting down",
 )
+
+_RECOGNISING: Final = "recognising"
+"""Marks the request that reads the id of the engine: its own connection needs no other such request."""
 
 
 class EngineAnswer:
@@ -78,10 +81,9 @@ class Docker:
         """The address of ports that its containers publish; the engine is told to publish them there."""
         return self._transport.address
 
-    @property
-    def no_answer(self) -> str:
-        """The message for those who deploy while the engine is away."""
-        return self._transport.no_answer
+    def advice(self, away: Away) -> str:
+        """Tells those who deploy what to do while the engine is away."""
+        return str(away) if isinstance(away, WrongEngine) else self._transport.no_answer
 
     async def move(self, transport: DockerTransport) -> None:
         """Goes on over another transport; calls under way end as if the engine were away."""
@@ -159,8 +161,38 @@ class Docker:
             import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no Docker)
 
             connector, self._base = self._transport.connector()
-            self._session = aiohttp.ClientSession(connector=connector)
+            self._session = aiohttp.ClientSession(connector=connector, trace_configs=self._traces())
         return self._session
+
+    def _traces(self) -> list[aiohttp.TraceConfig]:
+        """Has the engine recognised at each new connection, before a request is sent over it."""
+        import aiohttp  # noqa: PLC0415 (as above)
+
+        if not self._transport.engine_id:
+            return []
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_create_end.append(self._recognise)
+        return [trace]
+
+    async def _recognise(self, session: aiohttp.ClientSession, context: Any, _: object) -> None:
+        """Raises WrongEngine if the engine at the address is not the one that was connected."""
+        import aiohttp  # noqa: PLC0415 (as above)
+
+        if context.trace_request_ctx == _RECOGNISING:
+            return
+        timeout = aiohttp.ClientTimeout(total=PATIENCE, sock_connect=CONNECTING)
+        async with session.get(
+            f"{self._base}/info",
+            trace_request_ctx=_RECOGNISING,
+            timeout=timeout,
+            headers={"Connection": "close"},
+        ) as response:
+            answer = json.loads(await response.read())
+        if not isinstance(answer, dict) or answer.get("ID") != self._transport.engine_id:
+            # No connection to the other engine is used for a later request.
+            self._transport.drop()
+            self._version = ""
+            raise WrongEngine(self._transport.wrong_engine)
 
     @asynccontextmanager
     async def _asked(

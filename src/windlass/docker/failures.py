@@ -7,6 +7,10 @@ class Away(Exception):
     """The engine does not answer; the message says where it was looked for, and what to do."""
 
 
+class WrongEngine(Away):
+    """Another engine answers at the address; the message names no address."""
+
+
 class EngineRefused(Exception):
     """The engine answered, and said no."""
 

@@ -7,12 +7,13 @@ import os
 import socket
 import ssl
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec import Struct
 
@@ -45,6 +46,16 @@ class DockerTransport(Protocol):
         """Tells those who deploy what to do about an engine that is away, without naming its address."""
         ...
 
+    @property
+    def engine_id(self) -> str:
+        """The id of the only engine that is believed; empty if any is."""
+        ...
+
+    @property
+    def wrong_engine(self) -> str:
+        """Tells what to do if another engine answers, without naming its address."""
+        ...
+
     async def ready(self) -> None:
         """Called before each request. Raises Away with what to do, or OSError."""
         ...
@@ -57,11 +68,17 @@ class DockerTransport(Protocol):
         """Says why there was no answer, and what to do."""
         ...
 
+    def drop(self) -> None:
+        """Ends the connections that the current task has opened."""
+        ...
+
     async def close(self) -> None: ...
 
 
 class SettingsTransport:
     """The engine that the operator's settings name: a socket, or TCP without encryption."""
+
+    engine_id = wrong_engine = ""
 
     def __init__(self, named: str) -> None:
         self._named = named
@@ -119,6 +136,9 @@ class SettingsTransport:
             "where it is"
         )
 
+    def drop(self) -> None:
+        """It recognises no engine, so there is nothing to drop."""
+
     async def close(self) -> None:
         """It keeps nothing."""
 
@@ -140,11 +160,21 @@ class TlsTransport:
     """An engine on another machine, where both sides show certificates. `reach` limits where it may be, and
     `cluster` is the name of the cluster that it belongs to."""
 
-    def __init__(self, cluster: str, address: str, port: int, identity: TlsIdentity, reach: Reach) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        cluster: str,
+        address: str,
+        port: int,
+        identity: TlsIdentity,
+        reach: Reach,
+        *,
+        engine_id: str = "",
+    ) -> None:
+        self._cluster, self.engine_id = cluster, engine_id
         self._address, self._port, self._reach = address, port, reach
         self._identity = identity
         self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._openers: WeakKeyDictionary[asyncio.Task[Any], WeakSet[socket.socket]] = WeakKeyDictionary()
 
     @property
     def host(self) -> str:
@@ -161,6 +191,13 @@ class TlsTransport:
             "it does not answer"
         )
 
+    @property
+    def wrong_engine(self) -> str:
+        return (
+            f"Start the Docker engine that the cluster {self._cluster} was connected to, or send engine_key "
+            "of the cluster again if it was replaced on purpose: another engine answers at its address"
+        )
+
     async def ready(self) -> None:
         """A connection needs nothing before it."""
 
@@ -174,6 +211,8 @@ class TlsTransport:
         def opened(wanted: Any) -> socket.socket:
             made = guard.opened(wanted)
             self._sockets.add(made)
+            if task := asyncio.current_task():
+                self._openers.setdefault(task, WeakSet()).add(made)
             return made
 
         connector = aiohttp.TCPConnector(
@@ -184,15 +223,23 @@ class TlsTransport:
     def explain(self, error: Exception) -> str:
         return f"Docker engine at {self.host}: {_tls_reason(error, self._address, self._port)}"
 
+    def drop(self) -> None:
+        if task := asyncio.current_task():
+            _shut(self._openers.get(task, ()))
+
     async def close(self) -> None:
         """Ends connections that wait for the goodbye of the other side, as TLS does for half a minute."""
-        for opened in list(self._sockets):
-            with suppress(OSError):
-                opened.shutdown(socket.SHUT_RDWR)
+        _shut(self._sockets)
         for _ in range(_LOOKS):
             if all(opened.fileno() == -1 for opened in self._sockets):
                 break
             await asyncio.sleep(_LOOK)
+
+
+def _shut(sockets: Iterable[socket.socket]) -> None:
+    for opened in list(sockets):
+        with suppress(OSError):
+            opened.shutdown(socket.SHUT_RDWR)
 
 
 def tls_context(identity: TlsIdentity) -> ssl.SSLContext:

@@ -104,6 +104,16 @@ class Cluster(Spec):
         Meta(description="Private key of `engine_certificate` (key.pem). Never answered"),
         hidden("has_engine_key", sent_to=_SENT_TO),
     ] = ""
+    engine_id: Maybe[
+        Annotated[
+            Line,
+            Meta(
+                description="The id of the Docker engine, as `docker info` shows it. Another engine at the "
+                "address counts as away. Left out: the engine that answers when `engine_key` is sent"
+            ),
+            kept(),
+        ]
+    ] = absent
     router_port: Maybe[
         Annotated[
             Port,
@@ -157,6 +167,8 @@ def normalise(spec: Cluster) -> None:
         "engine_key": spec.engine_key,
         "router_port": spec.router_port,
     }
+    if spec.engine != "DOCKER":
+        spec.engine_id = absent
     if spec.engine_address:
         _check_address(spec.engine_address)
     needed = _needed(spec)

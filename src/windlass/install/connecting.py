@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from windlass.base.addresses import Reach
+from windlass.base.errors import Invalid
 from windlass.base.http_in.connections import trusted
 from windlass.builders.databases import NativeDatabases
 from windlass.config import BadSetting, Settings
@@ -57,28 +58,30 @@ class DockerConnector:
             reconnect=reconnect,
         )
 
-    async def check(self, access: EngineAccess) -> str:
+    async def identity(self, access: EngineAccess) -> str:
         docker: Docker | None = None
         try:
-            docker = Docker(self._transport(access))
+            docker = Docker(self._transport(replace(access, engine_id="")))
             async with asyncio.timeout(_CHECK_SECONDS):
-                await docker.identity()
+                return await docker.identity()
         except BadIdentity as error:
-            return str(error)
-        except TimeoutError:
-            return f"engine_address: no answer from {access.address} within {_CHECK_SECONDS:.0f} seconds"
+            raise Invalid(str(error)) from error
+        except TimeoutError as error:
+            seconds = f"{_CHECK_SECONDS:.0f} seconds"
+            raise Invalid(f"engine_address: no answer from {access.address} within {seconds}") from error
         except (Away, EngineRefused) as error:
-            return f"engine_address: {error}"
+            raise Invalid(f"engine_address: {error}") from error
         finally:
             if docker is not None:
                 await docker.close()
-        return ""
 
     def _transport(self, access: EngineAccess) -> DockerTransport:
         parts = urlsplit(access.address)
         identity = TlsIdentity(access.ca_certificate, access.certificate, access.key)
         port = parts.port or TLS_PORT
-        return TlsTransport(access.name, parts.hostname or "", port, identity, self._reach)
+        return TlsTransport(
+            access.name, parts.hostname or "", port, identity, self._reach, engine_id=access.engine_id
+        )
 
     def _router(self, access: EngineAccess, local: Place) -> Gateway:
         if not access.router_port:

@@ -233,7 +233,7 @@ class DockerBuilder:
         try:
             yield
         except Away as away:
-            raise BuilderAway(self._docker.no_answer) from away
+            raise BuilderAway(self._docker.advice(away)) from away
         except EngineRefused as refused:
             raise BuildError(f"The Docker engine refuses: {refused.message}") from refused
 

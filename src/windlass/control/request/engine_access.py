@@ -26,4 +26,5 @@ def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:
         certificate=spec.engine_certificate or "",
         key=key,
         router_port=spec.router_port or 0,
+        engine_id=spec.engine_id or "",
     )

@@ -76,6 +76,8 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
     certificate: str = ""
     key: str = ""
     router_port: int = 0
+    engine_id: str = ""
+    """The id of the engine that the cluster was connected to: no other is believed."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -106,8 +108,8 @@ class Connector(Protocol):
         """Makes the place of a cluster, beside the local one. Opens no connection."""
         ...
 
-    async def check(self, access: EngineAccess) -> str:
-        """Says what is wrong with an engine or its credentials, and what to do; empty if all is well."""
+    async def identity(self, access: EngineAccess) -> str:
+        """Connects, and returns the id of the engine; raises Invalid with what is wrong, and what to do."""
         ...
 
 
@@ -152,9 +154,10 @@ class Places:
         async with self._locks[cluster]:
             return known[1] if (known := self._open.get(cluster)) else await self._opened(cluster)
 
-    async def check(self, access: EngineAccess) -> str:
-        """Says what is wrong with an engine that a cluster is to be connected to; empty if all is well."""
-        return await self._connector.check(access) if access.engine == "DOCKER" else ""
+    async def identity(self, access: EngineAccess) -> str:
+        """Returns the id of an engine that a cluster is to be connected to; empty for engines without one.
+        Raises Invalid with what is wrong."""
+        return await self._connector.identity(access) if access.engine == "DOCKER" else ""
 
     # As long as the server runs
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from windlass.base.errors import Conflict, Invalid
 from windlass.control.people.organizations import NOBODY
@@ -24,6 +25,7 @@ from windlass.store import Reads, Row, Tx, cluster_word
 
 _CONNECTED = "clusters"
 """Set when the clusters of an older Windlass have got their engine."""
+_ENGINE_ID = "engine_id"
 _UNSAVED = "new"
 """Stands for the id of a cluster that is being created."""
 
@@ -36,7 +38,9 @@ async def check_new(ctx: Context, call: Call) -> None:
     """Connects before the cluster is stored, to answer with what is wrong."""
     parent, spec = await parent_to_create_in(ctx.store.reads, call), call.sent(Cluster)
     cluster.normalise(spec)
-    await _check(ctx, access_of(_UNSAVED, parent.org, spec, spec.engine_key))
+    access = access_of(_UNSAVED, parent.org, spec, spec.engine_key)
+    if engine_id := await _connect(ctx, access, access.engine_id):
+        spec.engine_id = engine_id
 
 
 @prepares(*(f"{cluster.name}.{verb}" for verb in (Verb.UPDATE, Verb.PATCH)))
@@ -51,13 +55,23 @@ async def check_changed(ctx: Context, call: Call) -> None:
     cluster.normalise(spec)
     check_addresses(cluster, before | hidden, spec, changes)
     access = access_of(row.id, row.org, spec, spec.engine_key)
-    if access != access_of(row.id, row.org, row.read(Cluster), hidden.get("engine_key", "")):
-        await _check(ctx, access)
+    known = access_of(row.id, row.org, row.read(Cluster), hidden.get("engine_key", ""))
+    is_key_sent = bool(changes.get("engine_key"))
+    if replace(access, name=known.name) != known or is_key_sent:
+        expected = str(changes.get("engine_id") or ("" if is_key_sent else known.engine_id))
+        if engine_id := await _connect(ctx, access, expected):
+            setattr(call.body, _ENGINE_ID, engine_id)
 
 
-async def _check(ctx: Context, access: EngineAccess) -> None:
-    if why := await ctx.places.check(access):
-        raise Invalid(why)
+async def _connect(ctx: Context, access: EngineAccess, expected: str) -> str:
+    """Returns the id of the engine; raises Invalid if it cannot be used, or is not the expected one."""
+    found = await ctx.places.identity(access)
+    if expected and found and found != expected:
+        raise Invalid(
+            "engine_id: leave it out and send engine_key again if the engine was replaced on purpose: "
+            f"the engine at {access.address} has another id"
+        )
+    return found
 
 
 def shown_of(row: Row) -> Mapping[str, object]:

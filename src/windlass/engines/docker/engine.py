@@ -278,7 +278,7 @@ class DockerEngine(EngineByHand):
         try:
             yield
         except Away as away:
-            raise EngineAway(self._docker.no_answer) from away
+            raise EngineAway(self._docker.advice(away)) from away
         except EngineRefused as refused:
             raise EngineError(f"The Docker engine refuses: {refused.message}") from refused
 
