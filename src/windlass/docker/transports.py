@@ -19,12 +19,12 @@ from msgspec import Struct
 
 from windlass.base.addresses import Reach, resolve
 from windlass.docker.failures import Away, EngineRefused
+from windlass.docker.tls_failures import tls_reason
 
 if TYPE_CHECKING:
     import aiohttp
 
 HERE: Final = "127.0.0.1"
-TLS_PORT: Final = 2376
 _LOOKS, _LOOK = 100, 0.01
 
 
@@ -221,7 +221,7 @@ class TlsTransport:
         return connector, f"https://{_in_url(self._address)}:{self._port}"
 
     def explain(self, error: Exception) -> str:
-        return f"Docker engine at {self.host}: {_tls_reason(error, self._address, self._port)}"
+        return f"Docker engine at {self.host}: {tls_reason(error, self._address, self._port)}"
 
     def drop(self) -> None:
         if task := asyncio.current_task():
@@ -279,60 +279,6 @@ def _unusable(error: ssl.SSLError) -> str:
         "engine_certificate, engine_key: must be a client certificate and its private key in PEM form "
         "(cert.pem and key.pem)"
     )
-
-
-def _tls_reason(error: Exception, address: str, port: int) -> str:
-    """Says what to do about a connection that failed."""
-    inner = _ssl_error(error)
-    if isinstance(inner, ssl.SSLCertVerificationError):
-        return _untrusted(inner, address)
-    text = str(inner or error)
-    if any(word in text for word in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")):
-        return (
-            f"use its TLS port: at port {port} it speaks no TLS "
-            f"(dockerd --tlsverify -H tcp://0.0.0.0:{TLS_PORT})"
-        )
-    if inner and "alert" in text.lower():
-        return (
-            "send a certificate that it accepts as engine_certificate: signed by the authority that dockerd "
-            "knows as --tlscacert, valid now, and for client authentication"
-        )
-    if isinstance(error, PermissionError) or "Permission denied" in text:
-        return (
-            f"ask the operator of this server to allow {address} (WINDLASS_OUTBOUND_ALLOW): it makes no "
-            "connection to addresses that are not public, unless they are allowed"
-        )
-    if isinstance(error, TimeoutError) or "timeout" in type(error).__name__.lower():
-        return "check the address, and that no firewall keeps this server out: there was no answer in time"
-    if "refused" in text.lower() or "Connect call failed" in text:
-        return f"check the port, and that dockerd listens there: nothing answers at port {port}"
-    return f"check that dockerd runs there: the connection ended ({text or type(error).__name__})"
-
-
-def _untrusted(error: ssl.SSLCertVerificationError, address: str) -> str:
-    why = error.verify_message
-    if "mismatch" in why or "match" in why:
-        return (
-            f"give dockerd a certificate that names {address} (subjectAltName = IP:{address}): its "
-            "certificate is for another name or address"
-        )
-    if "expired" in why or "not yet valid" in why:
-        return f"renew the certificate of dockerd: {why}"
-    return (
-        "send the authority that signed its certificate as engine_ca_certificate: the one given did not sign "
-        f"it ({why})"
-    )
-
-
-def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
-    """Finds the failure of TLS inside those of the HTTP client."""
-    while error is not None:
-        # The client's own failures are made of those of TLS, and pass for them.
-        inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
-        if inner is None and isinstance(error, ssl.SSLError):
-            return error
-        error = inner or error.__cause__
-    return None
 
 
 def _in_url(address: str) -> str:

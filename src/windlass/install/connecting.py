@@ -16,7 +16,8 @@ from windlass.builders.databases import NativeDatabases
 from windlass.config import BadSetting, Settings
 from windlass.control.request.places import EngineAccess, Gateway, Place
 from windlass.docker import Away, Docker, EngineRefused
-from windlass.docker.transports import TLS_PORT, BadIdentity, DockerTransport, TlsIdentity, TlsTransport
+from windlass.docker.tls_failures import TLS_PORT
+from windlass.docker.transports import BadIdentity, DockerTransport, TlsIdentity, TlsTransport
 from windlass.routers.builtin import BuiltinRouter
 
 PLACES: Final = "places"
