@@ -28,8 +28,9 @@ from windlass.config import Settings
 from windlass.control.background.worker import LEASE, Worker
 from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.fake import FakeEngine
+from windlass.install.composition import open_store
 from windlass.install.connecting import DockerConnector
-from windlass.install.installation import Installation, install, open_store
+from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.routers.fake import FakeRouter
 from windlass.serve.server import look_less_for_garbage

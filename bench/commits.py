@@ -20,7 +20,7 @@ from bench.fill import template
 from bench.load import Loaded
 from bench.machine import SERVER_CORE, Asked
 from windlass.base import ids
-from windlass.install.installation import DATABASE
+from windlass.config import DATABASE
 from windlass.store import EventRow, Row
 from windlass.store.sqlite import connect
 from windlass.store.tables import counters, lists, resources

@@ -18,7 +18,7 @@ import msgspec
 from bench.servers import windlass
 from windlass.base import ids
 from windlass.base.clock import SystemClock, stamp
-from windlass.install.installation import DATABASE
+from windlass.config import DATABASE
 from windlass.store import Row, Tx
 from windlass.store.sqlite import SqliteStore, connect
 from windlass.store.tables import resources

@@ -28,7 +28,8 @@ from windlass.control.background.holdings import INSTALLATION
 from windlass.core.words.events import Event
 from windlass.engines.fake import FakeEngine
 from windlass.install import mark
-from windlass.install.installation import install, open_store
+from windlass.install.composition import open_store
+from windlass.install.installation import install
 from windlass.install.key import WrongKey
 from windlass.install.ownership import NotOurs, examine, legacy_id
 from windlass.operate.backup import backup

@@ -14,7 +14,7 @@ import pytest
 from tests.store.stores import ORG, Place, add, names
 from tests.world import HandClock
 from windlass.config import Settings
-from windlass.install.installation import open_store
+from windlass.install.composition import open_store
 from windlass.store import Store
 
 BULKY = b"x" * 100_000

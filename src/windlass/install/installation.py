@@ -1,6 +1,6 @@
 """An installation, put together and running: settings in, a whole Windlass out.
 
-The composition root. `serve` puts it behind a socket; tests call it directly.
+`serve` puts it behind a socket; tests call it directly.
 """
 
 from __future__ import annotations
@@ -9,72 +9,55 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from windlass.api.app import App
 from windlass.api.callers import Callers
 from windlass.api.limits import Budgets
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages
-from windlass.base.clock import SECOND, Clock, SystemClock
-from windlass.base.encryption import Encryption
+from windlass.base.clock import Clock, SystemClock
 from windlass.base.errors import Unavailable
-from windlass.base.http_out import Outgoing
-from windlass.base.ids import new_id
 from windlass.base.log import log
-from windlass.base.private import close_to_others, is_passable, private_folder
 from windlass.base.subprocesses import in_thread
 from windlass.config import DATABASE as DATABASE
-from windlass.config import BadSetting, Settings
-from windlass.control.background.holdings import INSTALLATION, bring_back, put_aside
-from windlass.control.background.housekeeping import SCALE, SCALE_EVERY, SWEEP, TIDY
+from windlass.config import Settings
+from windlass.control.background.holdings import bring_back
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.deploying.routes import catch_up
 from windlass.control.kinds import check_kinds, declared, kinds_of
 from windlass.control.people.authenticate import Authenticator
-from windlass.control.people.organizations import NOBODY, found_organization
 from windlass.control.people.sessions import signer_of
-from windlass.control.request.context import Context, OutgoingHttp, Routing
+from windlass.control.request.context import Context, OutgoingHttp
 from windlass.control.request.deployments import RECONCILE
-from windlass.control.request.engine_access import find_access
-from windlass.control.request.log_store import LOGS, Logs, recover
-from windlass.control.request.neighbours import Neighbours
-from windlass.control.request.nudges import Nudges
-from windlass.control.request.places import LOCAL, Place, Places
-from windlass.control.request.shared_readers import SharedReaders
-from windlass.control.services.clusters import connect_older_clusters
-from windlass.control.telling.webhooks import veil_stored
-from windlass.control.workloads.commit_lists import Listings
+from windlass.control.request.log_store import LOGS, recover
 from windlass.control.workloads.kind import AnyKind
 from windlass.control.workloads.names import reserve_all
-from windlass.control.workloads.sealed_workload import find_secrets
-from windlass.core.access import SYSTEM
 from windlass.core.declare.registry import Registry
 from windlass.core.deploy.workload import Phase
 from windlass.engines.engine import EngineError
 from windlass.families import registry
-from windlass.families.organization import Organization
 from windlass.install import mark
-from windlass.install.key import FACT, check_key, load_encryption
+from windlass.install.composition import (
+    assemble,
+    check_installation,
+    make_private,
+    open_store,
+    seed,
+    take_over,
+    way_out,
+)
+from windlass.install.key import FACT
 from windlass.install.ownership import (
     NotOurs,
-    OwnershipReport,
-    PartsFor,
     examine,
-    holdings,
-    legacy_id,
     refusal,
 )
 from windlass.install.parts import Parts, kept_engine, real_parts
-from windlass.store import CLUSTER, ROUTE, Store, Tx
+from windlass.store import CLUSTER, ROUTE, Tx
 
 _log = log("main")
 _STORM = 0.05
-_PASSABLE = ("run", "builds", "databases")
-"""Services that run as users of their own come to their files through these folders."""
-_TRIES, _MOMENT = 10, 0.1
 MARK_EVERY = 5
 """Seconds between two looks whether the database has moved on."""
 _PATIENCE = 5.0
@@ -293,8 +276,8 @@ async def install(
     database does not know. `keeps_engine`: the data directory goes on naming the engine that it was used
     with, whichever the settings name. `lease`: milliseconds after which another replica takes up what this
     one was doing when it was killed."""
-    clock, out = clock or SystemClock(), out or _way_out(settings)
-    _make_private(Path(settings.data_dir))
+    clock, out = clock or SystemClock(), out or way_out(settings)
+    make_private(Path(settings.data_dir))
 
     async def parts_for(installation: str) -> Parts:
         return parts or await real_parts(settings, clock, installation)
@@ -311,139 +294,24 @@ async def install(
     try:
         # no restore may run while this process has the database
         await in_thread(recover, Path(settings.data_dir) / LOGS)
-        encryption, id = await _check_installation(settings, store)
+        encryption, id = await check_installation(settings, store)
         own = await parts_for(id)
         known = families or registry(), kinds or kinds_of(*declared())
         check_kinds(*known)
-        ctx = _context(settings, id, own, store, clock, encryption, out, *known, point)
+        ctx = assemble(settings, id, own, store, clock, encryption, out, *known, point)
         installation = Installation(ctx, fetcher or out.fetch, lease)
         if keeps_engine:
             installation.marked_engine = kept_engine(settings) or own.engine.name
-        installation.first_token = await store.write(lambda tx: _seed(ctx, tx))
+        installation.first_token = await store.write(lambda tx: seed(ctx, tx))
         await reserve_all(ctx)
         if report.reason:
-            await _take_over(ctx, report, parts_for)
+            await take_over(ctx, report, parts_for)
         await bring_back(ctx)
         await installation.note_mark()
     except BaseException:
         await store.close()
         raise
     return installation
-
-
-def _make_private(folder: Path) -> None:
-    """Closes the data directory to other users; warns if they could read files of it."""
-    private_folder(folder)
-    if (exposed := close_to_others(folder, passable=_PASSABLE)) and is_passable(folder):
-        _log.warning(
-            "other users of this machine could read files of the data directory: they are closed now. If "
-            "others have an account here, change what is in them",
-            extra={"files": exposed},
-        )
-
-
-def _context(
-    settings: Settings,
-    id: str,
-    own: Parts,
-    store: Store,
-    clock: Clock,
-    encryption: Encryption,
-    out: OutgoingHttp,
-    families: Registry,
-    kinds: Mapping[str, AnyKind],
-    point: Callable[[str], Awaitable[None]] | None,
-) -> Context:
-    folder = Path(settings.data_dir)
-    ctx = Context(
-        settings=settings,
-        installation=id,
-        registry=families,
-        kinds=kinds,
-        store=store,
-        clock=clock,
-        encryption=encryption,
-        places=Places(_local(own, settings), store.reads, lambda id: find_access(ctx, id), own.connector),
-        git=own.git,
-        listings=Listings(own.git),
-        logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
-        calls=Nudges(store),
-        readers=SharedReaders(),
-        neighbours=Neighbours(),
-        out=out,
-        work=folder.absolute() / "work",
-        routing=Routing(),
-        **({"point": point} if point else {}),
-    )
-    ctx.logs.find = partial(find_secrets, ctx)
-    return ctx
-
-
-def _way_out(settings: Settings) -> Outgoing:
-    try:
-        return Outgoing(settings.outbound_allow, settings.outbound_proxy)
-    except ValueError as error:
-        raise BadSetting(str(error)) from error
-
-
-async def open_store(settings: Settings, clock: Clock) -> Store:
-    if settings.database_url:
-        from windlass.store.postgres import PostgresStore  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
-
-        return await PostgresStore.open(settings.database_url, clock)
-    from windlass.store.sqlite import InUse, SqliteStore  # noqa: PLC0415 (one database or the other)
-
-    # A child of one that was killed holds its lock, too, between its birth and its becoming a program.
-    for _ in range(_TRIES):
-        with suppress(InUse):
-            return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
-        await asyncio.sleep(_MOMENT)
-    return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
-
-
-async def _check_installation(settings: Settings, store: Store) -> tuple[Encryption, str]:
-    """Returns the key of this installation (given, found, or made if nothing is encrypted yet) and its id."""
-    known = await store.reads.facts.get(FACT)
-    encryption = load_encryption(settings, may_make=known is None)
-
-    async def settle(tx: Tx) -> tuple[bytes, bytes]:
-        """Stores key and id unless they are there: of several replicas, the first decides."""
-        key, id = await tx.facts.get(FACT), await tx.facts.get(INSTALLATION)
-        if id is None:
-            id = (new_id() if key is None else legacy_id(key.decode())).encode()
-            await tx.facts.set(INSTALLATION, id)
-        if key is None:
-            key = encryption.fingerprint.encode()
-            await tx.facts.set(FACT, key)
-        return key, id
-
-    if known:
-        check_key(encryption, known.decode())
-    key, id = await store.write(settle)
-    check_key(encryption, key.decode())
-    return encryption, id.decode()
-
-
-async def _take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) -> None:
-    """Sets aside services that the database does not know, also those of the former installation."""
-    for label, unknown in report.unknown.items():
-        async with holdings(ctx.settings, parts_for, label) as held:
-            for service, kept in unknown.items():
-                await put_aside(ctx, held, service, kept, label, report.reason)
-
-
-async def _seed(ctx: Context, tx: Tx) -> str | None:
-    """The first organization with its cluster; its Admin token, unless one was given in the settings."""
-    await veil_stored(ctx, tx)
-    await connect_older_clusters(ctx, tx)
-    await tx.work.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
-    await tx.work.ask(TIDY, TIDY, tx.now + 10 * SECOND)
-    await tx.work.ask(SCALE, SCALE, tx.now + SCALE_EVERY)
-    if await tx.resources.first(NOBODY, "organization"):
-        return None
-    with_token = not ctx.settings.admin_token
-    _, token = await found_organization(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)
-    return token
 
 
 def _now(services: Iterable[str]) -> dict[str, float]:
@@ -454,21 +322,3 @@ async def _ask_again(tx: Tx, services: Iterable[str]) -> None:
     for service in services:
         if status := await tx.statuses.get(service):
             await tx.work.ask(RECONCILE, service, org=status.org)
-
-
-def _local(own: Parts, settings: Settings) -> Place:
-    return Place(
-        id=LOCAL,
-        engine=own.engine,
-        builder=own.builder,
-        router=own.router,
-        servers=own.servers,
-        public_host=_public_host(settings),
-    )
-
-
-def _public_host(settings: Settings) -> str:
-    """Returns the host in addresses of public ports of this machine."""
-    named = urlsplit(settings.public_url).hostname if settings.public_url else None
-    anywhere = settings.gateway_host in {"", "0.0.0.0", "::"}  # noqa: S104 (compared, not listened on)
-    return named or ("localhost" if anywhere else settings.gateway_host)

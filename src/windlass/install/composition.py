@@ -1,0 +1,183 @@
+"""The composition of an installation: its folder, its key, its store and its context."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from windlass.base.clock import SECOND, Clock
+from windlass.base.encryption import Encryption
+from windlass.base.http_out import Outgoing
+from windlass.base.ids import new_id
+from windlass.base.log import log
+from windlass.base.private import close_to_others, is_passable, private_folder
+from windlass.config import DATABASE, BadSetting, Settings
+from windlass.control.background.holdings import INSTALLATION, put_aside
+from windlass.control.background.housekeeping import SCALE, SCALE_EVERY, SWEEP, TIDY
+from windlass.control.people.organizations import NOBODY, found_organization
+from windlass.control.request.context import Context, OutgoingHttp, Routing
+from windlass.control.request.engine_access import find_access
+from windlass.control.request.log_store import LOGS, Logs
+from windlass.control.request.neighbours import Neighbours
+from windlass.control.request.nudges import Nudges
+from windlass.control.request.places import LOCAL, Place, Places
+from windlass.control.request.shared_readers import SharedReaders
+from windlass.control.services.clusters import connect_older_clusters
+from windlass.control.telling.webhooks import veil_stored
+from windlass.control.workloads.commit_lists import Listings
+from windlass.control.workloads.kind import AnyKind
+from windlass.control.workloads.sealed_workload import find_secrets
+from windlass.core.access import SYSTEM
+from windlass.core.declare.registry import Registry
+from windlass.families.organization import Organization
+from windlass.install.key import FACT, check_key, load_encryption
+from windlass.install.ownership import (
+    OwnershipReport,
+    PartsFor,
+    holdings,
+    legacy_id,
+)
+from windlass.install.parts import Parts
+from windlass.store import Store, Tx
+
+_log = log("main")
+_PASSABLE = ("run", "builds", "databases")
+"""Services that run as users of their own come to their files through these folders."""
+_TRIES, _MOMENT = 10, 0.1
+
+
+def make_private(folder: Path) -> None:
+    """Closes the data directory to other users; warns if they could read files of it."""
+    private_folder(folder)
+    if (exposed := close_to_others(folder, passable=_PASSABLE)) and is_passable(folder):
+        _log.warning(
+            "other users of this machine could read files of the data directory: they are closed now. If "
+            "others have an account here, change what is in them",
+            extra={"files": exposed},
+        )
+
+
+def assemble(
+    settings: Settings,
+    id: str,
+    own: Parts,
+    store: Store,
+    clock: Clock,
+    encryption: Encryption,
+    out: OutgoingHttp,
+    families: Registry,
+    kinds: Mapping[str, AnyKind],
+    point: Callable[[str], Awaitable[None]] | None,
+) -> Context:
+    folder = Path(settings.data_dir)
+    ctx = Context(
+        settings=settings,
+        installation=id,
+        registry=families,
+        kinds=kinds,
+        store=store,
+        clock=clock,
+        encryption=encryption,
+        places=Places(_local(own, settings), store.reads, lambda id: find_access(ctx, id), own.connector),
+        git=own.git,
+        listings=Listings(own.git),
+        logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
+        calls=Nudges(store),
+        readers=SharedReaders(),
+        neighbours=Neighbours(),
+        out=out,
+        work=folder.absolute() / "work",
+        routing=Routing(),
+        **({"point": point} if point else {}),
+    )
+    ctx.logs.find = partial(find_secrets, ctx)
+    return ctx
+
+
+def way_out(settings: Settings) -> Outgoing:
+    try:
+        return Outgoing(settings.outbound_allow, settings.outbound_proxy)
+    except ValueError as error:
+        raise BadSetting(str(error)) from error
+
+
+async def open_store(settings: Settings, clock: Clock) -> Store:
+    if settings.database_url:
+        from windlass.store.postgres import PostgresStore  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
+
+        return await PostgresStore.open(settings.database_url, clock)
+    from windlass.store.sqlite import InUse, SqliteStore  # noqa: PLC0415 (one database or the other)
+
+    # A child of one that was killed holds its lock, too, between its birth and its becoming a program.
+    for _ in range(_TRIES):
+        with suppress(InUse):
+            return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
+        await asyncio.sleep(_MOMENT)
+    return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
+
+
+async def check_installation(settings: Settings, store: Store) -> tuple[Encryption, str]:
+    """Returns the key of this installation (given, found, or made if nothing is encrypted yet) and its id."""
+    known = await store.reads.facts.get(FACT)
+    encryption = load_encryption(settings, may_make=known is None)
+
+    async def settle(tx: Tx) -> tuple[bytes, bytes]:
+        """Stores key and id unless they are there: of several replicas, the first decides."""
+        key, id = await tx.facts.get(FACT), await tx.facts.get(INSTALLATION)
+        if id is None:
+            id = (new_id() if key is None else legacy_id(key.decode())).encode()
+            await tx.facts.set(INSTALLATION, id)
+        if key is None:
+            key = encryption.fingerprint.encode()
+            await tx.facts.set(FACT, key)
+        return key, id
+
+    if known:
+        check_key(encryption, known.decode())
+    key, id = await store.write(settle)
+    check_key(encryption, key.decode())
+    return encryption, id.decode()
+
+
+async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) -> None:
+    """Sets aside services that the database does not know, also those of the former installation."""
+    for label, unknown in report.unknown.items():
+        async with holdings(ctx.settings, parts_for, label) as held:
+            for service, kept in unknown.items():
+                await put_aside(ctx, held, service, kept, label, report.reason)
+
+
+async def seed(ctx: Context, tx: Tx) -> str | None:
+    """The first organization with its cluster; its Admin token, unless one was given in the settings."""
+    await veil_stored(ctx, tx)
+    await connect_older_clusters(ctx, tx)
+    await tx.work.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
+    await tx.work.ask(TIDY, TIDY, tx.now + 10 * SECOND)
+    await tx.work.ask(SCALE, SCALE, tx.now + SCALE_EVERY)
+    if await tx.resources.first(NOBODY, "organization"):
+        return None
+    with_token = not ctx.settings.admin_token
+    _, token = await found_organization(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)
+    return token
+
+
+def _local(own: Parts, settings: Settings) -> Place:
+    return Place(
+        id=LOCAL,
+        engine=own.engine,
+        builder=own.builder,
+        router=own.router,
+        servers=own.servers,
+        public_host=_public_host(settings),
+    )
+
+
+def _public_host(settings: Settings) -> str:
+    """Returns the host in addresses of public ports of this machine."""
+    named = urlsplit(settings.public_url).hostname if settings.public_url else None
+    anywhere = settings.gateway_host in {"", "0.0.0.0", "::"}  # noqa: S104 (compared, not listened on)
+    return named or ("localhost" if anywhere else settings.gateway_host)
