@@ -393,3 +393,12 @@ async def test_bytes_that_are_no_text_come_back_as_they_were(world, tmp_path):
     other = elsewhere(settings, tmp_path / "new")
     await restore(other, tmp_path / "all.zip", force=False)
     assert await contents(other) == await contents(settings)
+
+
+async def test_a_restore_into_a_folder_that_others_may_enter_lets_nobody_read_it(furnished, tmp_path):
+    settings, file = settings_of(furnished), tmp_path / "all.zip"
+    await backup(settings, file)
+    other = elsewhere(settings, tmp_path / "new")
+    Path(other.data_dir).chmod(0o755)
+    await restore(other, file, force=False)
+    assert [path.name for path in Path(other.data_dir).iterdir() if path.stat().st_mode & 0o077] == []

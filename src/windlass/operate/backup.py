@@ -185,7 +185,7 @@ def _logs_beside(
 
     recover(folder)
     try:
-        fresh.mkdir()
+        fresh.mkdir(mode=0o700)
         archive.extract_logs(fresh)
         yield put
     except BaseException:

@@ -9,6 +9,7 @@ from typing import Any
 
 import apsw
 
+from windlass.base.private import private_file
 from windlass.store.archive import ArchiveTable, Rows
 from windlass.store.sqlite import SqliteSession, check_version, connect, own
 
@@ -57,6 +58,8 @@ def looking(path: Path) -> Iterator[SqliteLine]:
 def replacing(path: Path) -> Iterator[SqliteLine]:
     """Replaces the contents of a file that no other process has open. Without a commit nothing changes."""
     check_version()
-    with contextlib.closing(own(path)), contextlib.closing(connect(path)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        yield SqliteLine(connection)
+    with contextlib.closing(own(path)):
+        private_file(path)
+        with contextlib.closing(connect(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield SqliteLine(connection)
