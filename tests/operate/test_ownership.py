@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from windlass.base.errors import Unavailable
 from windlass.config import Settings
 from windlass.control.background import holdings
 from windlass.control.background.holdings import INSTALLATION
+from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
 from windlass.engines.fake import FakeEngine
 from windlass.install import mark
@@ -404,6 +406,19 @@ async def test_doctor_and_the_start_name_services_with_lost_volumes(tmp_path, ca
     assert "volumes that hold data of services are not there" in caplog.text
     (tmp_path / "run" / "volumes" / app / "data").mkdir(parents=True)
     assert [one for one in await examined(settings) if one.what == "Volumes"] == []
+
+
+async def test_volumes_on_another_host_are_not_called_lost(tmp_path):
+    async with make_world(folder=tmp_path) as world:
+        app = await world.application(name="shop")
+        await world.installation.ctx.store.write(partial(_on_another_host, app))
+    assert [one for one in await examined(_of(tmp_path)) if one.what == "Volumes"] == []
+
+
+async def _on_another_host(service, tx):
+    await tx.volumes.add(service, ["data"])
+    row = await tx.resources.get((await tx.statuses.get(service)).cluster)
+    await tx.resources.rewrite(row.id, rewritten(row.body, {"engine": "DOCKER"}))
 
 
 # Engines

@@ -21,6 +21,7 @@ from windlass.control.background.holdings import INSTALLATION, Holdings, records
 from windlass.control.request.log_store import LOGS, Logs
 from windlass.core.deploy.workload import StoredData
 from windlass.engines.engine import EngineAway
+from windlass.families.cluster import Cluster
 from windlass.install import mark
 from windlass.install.database import file_of, looking
 from windlass.install.key import FACT, WrongKey, load_encryption
@@ -28,6 +29,8 @@ from windlass.install.mark import Mark
 from windlass.install.parts import Parts, real_parts
 from windlass.store.archive import Snapshot
 
+_PLACES: Final = 16
+"""The migration since which services have a cluster."""
 PATIENCE: Final = 5.0
 """Seconds that a container engine may take to answer."""
 _MOST_NAMED: Final = 5
@@ -155,8 +158,21 @@ async def look(settings: Settings, seen: Mark | None) -> DatabaseState:
             hash=hash.hex() if hash else "",
             present=present,
             deleted=deleted,
-            volumes=await moment.volumes(),
+            volumes=await _volumes_here(moment),
         )
+
+
+async def _volumes_here(moment: Snapshot) -> Mapping[str, Collection[str]]:
+    """Returns the volumes of services that run on the engine of this machine: others are not looked at."""
+    volumes, reads = await moment.volumes(), moment.reads
+    if _PLACES not in await moment.applied():
+        return volumes
+    for id in await reads.statuses.clusters():
+        row = await reads.resources.get(id)
+        if row is not None and row.read(Cluster).engine == "DOCKER":
+            for service in await reads.statuses.on_cluster(id):
+                volumes.pop(service, None)
+    return volumes
 
 
 async def _count(
