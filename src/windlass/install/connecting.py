@@ -23,6 +23,8 @@ from windlass.routers.builtin import BuiltinRouter
 PLACES: Final = "places"
 """The folder of what belongs to engines of clusters, below the data directory."""
 _CHECK_SECONDS: Final = 15.0
+FIRST_OPEN: Final = 1024
+"""The first port that organizations may have opened on the machine of this server."""
 
 
 class DockerConnector:
@@ -34,6 +36,7 @@ class DockerConnector:
         except ValueError as error:
             raise BadSetting(f"outbound_allow: {error}") from error
         self._settings, self._installation = settings, installation
+        self._own_ports = {settings.port, settings.gateway_port}
 
     def place(self, access: EngineAccess, local: Place) -> Place:
         # Loaded only where it is used: its HTTP client is a third of the time to start.
@@ -60,6 +63,8 @@ class DockerConnector:
         )
 
     async def identity(self, access: EngineAccess) -> str:
+        if access.router_port and (access.router_port < FIRST_OPEN or access.router_port in self._own_ports):
+            raise Invalid(f"router_port: choose another port than {access.router_port}: it is not for clusters")
         docker: Docker | None = None
         try:
             docker = Docker(self._transport(replace(access, engine_id="")))
@@ -85,7 +90,7 @@ class DockerConnector:
         )
 
     def _router(self, access: EngineAccess, local: Place) -> Gateway:
-        if not access.router_port:
+        if not access.router_port or access.router_port in self._own_ports:
             return local.router
         trusts = trusted(self._settings.trusted_proxies)
         return BuiltinRouter(self._settings.gateway_host, access.router_port, trusts=trusts)

@@ -22,6 +22,7 @@ from windlass.serve.connection import Connection
 from windlass.serve.port_state import PortState
 
 STOP_SECONDS = 3
+BACKLOG = 2048
 PING_SECONDS, PONG_SECONDS = 20.0, 60.0
 """Seconds between two pings of a websocket, and until its client must have answered one."""
 MOST_IN_A_FRAME = 4096
@@ -50,7 +51,7 @@ async def serve(
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_graceful_shutdown=STOP_SECONDS,
-        backlog=2048,
+        backlog=BACKLOG,
     )
     server = ApiServer(config, lambda: announce(listening.getsockname()[1]), installation.app.stop_streams)
     loop = asyncio.get_running_loop()
@@ -140,6 +141,8 @@ def listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        # A socket that is only bound leaves its port to the one that listens first, and routers start earlier.
+        listening.listen(BACKLOG)
     except OSError:
         listening.close()
         raise
