@@ -7,6 +7,7 @@ replaced if the call may be repeated; otherwise the engine counts as unavailable
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -24,6 +25,9 @@ NEWEST: Final = (1, 47)  # what this client was written against
 CONNECTING: Final = 5.0
 PATIENCE: Final = 120.0
 MOST: Final = 64 * 1024 * 1024
+LONGEST_REASON: Final = 16 * 1024
+LONGEST_OBJECT: Final = 16 * 1024 * 1024
+"""Bytes of one object in a stream."""
 
 # An engine that is ending answers what is still under way with these, and with status 500.
 ENDING: Final = (
@@ -59,6 +63,8 @@ class EngineAnswer:
             for line in lines:
                 if line.strip():
                     yield json.loads(line)
+            if len(rest) > LONGEST_OBJECT:
+                raise EngineRefused(500, f"The Docker engine says more than {LONGEST_OBJECT} bytes at once")
         if rest.strip():
             yield json.loads(rest)
 
@@ -99,6 +105,12 @@ class Docker:
         return json.loads(body) if body.strip() else None
 
     async def raw(self, method: str, path: str, **given: Any) -> bytes:
+        """An answer has to be whole within `patience`: an engine may send a byte now and then for ever."""
+        with self.translated():
+            async with asyncio.timeout(given.get("patience", PATIENCE)):
+                return await self._whole(method, path, **given)
+
+    async def _whole(self, method: str, path: str, **given: Any) -> bytes:
         async with self.stream(method, path, **given) as answer:
             parts, size = [], 0
             async for chunk in answer.chunks():
@@ -236,7 +248,7 @@ class Docker:
         """The newest version that both sides know."""
         async with self._asked("GET", "/version", patience=CONNECTING) as response:
             with self.translated():
-                said = json.loads(await response.read())
+                said = json.loads(await _beginning(response))
         theirs = _numbers(str(said.get("ApiVersion", "")))
         least = _numbers(str(said.get("MinAPIVersion", "")))
         if theirs < OLDEST:
@@ -248,7 +260,7 @@ class Docker:
 
     async def _no(self, response: aiohttp.ClientResponse) -> Away | EngineRefused:
         with self.translated():
-            text = (await response.read()).decode(errors="replace").strip()
+            text = (await _beginning(response)).decode(errors="replace").strip()
         try:
             message = str(json.loads(text)["message"])
         except (ValueError, KeyError, TypeError):
@@ -266,6 +278,15 @@ class Docker:
         except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError) as error:
             self._version = ""  # another one may answer next time
             raise Away(self._transport.explain(error)) from error
+
+
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+    """What an engine says of itself, or why it refuses, is short, and soon said."""
+    kept = bytearray()
+    async with asyncio.timeout(CONNECTING):
+        while len(kept) < LONGEST_REASON and (more := await response.content.read(LONGEST_REASON - len(kept))):
+            kept += more
+    return bytes(kept)
 
 
 def _query(params: Mapping[str, object]) -> dict[str, str]:

@@ -6,7 +6,11 @@ from collections.abc import AsyncIterable, AsyncIterator
 from struct import Struct as Layout
 from typing import Final
 
+from windlass.docker.failures import EngineRefused
+
 HEAD: Final = Layout(">BxxxI")
+LONGEST: Final = 16 * 1024 * 1024
+"""Bytes of one piece; an engine cuts what is written at 16 KB, or at what was written at once."""
 
 
 class Frames:
@@ -20,6 +24,8 @@ class Frames:
         pieces, at, end = [], 0, len(data)
         while end - at >= HEAD.size:
             _, length = HEAD.unpack_from(data, at)
+            if length > LONGEST:
+                raise EngineRefused(500, f"The Docker engine announces a piece of {length} bytes")
             upto = at + HEAD.size + length
             if upto > end:
                 break
