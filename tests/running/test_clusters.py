@@ -320,3 +320,31 @@ async def test_another_organization_cannot_put_an_environment_on_a_cluster(world
     assert answer.message.startswith("cluster_id: no cluster of this organization")
     assert (await world.get(f"/organization/{org}/cluster/{east}/status", token=token)).status == 404
     assert (await world.get(f"/organization/{world.org}/cluster/{east}/status", token=token)).status == 404
+
+
+async def test_an_engine_that_talks_nonsense_keeps_no_other_waiting(world):
+    """It belongs to an organization, and housekeeping is for all of them."""
+    east = await cluster(world)
+    await deploy(world, await application_on(world, east))
+    app, ctx = await world.application(), world.installation.ctx
+    await deploy(world, app)
+    assert app in await ctx.logs.services()
+
+    async def nonsense(*_: Any) -> Any:
+        raise KeyError("Labels")
+
+    engine: Any = engine_of(world, east)
+    engine.usage = engine.all = engine.services = engine.sweep = engine.discard = nonsense
+    tidied = world.engine.services
+    looked = []
+
+    async def counted() -> Any:
+        looked.append(world.clock.now())
+        return await tidied()
+
+    setattr(world.engine, "services", counted)
+    assert (await world.delete(f"/application/{app}?skip_reconcile=true")).status == 204
+    await world.settle()
+    assert app not in await ctx.logs.services()
+    await world.run(1800)
+    assert 3 <= len(set(looked)) <= 5, "every ten minutes, and not again and again"

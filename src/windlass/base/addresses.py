@@ -73,11 +73,15 @@ class BadHost(ValueError):
 class Reach:
     """Decides which addresses outgoing calls may reach."""
 
-    def __init__(self, allowed: Iterable[str] = (), *, loopback: bool = False) -> None:
+    def __init__(
+        self, allowed: Iterable[str] = (), *, loopback: bool = False, public: bool = True
+    ) -> None:
+        """`public`: whether public addresses need no allowance."""
+        self._public = public
         self._allowed = tuple(_network(network) for network in (*allowed, *(LOOPBACK if loopback else ())))
 
     def admits(self, address: Address) -> bool:
-        return is_public(address) or self.names(address)
+        return (self._public and is_public(address)) or self.names(address)
 
     def names(self, address: Address) -> bool:
         """Returns whether the operator allowed this address by name, rather than its being public."""

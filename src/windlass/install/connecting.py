@@ -32,7 +32,8 @@ class DockerConnector:
 
     def __init__(self, settings: Settings, installation: str) -> None:
         try:
-            self._reach = Reach(settings.outbound_allow)
+            # A host that runs services is believed about them: only the operator says which may be one.
+            self._reach = Reach(settings.outbound_allow, public=False)
         except ValueError as error:
             raise BadSetting(f"outbound_allow: {error}") from error
         self._settings, self._installation = settings, installation

@@ -22,7 +22,7 @@ from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
-from windlass.control.background.holdings import bring_back
+from windlass.control.background.holdings import apart, bring_back
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.deploying.routes import catch_up
 from windlass.control.kinds import check_kinds, declared, kinds_of
@@ -34,7 +34,7 @@ from windlass.control.request.log_store import LOGS, recover
 from windlass.control.workloads.kind import AnyKind
 from windlass.control.workloads.names import reserve_all
 from windlass.core.declare.registry import Registry
-from windlass.core.deploy.workload import Phase
+from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.engine import EngineError
 from windlass.families import registry
 from windlass.install import mark
@@ -138,8 +138,11 @@ class Installation:
     async def _count_running(self) -> int:
         with suppress(EngineError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                seen = [instance for place in self.ctx.places.all() for instance in await place.engine.all()]
-            return len({instance.service for instance in seen if instance.phase is Phase.RUNNING})
+                seen: list[Instance] = []
+                for place in self.ctx.places.all():
+                    async with apart(place):
+                        seen += await place.engine.all()
+            return len({one.service for one in seen if one.phase is Phase.RUNNING})
         return 0
 
     async def _ask_to_keep(self, tx: Tx) -> set[str]:

@@ -6,8 +6,9 @@ is set aside: it ends, and what it stored is kept below `set-aside/`, or where t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 from windlass.base import ids
 from windlass.base.atomic_files import write_whole
 from windlass.base.erasing import erase
+from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder, BuilderAway
@@ -30,6 +32,7 @@ from windlass.core.access import SYSTEM
 from windlass.core.deploy.workload import StoredData
 from windlass.core.words.events import Event
 from windlass.engines.engine import Engine, EngineAway
+from windlass.families.cluster import cluster
 from windlass.families.organization import organization
 from windlass.store import Tx
 
@@ -38,6 +41,11 @@ SET_ASIDE: Final = "set-aside"
 """The folder of services that were set aside, below the data directory."""
 INSTALLATION: Final = "installation"
 """The fact of the database that holds the id of the installation."""
+LONGEST_APART: Final = 20.0
+"""Seconds that the engine of a cluster may take."""
+MOST_ASIDE: Final = 20
+"""Services that are set aside at one time at the engine of a cluster."""
+_LONGEST_NAME: Final = 63
 _log = log("holdings")
 
 
@@ -237,12 +245,35 @@ async def sweep(ctx: Context, holder: Holder) -> None:
     )
 
 
+@asynccontextmanager
+async def apart(place: Place) -> AsyncIterator[None]:
+    """Lets no engine of a cluster, which may be away, slow, or say nonsense, keep the others waiting."""
+    if place.reconnect is None:
+        yield
+        return
+    try:
+        async with asyncio.timeout(LONGEST_APART):
+            yield
+    except (OtherDatabase, Unavailable):
+        raise
+    except Exception as error:  # noqa: BLE001 (the engine of an organization may fail in any way)
+        _log.warning("the engine of a cluster is passed over", extra={"cluster": place.id, "why": repr(error)})
+
+
 async def set_unknown_aside(ctx: Context, why: str) -> None:
     for place in ctx.places.all():
-        holdings = holdings_of(ctx, place)
-        with suppress(EngineAway, BuilderAway):  # It is asked again next time.
-            for service, kept in (await unknown(ctx, holdings)).items():
-                await put_aside(ctx, holdings, service, kept, ctx.installation, why)
+        # It is asked again next time.
+        async with apart(place):
+            with suppress(EngineAway, BuilderAway):
+                await _set_unknown_aside(ctx, place, why)
+
+
+async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
+    holdings = holdings_of(ctx, place)
+    found = list((await unknown(ctx, holdings)).items())
+    # The engine of a cluster may name any number of services that never were.
+    for service, kept in found if place.reconnect is None else found[:MOST_ASIDE]:
+        await put_aside(ctx, holdings, service, kept, ctx.installation, why)
 
 
 async def unknown(ctx: Context, holdings: Holdings) -> dict[str, StoredData]:
@@ -292,13 +323,16 @@ async def bring_back(ctx: Context) -> None:
 
 
 async def _tell(ctx: Context, kind: Event, record: SetAside) -> None:
-    """Records the event in the audit of the first organization, because the owner is unknown."""
+    """Records the event in the audit of the organization of the cluster, or else of the first organization:
+    the owner is unknown, and what the engine of a cluster says concerns nobody else."""
 
     async def change(tx: Tx) -> None:
-        first = await tx.resources.first(NOBODY, organization.name)
-        assert first is not None
-        about = About(first.id, first.family, first.id, first.family)
-        facts = {"name": record.name, "service_id": record.service, "message": record.why}
-        emit(tx, kind, first.id, about, SYSTEM.id, SYSTEM.name, ITSELF, facts)
+        place = None if record.place == LOCAL else await tx.resources.find(cluster.name, record.place)
+        row = await tx.resources.get(place.org) if place else None
+        row = row or await tx.resources.first(NOBODY, organization.name)
+        assert row is not None
+        about = About(row.id, row.family, row.id, row.family)
+        facts = {"name": record.name[:_LONGEST_NAME], "service_id": record.service, "message": record.why}
+        emit(tx, kind, row.id, about, SYSTEM.id, SYSTEM.name, ITSELF, facts)
 
     await ctx.store.write(change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, field
@@ -16,6 +16,7 @@ from windlass.control.deploying.release import count_of
 from windlass.control.request.context import Context
 from windlass.control.request.deleting import DISCARD
 from windlass.control.request.deployments import RECONCILE
+from windlass.control.request.places import Place
 from windlass.control.telling.webhooks import KEPT
 from windlass.control.workloads.builds import sweep_work
 from windlass.control.workloads.sealed_workload import decrypt_workload
@@ -24,7 +25,6 @@ from windlass.core.deploy.workload import Instance, Phase, Usage, Workload
 from windlass.engines.engine import EngineAway
 from windlass.store import Claim, Tx
 
-_AWAY = (EngineAway, BuilderAway)
 SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
 EVENTS_AT_ONCE = 500
 _log = log("upkeep")
@@ -64,11 +64,12 @@ async def tidy(ctx: Context, claim: Claim) -> None:
     database does not know."""
     await ctx.point("about to sweep")
     for place in ctx.places.all():
-        with suppress(EngineAway):  # It is asked again next time.
-            await holdings.sweep(ctx, place.engine)
-        await ctx.point("engine swept")
-        with suppress(BuilderAway):
-            await holdings.sweep(ctx, place.builder)
+        async with holdings.apart(place):
+            with suppress(EngineAway):  # It is asked again next time.
+                await holdings.sweep(ctx, place.engine)
+            await ctx.point("engine swept")
+            with suppress(BuilderAway):
+                await holdings.sweep(ctx, place.builder)
         await holdings.sweep(ctx, place.servers)
     await ctx.point("builds swept")
     await sweep_work(ctx)
@@ -90,7 +91,7 @@ async def discard(ctx: Context, claim: Claim) -> None:
             await place.router.forget(service)
         ctx.routing.looked.pop(service, None)
         await ctx.point("about to discard")
-        with suppress(*_AWAY if place.reconnect else ()):  # Sweeping finds it when the host is back.
+        async with holdings.apart(place):  # Sweeping finds it when the host is back.
             await place.engine.discard(service)
             await ctx.point("discarded")
             await place.builder.discard(service)
@@ -99,6 +100,13 @@ async def discard(ctx: Context, claim: Claim) -> None:
     ctx.logs.forget(service)
     await ctx.point("logs forgotten")
     await ctx.store.write(lambda tx: tx.work.done(claim))
+
+
+async def _told(place: Place) -> tuple[Mapping[str, Usage], Sequence[Instance]]:
+    """Returns usage and instances of an engine; nothing if a cluster's engine fails."""
+    async with holdings.apart(place):
+        return await place.engine.usage(), await place.engine.all()
+    return {}, ()
 
 
 # Scaling
@@ -134,7 +142,7 @@ class Autoscaler(Struct):
         by_service: dict[str, list[Instance]] = {}
         for place in ctx.places.all():
             with suppress(EngineAway):
-                used, everything = await place.engine.usage(), await place.engine.all()
+                used, everything = await _told(place)
                 for instance in everything:
                     if await ctx.places.of(instance.service) is not place:
                         continue  # The engine of a cluster tells of services of others.
