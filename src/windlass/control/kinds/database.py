@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from windlass.base.errors import Conflict
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.request.context import Context
-from windlass.control.request.deployments import status_of
+from windlass.control.request.deployments import particulars, status_of
 from windlass.control.request.places import Place
 from windlass.control.workloads.credentials import credentials_of, give_credentials
 from windlass.control.workloads.kind import BuiltArtifact, FindAddress, Making, Offer, ServiceKind
@@ -112,8 +112,10 @@ class DatabaseKind(ServiceKind[Database]):
 
 
 async def _refuse_unreadable_data(tx: Tx, change: Change[Database]) -> None:
-    """Once there is data, not every version can go on with it."""
+    """Once there is data, not every version can go on with it. Failed builds leave none."""
     if (await status_of(tx, change.row)).deployed_at is None:
+        return
+    if not any(particulars(past).made for past in await tx.deployments.latest(change.row.id, 1000)):
         return
     if why := databases.hindrance(change.spec.type, change.before.version, change.spec.version):
         raise Conflict(why)
