@@ -144,7 +144,7 @@ class Git:
         """Returns the addresses of the host, after every one was found to be allowed."""
         if where.scheme == "file":
             if not self._allow_local:
-                raise GitError("Repositories on the machine itself (file://) are not allowed here.")
+                raise GitError("Name a repository of a git server: file:// is off (setting git_allow_local).")
             return ()
         addresses = await self._addresses(where)
         if not all(map(self._reach.admits, addresses)):

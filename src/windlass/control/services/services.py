@@ -122,7 +122,8 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
         other = made is None or (details.made is not None and details.made.artifact != made.artifact)
         if row.status == Progress.SUCCEEDED and details.made and other:
             return row
-    raise Conflict(f"{name_of(service)} has no earlier version to go back to")
+    name = name_of(service)
+    raise Conflict(f"Choose a deployment_id, or deploy {name}: it has no earlier version of another build")
 
 
 @writes("*.cancelDeployment")
