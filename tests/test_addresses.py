@@ -206,3 +206,10 @@ async def test_an_abandoned_lookup_ends_without_a_warning():
             await in_a_thread(over.wait)
     over.set()
     assert await resolve("localhost", 80)
+
+
+def test_where_public_addresses_need_an_allowance_only_named_ones_are_reached():
+    reach = Reach(["198.51.100.7"], public=False)
+    assert reach.admits(ip_address("198.51.100.7"))
+    assert not reach.admits(ip_address("8.8.8.8"))
+    assert Reach(["198.51.100.7"]).admits(ip_address("8.8.8.8"))

@@ -182,6 +182,8 @@ def _candidates(schema: Mapping[str, Any]) -> Iterator[str]:
     yield f"thing-{number}@example.com"
     yield f"https://example.com/thing-{number}"
     yield f"/thing/{number}"
+    yield f"tcp://10.0.0.{number % 250}:2376"
+    yield f"-----BEGIN CERTIFICATE-----\nthing{number}\n-----END CERTIFICATE-----\n"
     yield from schema.get("examples", ())
     yield from ROLE_IDS.values()
     yield "Read"

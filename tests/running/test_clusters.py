@@ -342,7 +342,8 @@ async def test_an_engine_that_talks_nonsense_keeps_no_other_waiting(world):
         looked.append(world.clock.now())
         return await tidied()
 
-    setattr(world.engine, "services", counted)
+    local: Any = world.engine
+    local.services = counted
     assert (await world.delete(f"/application/{app}?skip_reconcile=true")).status == 204
     await world.settle()
     assert app not in await ctx.logs.services()

@@ -57,6 +57,16 @@ def a_secret_that_is_sent_is_fit_for_a_header(operation: Operation, body: Body) 
 
 
 @rule
+def an_engine_is_that_of_this_machine(operation: Operation, body: Body) -> None:
+    """Fields of an engine at another address go together, and are checked against a real one."""
+    if "engine" in body or "engine_address" in body:
+        body["engine"] = "LOCAL"
+        for field in ("address", "ca_certificate", "certificate", "key", "id"):
+            body.pop(f"engine_{field}", None)
+        body.pop("router_port", None)
+
+
+@rule
 def ports_differ(operation: Operation, body: Body) -> None:
     """Each port of a service has a name of its own, and one of them at most is said to be the default."""
     names, default = set(), False

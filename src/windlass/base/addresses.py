@@ -73,9 +73,7 @@ class BadHost(ValueError):
 class Reach:
     """Decides which addresses outgoing calls may reach."""
 
-    def __init__(
-        self, allowed: Iterable[str] = (), *, loopback: bool = False, public: bool = True
-    ) -> None:
+    def __init__(self, allowed: Iterable[str] = (), *, loopback: bool = False, public: bool = True) -> None:
         """`public`: whether public addresses need no allowance."""
         self._public = public
         self._allowed = tuple(_network(network) for network in (*allowed, *(LOOPBACK if loopback else ())))

@@ -284,7 +284,9 @@ async def _beginning(response: aiohttp.ClientResponse) -> bytes:
     """What an engine says of itself, or why it refuses, is short, and soon said."""
     kept = bytearray()
     async with asyncio.timeout(CONNECTING):
-        while len(kept) < LONGEST_REASON and (more := await response.content.read(LONGEST_REASON - len(kept))):
+        while len(kept) < LONGEST_REASON and (
+            more := await response.content.read(LONGEST_REASON - len(kept))
+        ):
             kept += more
     return bytes(kept)
 

@@ -26,8 +26,8 @@ def tls_reason(error: Exception, address: str, port: int) -> str:
         )
     if isinstance(error, PermissionError) or "Permission denied" in text:
         return (
-            f"ask the operator of this server to allow {address} (WINDLASS_OUTBOUND_ALLOW): it makes no "
-            "connection to addresses that are not public, unless they are allowed"
+            f"ask the operator of this server to allow {address} (WINDLASS_OUTBOUND_ALLOW): only the "
+            "operator decides which hosts may run services"
         )
     if isinstance(error, TimeoutError) or "timeout" in type(error).__name__.lower():
         return "check the address, and that no firewall keeps this server out: there was no answer in time"

@@ -65,7 +65,9 @@ class DockerConnector:
 
     async def identity(self, access: EngineAccess) -> str:
         if access.router_port and (access.router_port < FIRST_OPEN or access.router_port in self._own_ports):
-            raise Invalid(f"router_port: choose another port than {access.router_port}: it is not for clusters")
+            raise Invalid(
+                f"router_port: choose another port than {access.router_port}: it is not for clusters"
+            )
         docker: Docker | None = None
         try:
             docker = Docker(self._transport(replace(access, engine_id="")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from windlass.api.app import App
@@ -294,7 +294,8 @@ async def install(
             extra={"services": report.lost},
         )
     store = await open_store(settings, clock)
-    try:
+    async with AsyncExitStack() as undo:
+        undo.push_async_callback(store.close)
         # no restore may run while this process has the database
         await in_thread(recover, Path(settings.data_dir) / LOGS)
         encryption, id = await check_installation(settings, store)
@@ -311,9 +312,7 @@ async def install(
             await take_over(ctx, report, parts_for)
         await bring_back(ctx)
         await installation.note_mark()
-    except BaseException:
-        await store.close()
-        raise
+        undo.pop_all()
     return installation
 
 

@@ -15,6 +15,7 @@ from typing import IO
 
 from windlass import __version__
 from windlass.base.atomic_files import move, sync
+from windlass.base.cleanup import on_failure
 from windlass.base.clock import Clock, SystemClock, stamp
 from windlass.base.encryption import Encryption
 from windlass.base.isolation.users import Users, range_of
@@ -184,12 +185,9 @@ def _logs_beside(
         sync(folder.parent)
 
     recover(folder)
-    try:
+    with on_failure(lambda: recover(folder)):
         fresh.mkdir(mode=0o700)
         archive.extract_logs(fresh)
         yield put
-    except BaseException:
-        recover(folder)
-        raise
     for done in (fresh, stale):
         shutil.rmtree(done, ignore_errors=True)

@@ -27,7 +27,7 @@ from windlass.install.database import file_of, looking
 from windlass.install.key import FACT, WrongKey, check_key, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal
 from windlass.operate.backup import log_folder
-from windlass.operate.explain import explain
+from windlass.operate.explain import Explained, explaining
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.machine import ports, runs
 from windlass.store.archive import Snapshot
@@ -149,41 +149,42 @@ def _sound_key(settings: Settings, where: str) -> Finding:
     return ok("Key", f"{where} (fingerprint {encryption.fingerprint})")
 
 
+_OWN_WORDS: Final = (CommandRefused, TimeoutError, Unavailable, BadSetting)
+"""Failures for which the check of the database has words of its own."""
+
+
 async def _database(settings: Settings) -> AsyncIterator[Finding]:
     """Checks of the database: whether it answers, and fits this version, this key and this clock."""
     try:
-        async with asyncio.timeout(SECONDS * 2), looking(settings) as line:
-            moment = Snapshot(line)
-            yield await _form(moment)
-            if await moment.applied():
-                yield await _fitting_key(settings, moment)
-                yield _clock(await moment.last_change())
-                return
+        with explaining(*_OWN_WORDS):
+            async with asyncio.timeout(SECONDS * 2), looking(settings) as line:
+                moment = Snapshot(line)
+                yield await _form(moment)
+                if await moment.applied():
+                    yield await _fitting_key(settings, moment)
+                    yield _clock(await moment.last_change())
+                    return
     except CommandRefused as error:
         yield ok("Database", str(error))
     except TimeoutError:
         yield fail("Database", "does not answer", "is it running, and reachable from here?")
     except (Unavailable, BadSetting) as error:
         yield fail("Database", str(error), "look at WINDLASS_DATABASE_URL, and whether the server is up")
-    except Exception as error:
-        said = explain(error)
-        if said is None:
-            raise
-        yield fail("Database", said, "see the manual, docs/operations.md")
+    except Explained as error:
+        yield fail("Database", str(error), "see the manual, docs/operations.md")
     yield _clock(None)
 
 
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:
     """Checks that the data directory, the engine and the database belong together."""
     try:
-        report = await examine(settings)
+        with explaining():
+            report = await examine(settings)
     except BadSetting as error:
         yield fail("Installation", str(error), "a start is refused until then")
         return
-    except Exception as error:
-        if explain(error) is None:
-            raise
-        return  # Said of the database already.
+    except Explained:
+        return  # The check of the database reports it.
     if report.reason:
         yield fail("Installation", f"{report.reason}: {inventory(report.found)}", refusal(settings, report))
     elif report.unseen:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import apsw
 
@@ -14,6 +15,22 @@ from windlass.routers.router import RouteError
 from windlass.store.migrate import Changed
 from windlass.store.sqlite import InUse, TooOld
 from windlass.terminal.refused import CommandRefused
+
+
+class Explained(Exception):
+    """A failure in words for an operator. Its cause is the failure itself."""
+
+
+@contextmanager
+def explaining(*apart_from: type[Exception]) -> Iterator[None]:
+    """Turns failures that have an explanation into `Explained`, apart from those that are named."""
+    try:
+        yield
+    except Exception as error:  # explain decides which failures it has words for
+        if isinstance(error, apart_from) or (text := explain(error)) is None:
+            raise
+        raise Explained(text) from error
+
 
 # These say it all themselves.
 _PLAIN = (CommandRefused, NotOurs, WrongKey, Changed, TooOld, InUse, Unavailable)

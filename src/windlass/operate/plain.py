@@ -11,14 +11,12 @@ from windlass.terminal.stopped import Misused, Stopped
 
 @contextlib.contextmanager
 def plainly() -> Iterator[None]:
+    from windlass.operate.explain import Explained, explaining  # noqa: PLC0415 (loads what explains)
+
     try:
-        yield
+        with explaining():
+            yield
     except BadSetting as error:
         raise Misused(str(error)) from error
-    except Exception as error:
-        from windlass.operate.explain import explain  # noqa: PLC0415 (only needed after a failure)
-
-        said = explain(error)
-        if said is None:
-            raise
-        raise Stopped(said) from error
+    except Explained as error:
+        raise Stopped(str(error)) from error.__cause__

@@ -257,7 +257,9 @@ async def apart(place: Place) -> AsyncIterator[None]:
     except (OtherDatabase, Unavailable):
         raise
     except Exception as error:  # noqa: BLE001 (the engine of an organization may fail in any way)
-        _log.warning("the engine of a cluster is passed over", extra={"cluster": place.id, "why": repr(error)})
+        _log.warning(
+            "the engine of a cluster is passed over", extra={"cluster": place.id, "why": repr(error)}
+        )
 
 
 async def set_unknown_aside(ctx: Context, why: str) -> None:
@@ -324,7 +326,7 @@ async def bring_back(ctx: Context) -> None:
 
 async def _tell(ctx: Context, kind: Event, record: SetAside) -> None:
     """Records the event in the audit of the organization of the cluster, or else of the first organization:
-    the owner is unknown, and what the engine of a cluster says concerns nobody else."""
+    the owner is unknown, and what the engine of a cluster says concerns no other organization."""
 
     async def change(tx: Tx) -> None:
         place = None if record.place == LOCAL else await tx.resources.find(cluster.name, record.place)

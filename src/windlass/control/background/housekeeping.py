@@ -104,9 +104,11 @@ async def discard(ctx: Context, claim: Claim) -> None:
 
 async def _told(place: Place) -> tuple[Mapping[str, Usage], Sequence[Instance]]:
     """Returns usage and instances of an engine; nothing if a cluster's engine fails."""
+    usage: Mapping[str, Usage] = {}
+    instances: Sequence[Instance] = ()
     async with holdings.apart(place):
-        return await place.engine.usage(), await place.engine.all()
-    return {}, ()
+        usage, instances = await place.engine.usage(), await place.engine.all()
+    return usage, instances
 
 
 # Scaling
