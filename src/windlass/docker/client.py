@@ -248,9 +248,9 @@ class Docker:
         """The newest version that both sides know."""
         async with self._asked("GET", "/version", patience=CONNECTING) as response:
             with self.translated():
-                said = json.loads(await _beginning(response))
-        theirs = _numbers(str(said.get("ApiVersion", "")))
-        least = _numbers(str(said.get("MinAPIVersion", "")))
+                version = json.loads(await _beginning(response))
+        theirs = _numbers(str(version.get("ApiVersion", "")))
+        least = _numbers(str(version.get("MinAPIVersion", "")))
         if theirs < OLDEST:
             raise EngineRefused(
                 400, "The Docker engine is too old: Windlass needs Docker 20.10 (API 1.41) or newer"
@@ -281,7 +281,7 @@ class Docker:
 
 
 async def _beginning(response: aiohttp.ClientResponse) -> bytes:
-    """What an engine says of itself, or why it refuses, is short, and soon said."""
+    """Reads a short answer: a version, or the reason of a refusal. An engine may send more, or never end."""
     kept = bytearray()
     async with asyncio.timeout(CONNECTING):
         while len(kept) < LONGEST_REASON and (

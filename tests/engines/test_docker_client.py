@@ -1,0 +1,73 @@
+"""A Docker engine that never ends its answers holds up nothing, and fills no memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from windlass.docker import Away, Docker, EngineRefused
+from windlass.docker.client import LONGEST_REASON
+
+HEAD = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+VERSION = HEAD % b"200 OK" + b'{"ApiVersion": "1.41", "MinAPIVersion": "1.12"}'
+
+
+@asynccontextmanager
+async def engine(folder: Path, status: bytes, piece: bytes, pause: float) -> AsyncIterator[Docker]:
+    """Answers with its version, and to everything else with the same piece again and again."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.readuntil(b"\r\n\r\n")
+        try:
+            if b" /version " in request:
+                writer.write(VERSION)
+                await writer.drain()
+                return
+            writer.write(HEAD % status)
+            while True:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(pause)
+        except ConnectionError:
+            return
+        finally:
+            writer.close()
+
+    server = await asyncio.start_unix_server(answer, folder / "docker.sock")
+    docker = Docker(f"unix://{folder}/docker.sock")
+    try:
+        yield docker
+    finally:
+        await docker.close()
+        server.close()
+
+
+async def test_an_endless_refusal_is_read_as_far_as_a_reason_goes(tmp_path: Path) -> None:
+    async with engine(tmp_path, b"500 Internal Server Error", b"x" * 4096, 0) as docker:
+        with pytest.raises(EngineRefused) as refused:
+            await docker.raw("GET", "/info")
+    assert 0 < len(str(refused.value)) <= LONGEST_REASON + 100
+
+
+async def test_an_answer_that_drips_is_given_up_when_patience_ends(tmp_path: Path) -> None:
+    async with engine(tmp_path, b"200 OK", b" ", 0.05) as docker:
+        with pytest.raises(Away):
+            await docker.raw("GET", "/info", patience=0.5)
+
+
+async def test_a_limit_of_silence_alone_lets_it_drip_on(tmp_path: Path) -> None:
+    """The control: what is streamed has no limit as a whole, and outlasts its patience."""
+    received = 0
+    async with (
+        engine(tmp_path, b"200 OK", b" ", 0.1) as docker,
+        docker.stream("GET", "/info", patience=2.0) as answer,
+    ):
+        async for chunk in answer.chunks():
+            received += len(chunk)
+            if received > 30:
+                break
+    assert received > 30
