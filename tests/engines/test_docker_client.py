@@ -11,6 +11,8 @@ import pytest
 
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.client import LONGEST_REASON
+from windlass.engines.docker.follow import NewOutput
+from windlass.engines.docker.position import Position
 
 HEAD = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
 VERSION = HEAD % b"200 OK" + b'{"ApiVersion": "1.41", "MinAPIVersion": "1.12"}'
@@ -71,3 +73,9 @@ async def test_a_limit_of_silence_alone_lets_it_drip_on(tmp_path: Path) -> None:
             if received > 30:
                 break
     assert received > 30
+
+
+def test_a_remark_of_the_engine_among_lines_of_output_is_left_out() -> None:
+    line = b"2026-01-31T09:05:00.007123456Z ready"
+    found = [b"Error grabbing logs: unexpected EOF", line]
+    assert [*NewOutput(Position()).new(found)] == [("2026-01-31T09:05:00.007123456Z", b"ready")]

@@ -158,7 +158,8 @@ class NewOutput:
         for piece in found:
             head, _, text = piece.partition(b" ")
             stamp = head.decode("ascii", "replace")
-            if not self._seen(stamp):
+            # The engine adds remarks of its own without a time, such as "Error grabbing logs".
+            if stamp[:4].isdecimal() and not self._seen(stamp):
                 self._count(stamp)
                 yield stamp, text
 
