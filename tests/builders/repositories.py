@@ -11,7 +11,7 @@ import threading
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler
 from pathlib import Path
 
 from cryptography import x509
@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+
+from tests.stub_server import StubServer
 
 PERSON = {
     "GIT_AUTHOR_NAME": "Ada",
@@ -230,8 +232,7 @@ def self_signed(folder: Path):
 
 @contextmanager
 def listening(handler, address: str = "127.0.0.1", context: ssl.SSLContext | None = None):
-    made = ThreadingHTTPServer((address, 0), handler)
-    made.daemon_threads = True
+    made = StubServer((address, 0), handler)
     if context:
         # The handshake is left to the thread of the request: it fails, which is the point.
         made.socket = context.wrap_socket(made.socket, server_side=True, do_handshake_on_connect=False)

@@ -6,8 +6,10 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
+
+from tests.stub_server import StubServer
 
 HOME = "6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a11"
 YES = {"id": HOME, "results": [], "created_at": "2026-01-31T09:05:00.007Z"}
@@ -21,7 +23,7 @@ class Heard(NamedTuple):
     headers: dict[str, str]
 
 
-class Listener(ThreadingHTTPServer):
+class Listener(StubServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.heard: list[Heard] = []

@@ -6,8 +6,10 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
+
+from tests.stub_server import StubServer
 
 STAMP = "2026-01-31T09:05:00.007Z"
 
@@ -33,9 +35,7 @@ def remark(kind: str, message: str = "") -> bytes:
 END = remark("end")
 
 
-class Streamer(ThreadingHTTPServer):
-    daemon_threads = True
-
+class Streamer(StubServer):
     def __init__(self, turns: Sequence[Turn]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.turns = list(turns)
