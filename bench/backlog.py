@@ -192,7 +192,7 @@ class Deployer:
         worker = Worker(self._installation.ctx)
         first, took, reads = self._engine.starts, 0.0, list[float]()
         while self._engine.starts - first < count:
-            if await self._installation.ctx.store.reads.work.next() is None:
+            if not await _waits(self._installation):
                 await self._ask_for_more()
             began = time.perf_counter()
             await self._work(worker, first + count, reads)
@@ -217,8 +217,7 @@ class Deployer:
     async def _work(self, worker: Worker, enough: int, reads: list[float]) -> None:
         """Until so many were started, or nothing waits."""
         working, reading = asyncio.create_task(worker.run()), asyncio.create_task(self._read(reads))
-        source = self._installation.ctx.store.reads
-        while self._engine.starts < enough and (worker.running or await source.work.next() is not None):  # noqa: ASYNC110
+        while self._engine.starts < enough and (worker.running or await _waits(self._installation)):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         for task in (working, reading):
             task.cancel()
@@ -253,6 +252,11 @@ class Deployer:
         await self._installation.app(scope, receive, send)
         assert answered[0]["status"] < 300, answered
         return msgspec.json.decode(b"".join(part.get("body", b"") for part in answered[1:]) or b"null")
+
+
+async def _waits(installation: Installation) -> bool:
+    """True while a deployment waits or is under way."""
+    return Queue.RECONCILE in await installation.ctx.store.reads.work.due()
 
 
 @contextlib.asynccontextmanager

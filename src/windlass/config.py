@@ -124,7 +124,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     isolation_readable: Annotated[
         Words, _says("Folders besides the system's that services may read, such as a compiler's")
     ] = ()
-    parallel_deployments: Annotated[int, _says("How many deployments run at once", ge=1, le=1000)] = 4
+    parallel_deployments: Annotated[
+        int,
+        _says("How many deployments run at once, on this machine and on each other engine", ge=1, le=1000),
+    ] = 4
     build_seconds: Annotated[int, _says("How long a build may take", ge=1)] = 1800
     ready_seconds: Annotated[
         int, _says("How long a new release may take to become healthy, unless its probes ask for more", ge=1)

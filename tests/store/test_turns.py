@@ -174,7 +174,7 @@ async def test_a_claim_reads_as_few_rows_of_ten_thousand_as_of_a_hundred(store: 
     assert found[0] == found[1]
 
 
-EXPLAINED = ("FRONT", "FIRSTS", "OF_ORG", "NEXT", "CLAIM", "RELEASE_ALL")
+EXPLAINED = ("FRONT", "FIRSTS", "OF_ORG", "DUE", "CLAIM", "RELEASE_ALL")
 
 
 @pytest.mark.parametrize("name", EXPLAINED)

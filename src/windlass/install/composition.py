@@ -26,7 +26,7 @@ from windlass.control.request.neighbours import Neighbours
 from windlass.control.request.nudges import Nudges
 from windlass.control.request.places import LOCAL, Place, Places
 from windlass.control.request.shared_readers import SharedReaders
-from windlass.control.services.clusters import connect_older_clusters
+from windlass.control.services.clusters import connect_older_clusters, give_queues
 from windlass.control.telling.webhooks import veil_stored
 from windlass.control.workloads.commit_lists import Listings
 from windlass.control.workloads.kind import AnyKind
@@ -155,6 +155,7 @@ async def seed(ctx: Context, tx: Tx) -> str | None:
     """The first organization with its cluster; its Admin token, unless one was given in the settings."""
     await veil_stored(ctx, tx)
     await connect_older_clusters(ctx, tx)
+    await give_queues(tx)
     await tx.work.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
     await tx.work.ask(TIDY, TIDY, tx.now + 10 * SECOND)
     await tx.work.ask(SCALE, SCALE, tx.now + SCALE_EVERY)

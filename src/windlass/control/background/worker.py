@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, field
@@ -51,7 +51,7 @@ def jobs() -> dict[str, Job]:
 class WorkQueue(Struct):
     """A class of work with slots of its own, so that quick work never waits behind slow work."""
 
-    number: Queue
+    number: int
     slots: int
     running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
 
@@ -62,17 +62,13 @@ class Worker:
         self._lease = lease
         self._wake = asyncio.Event()
         self._jobs = jobs()
-        self._queues = (
-            WorkQueue(Queue.RECONCILE, ctx.settings.parallel_deployments),
-            WorkQueue(Queue.QUICK, QUICK_SLOTS),
-            WorkQueue(Queue.DELIVER, CALLING_SLOTS),
-        )
+        self._queues: dict[int, WorkQueue] = {}
         self._claiming: asyncio.Task[int] | None = None
         ctx.store.listen(self._heard)
 
     @property
     def running(self) -> int:
-        return sum(len(queue.running) for queue in self._queues)
+        return len(self._all())
 
     def _heard(self, word: str) -> None:
         if word == "work":
@@ -99,16 +95,28 @@ class Worker:
         return await asyncio.shield(self._claiming)
 
     async def _start_due(self) -> int:
-        return sum([await self._start_from(queue) for queue in self._queues])
+        due, now = await self._ctx.store.reads.work.due(), self._ctx.clock.now()
+        return sum([await self._start_from(number) for number in _order(due) if due[number] <= now])
 
-    async def _start_from(self, queue: WorkQueue) -> int:
+    def _queue(self, number: int) -> WorkQueue:
+        if number not in self._queues:
+            self._queues[number] = WorkQueue(number, self._slots(number))
+        return self._queues[number]
+
+    def _slots(self, number: int) -> int:
+        """Returns the slots of a queue: all but two are of deployments, on this machine or on a cluster."""
+        return {Queue.QUICK: QUICK_SLOTS, Queue.DELIVER: CALLING_SLOTS}.get(
+            number, self._ctx.settings.parallel_deployments
+        )
+
+    async def _start_from(self, number: int) -> int:
+        queue = self._queue(number)
         room = queue.slots - len(queue.running)
-        due = await self._ctx.store.reads.work.next(queue.number)
-        if room <= 0 or due is None or due > self._ctx.clock.now():
+        if room <= 0:
             return 0
-        claims = await self._ctx.store.write(lambda tx: tx.work.claim(self._lease, room, queue.number))
+        claims = await self._ctx.store.write(lambda tx: tx.work.claim(self._lease, room, number))
         for claim in claims:
-            self._start(queue, claim)
+            self._start(self._queue(number), claim)
         return len(claims)
 
     def _start(self, queue: WorkQueue, claim: Claim) -> None:
@@ -121,7 +129,7 @@ class Worker:
         started.add_done_callback(self._finished)
 
     def _all(self) -> dict[asyncio.Task[None], Claim]:
-        return {task: claim for queue in self._queues for task, claim in queue.running.items()}
+        return {task: claim for queue in self._queues.values() for task, claim in queue.running.items()}
 
     async def settle(self) -> None:
         """Does all that is due now, to the end. For tests, where time stands still."""
@@ -156,8 +164,9 @@ class Worker:
             _log.warning("interrupted work waits for the end of its lease", extra={"pieces": len(claims)})
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        for queue in self._queues:
+        for queue in self._queues.values():
             queue.running.pop(task, None)
+        self._queues = {number: queue for number, queue in self._queues.items() if queue.running}
         self._wake.set()
 
     async def _do(self, claim: Claim, earlier: Sequence[asyncio.Task[None]]) -> None:
@@ -215,13 +224,18 @@ class Worker:
 
     async def _sleep(self) -> None:
         wait = _LONGEST_SLEEP
-        for queue in self._queues:
-            due = await self._ctx.store.reads.work.next(queue.number)
-            if due is not None and len(queue.running) < queue.slots:
+        for number, due in (await self._ctx.store.reads.work.due()).items():
+            queue = self._queue(number)
+            if len(queue.running) < queue.slots:
                 wait = min(wait, max(0.0, (due - self._ctx.clock.now()) / SECOND))
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await self._wake.wait()
+
+
+def _order(queues: Iterable[int]) -> list[int]:
+    """Returns queues in the order in which they are claimed from: deployments first."""
+    return sorted(queues, key=lambda number: (number in {Queue.QUICK, Queue.DELIVER}, number))
 
 
 async def _let_go(tx: Tx, claim: Claim, due: int, attempts: int) -> None:

@@ -88,6 +88,7 @@ class Clusters(Behaviour[Cluster]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Cluster]) -> None:
         first = await tx.resources.first(draft.org, cluster.name) is None
         draft.give(is_default=first, **_connected(draft.spec))
+        await give_queue(tx, draft.id, draft.spec)
         tx.nudge(cluster_word(draft.id))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
@@ -97,6 +98,8 @@ class Clusters(Behaviour[Cluster]):
                 "what they store is on the engine of now"
             )
         change.extras |= _connected(change.spec)
+        await tx.work.remove_queue(change.row.id)
+        await give_queue(tx, change.row.id, change.spec)
         tx.nudge(cluster_word(change.row.id))
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
@@ -112,6 +115,7 @@ class Clusters(Behaviour[Cluster]):
             raise Conflict("This is the only cluster of the organization: add another before deleting it")
         if row.read(ClusterShown).is_default:
             await self._default_to_next(tx, row)
+        await tx.work.remove_queue(row.id)
         tx.nudge(cluster_word(row.id))
 
     async def _default_to_next(self, tx: Tx, row: Row) -> None:
@@ -119,6 +123,20 @@ class Clusters(Behaviour[Cluster]):
             other for other in await tx.resources.of_parent(row.parent, cluster.name) if other.id != row.id
         )
         await tx.resources.rewrite(heir.id, rewritten(heir.body, {"is_default": True}))
+
+
+async def give_queue(tx: Tx, id: str, spec: Cluster) -> None:
+    """Gives the deployments of a cluster a queue of their own if its engine is at another address, so that
+    an engine that is slow or away holds up no others."""
+    if spec.engine_address:
+        await tx.work.add_queue(id)
+
+
+async def give_queues(tx: Tx) -> None:
+    """Gives queues to clusters in use that another version of Windlass has connected."""
+    for id in await tx.statuses.clusters():
+        if row := await tx.resources.find(cluster.name, id):
+            await give_queue(tx, id, row.read(Cluster))
 
 
 def _engine_of(spec: Cluster) -> tuple[str, str]:

@@ -26,13 +26,13 @@ from windlass.control.request.deployments import (
 from windlass.control.request.paths import target
 from windlass.control.request.places import cluster_of
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
-from windlass.control.services.clusters import shown_of
+from windlass.control.services.clusters import give_queue, shown_of
 from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document
 from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Spec
 from windlass.core.deploy.states import State, together
-from windlass.families.cluster import cluster
+from windlass.families.cluster import Cluster, cluster
 from windlass.families.environment import LISTS, Environment, environment
 from windlass.store import Reads, Row, StatusRow, Tx
 
@@ -53,6 +53,7 @@ class Environments(Behaviour[Environment]):
         )
         if row is None:
             raise Conflict("cluster_id: the organization has no cluster yet; create one first")
+        await give_queue(tx, row.id, row.read(Cluster))
         draft.links = {"cluster_id": row.id}
         draft.give(cluster_id=row.id, cluster=row.id, **shown_of(row))
 

@@ -1,6 +1,6 @@
 """Work: everything that is done in the background is a row here, with a lease and a fencing epoch.
 
-`turns` decides the order in which work is claimed.
+The column `lane` holds the number of its queue. `turns` decides the order in which work is claimed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from windlass.store.turns import Due, Turns
 
 
 class Queue(IntEnum):
-    """Workers claim from each queue apart, so that slow work does not delay quick work."""
+    """Workers claim from each queue apart, so that slow work does not delay quick work. Deployments of a
+    cluster with an engine of its own have a further queue; see `queue_of`."""
 
     QUICK = 0
     RECONCILE = 1
@@ -31,6 +32,15 @@ _AT_ONCE: Final = 16
 """The number of pieces that one statement claims; places that are not needed are empty."""
 
 
+_DIGITS: Final = 15
+"""Hexadecimal digits of the id of a cluster that number its queue: as many as fit into 63 bits."""
+
+
+def queue_of(cluster: str) -> int:
+    """Returns the number of the queue of a cluster."""
+    return len(Queue) + int(cluster.replace("-", "")[-_DIGITS:], 16)
+
+
 class Claim(Struct, frozen=True, gc=False):
     """A piece of work, held until the lease ends or the epoch moves on."""
 
@@ -43,7 +53,10 @@ class Claim(Struct, frozen=True, gc=False):
 # While a worker holds a row (`lease` > 0), `due` is far away unless the work was asked for once more.
 # An epoch never comes again, also not when a row was deleted and inserted again: so it begins at random.
 ASK: Final = """
-INSERT INTO work (id, kind, due, lease, epoch, attempts, org, lane) VALUES ($1, $2, $3, 0, $4, 0, $5, $6)
+INSERT INTO work (id, kind, due, lease, epoch, attempts, org, lane)
+VALUES ($1, $2, $3, 0, $4, 0, $5, COALESCE((
+    SELECT queue.number FROM status JOIN queue ON queue.cluster = status.cluster WHERE status.id = $1
+), $6))
 ON CONFLICT (id) DO UPDATE SET
     lane = excluded.lane, due = CASE WHEN excluded.due < work.due THEN excluded.due ELSE work.due END"""
 # None of these statements looks at everything that is due; what is held is never more than the slots of all
@@ -83,22 +96,32 @@ UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END, attemp
 WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
 RELEASE_ALL: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
-NEXT: Final = """
-SELECT min(since) FROM (
-    SELECT min(due) AS since FROM work WHERE lane = $1 AND lease = 0
+# From one queue to the next by the index, whatever lies between.
+DUE: Final = """
+WITH RECURSIVE waiting (lane) AS (
+    SELECT min(lane) FROM work WHERE lease = 0
     UNION ALL
-    SELECT min(lease) FROM work WHERE lane = $1 AND lease > 0
-) AS nearest"""
+    SELECT (SELECT min(lane) FROM work WHERE lease = 0 AND work.lane > waiting.lane)
+    FROM waiting WHERE waiting.lane IS NOT NULL
+)
+SELECT lane, (SELECT min(due) FROM work WHERE lease = 0 AND work.lane = waiting.lane)
+FROM waiting WHERE lane IS NOT NULL
+UNION ALL
+SELECT lane, min(lease) FROM work WHERE lease > 0 GROUP BY lane"""
 FORGET: Final = "DELETE FROM work WHERE id = $1"
+ADD_QUEUE: Final = "INSERT INTO queue (cluster, number) VALUES ($1, $2) ON CONFLICT (cluster) DO NOTHING"
+REMOVE_QUEUE: Final = "DELETE FROM queue WHERE cluster = $1"
 
 
 class WorkTable(Table):
     __slots__ = ()
 
-    async def next(self, queue: Queue = Queue.RECONCILE) -> int | None:
-        """Returns the time when the next piece of work is due, or the next lease ends."""
-        row = await self._session.one(NEXT, queue)
-        return row[0] if row else None
+    async def due(self) -> dict[int, int]:
+        """Returns, for each queue that has work, when the next piece is due or the next lease ends."""
+        nearest: dict[int, int] = {}
+        for queue, since in await self._session.all(DUE):
+            nearest[queue] = min(since, nearest.get(queue, since))
+        return nearest
 
 
 class WorkChanges(WorkTable):
@@ -112,7 +135,7 @@ class WorkChanges(WorkTable):
         await self._session.all(ASK, id, kind, moment, secrets.randbits(48), org, queue)
         self._session.nudge("work")
 
-    async def claim(self, lease: int, most: int, queue: Queue = Queue.RECONCILE) -> list[Claim]:
+    async def claim(self, lease: int, most: int, queue: int = Queue.RECONCILE) -> list[Claim]:
         """Claims due work, organizations by turns. A lease that has not ended is left to its worker."""
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
@@ -129,7 +152,7 @@ class WorkChanges(WorkTable):
         rows = await self._session.all(CLAIM, self._session.now + lease, FAR, *pieces, *padding)
         return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
 
-    async def _next_pieces(self, queue: Queue, most: int) -> list[str]:
+    async def _next_pieces(self, queue: int, most: int) -> list[str]:
         """Returns the ids of the pieces whose turn it is."""
         now = self._session.now
         rows = await self._session.all(FRONT, now, queue, _FRONT)
@@ -177,3 +200,12 @@ class WorkChanges(WorkTable):
 
     async def forget(self, id: str) -> None:
         await self._session.all(FORGET, id)
+
+    async def add_queue(self, cluster: str) -> None:
+        """Gives deployments of a cluster a queue of their own, if they have none. It applies to work that is
+        asked for from now on."""
+        await self._session.all(ADD_QUEUE, cluster, queue_of(cluster))
+
+    async def remove_queue(self, cluster: str) -> None:
+        """Has deployments of a cluster wait with those of this machine. Work that waits keeps its queue."""
+        await self._session.all(REMOVE_QUEUE, cluster)
