@@ -69,8 +69,11 @@ def test_a_trait_that_nothing_follows_from_stops_the_start() -> None:
 
 
 def test_the_present_kinds_and_families_fit_together() -> None:
-    check_kinds(registry(), kinds_of(*declared()))
+    kinds = kinds_of(*declared())
+    check_kinds(registry(), kinds)
     check_behaviours(registry())
+    with pytest.raises(LookupError):
+        check_kinds(registry(), {name: kinds[name] for name in [*kinds][1:]})
 
 
 def test_those_that_others_wait_for_come_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -219,7 +220,12 @@ def test_an_image_is_refused_for_what_it_is(found, why):
         check_image("abc", found, "mine", "service")
 
 
-def test_an_image_of_the_same_service_or_of_no_service_is_taken():
-    for labels in (None, {}, {"service": "mine"}):
-        config = {"Labels": labels, "OnBuild": ["RUN make", "COPY . /app"]}
+@pytest.mark.parametrize(
+    ("labels", "is_taken"),
+    [(None, True), ({}, True), ({"service": "mine"}, True), ({"service": "other"}, False)],
+)
+def test_an_image_of_the_same_service_or_of_no_service_is_taken(labels, is_taken):
+    config = {"Labels": labels, "OnBuild": ["RUN make", "COPY . /app"]}
+    refusal = nullcontext() if is_taken else pytest.raises(BuildError)
+    with refusal:
         check_image("abc", {"Id": "sha256:f", "Config": config}, "mine", "service")

@@ -137,7 +137,8 @@ async def test_a_missing_branch_commit_or_folder_is_named(git, repository, tmp_p
 async def test_something_that_is_not_a_commit_is_refused(git, repository, refused):
     repository.write(app="x").commit()
     blob = repository.git("rev-parse", "HEAD:app")
-    await refused(git, GitSource(repository.url, commit=blob))
+    said = await refused(git, GitSource(repository.url, commit=blob))
+    assert said == "What was asked for is not a commit."
 
 
 async def test_the_root_path_must_be_a_folder_of_the_commit(git, repository, into, refused):

@@ -286,9 +286,10 @@ async def test_a_branch_that_git_would_read_as_something_else_is_refused(git, re
 
 
 async def test_a_branch_may_begin_with_a_sign_that_means_force_elsewhere(git, repository, into):
-    repository.commit()
+    commit = repository.commit()
     repository.git("branch", "+main")
-    await git.fetch(GitSource(repository.url, branch="+main"), into)
+    fetched = await git.fetch(GitSource(repository.url, branch="+main"), into)
+    assert fetched.id == commit
 
 
 async def test_a_commit_that_is_not_hexadecimal_is_refused(git, repository, refused):

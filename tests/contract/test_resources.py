@@ -373,4 +373,5 @@ async def test_a_name_is_free_where_nobody_has_it(world) -> None:
     await world.environment(one, name="blue")
     await world.environment(other, name="blue")
     await world.delete(f"/project/{one}")
-    await world.project(name="Shop")
+    another = await world.project(name="Shop")
+    assert (await world.get(f"/project/{another}"))["name"] == "Shop"

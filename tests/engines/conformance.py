@@ -179,6 +179,7 @@ class Conformance(Rollouts, RunsOnce):
         await station.engine.remove("55555555-aaaa-4aaa-8aaa-000000000005")
         await station.engine.remove("55555555-aaaa-4aaa-8aaa-000000000005", generation=3)
         await station.engine.discard("55555555-aaaa-4aaa-8aaa-000000000005")
+        assert await station.engine.services() == {}
 
     async def test_who_is_asked_to_end_may_say_good_bye(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS_WELL))

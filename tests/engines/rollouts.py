@@ -135,6 +135,7 @@ class Rollouts(AtStation):
         it = await workload(rig, settle=0.1)
         await station.engine.apply(it, 2)
         await station.engine.wait_until_ready(it, 2)
+        assert len((await station.engine.observe(it.service)).ready) == 2
 
     async def test_a_generation_of_which_one_has_ended_does_not_become_ready(self, rig, station):
         needs(rig, "programs")

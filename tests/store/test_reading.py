@@ -87,5 +87,5 @@ def log_of(folder: Path) -> int:
 
 async def test_a_store_is_closed_in_the_turn_of_a_read(place: Place):
     async with place.opened() as store:
-        await store.reads.facts.get("colour")
+        assert await store.reads.facts.get("colour") is None
     await turn()
