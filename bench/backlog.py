@@ -34,7 +34,7 @@ from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.routers.fake import FakeRouter
 from windlass.serve.server import look_less_for_garbage
-from windlass.store import Store, Tx
+from windlass.store import Queue, Store, Tx
 
 ADMIN = "admin-token-of-the-bench-0123456789abcdef"
 AT_ONCE = 4

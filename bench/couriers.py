@@ -23,8 +23,8 @@ from windlass.base.ids import new_id
 from windlass.base.signing import key_of, new_secret, signature
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
-from windlass.control.request.context import encode
-from windlass.control.request.outbox import DELIVER, work_of
+from windlass.control.context.call import encode
+from windlass.control.records.outbox import DELIVER, work_of
 from windlass.control.telling.delivery import SIDE_BY_SIDE
 from windlass.control.telling.webhooks import attempts_of
 from windlass.core.words.webhook_payload import NamedId, WebhookPayload, rendered

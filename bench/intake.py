@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from bench.machine import SERVER_CORE, run_module
-from windlass.control.request.log_store import Logs
+from windlass.control.context.log_store import Logs
 from windlass.core.deploy.workload import OutputLine
 
 BATCH = 100

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from tests.engines.dockers import BOX
 from windlass.base.subprocesses import in_thread
+from windlass.control.context.context import Context
 from windlass.control.kinds import declared as declared_kinds
 from windlass.control.kinds import kinds_of
-from windlass.control.request.context import Context
-from windlass.control.workloads.kind import BuiltArtifact, Making, ServiceKind
+from windlass.control.kinds.service_kind import Making, ServiceKind
 from windlass.core.declare.fields import Mebibytes, Millicores, Name, Text
 from windlass.core.declare.resource import Family, Owner, Shown, Spec
 from windlass.core.declare.traits import deployable, has_deployments, has_logs, has_variables
-from windlass.core.deploy.progress import BuildResult
+from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 from windlass.core.deploy.workload import Artifact, Workload
 from windlass.families import declared as declared_families
 from windlass.families import registry_of

@@ -26,7 +26,7 @@ REGISTERS = {"reads", "writes", "prepares"}
 
 ALLOWED = {
     # The levels that contain services are fixed: what happened is kept with its project and environment.
-    "control/request/recording.py": {"project", "environment"},
+    "control/records/recording.py": {"project", "environment"},
     # The same levels are where permissions are given, and environments alone have a mode.
     "core/access/where.py": {"environment"},
     "control/request/permissions.py": {"environment"},

@@ -18,7 +18,7 @@ from tests.world import make_world
 from windlass import __version__
 from windlass.base.http_out import MOST_READ, AddressRefused, NoAnswer, Outgoing
 from windlass.config import BadSetting
-from windlass.control.request.context import OutgoingHttp
+from windlass.control.context.context import OutgoingHttp
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 SOON = 0.3

@@ -6,8 +6,8 @@ import pytest
 
 from tests.world import make_world
 from windlass.control.kinds import check_kinds, declared, kinds_of
+from windlass.control.kinds.service_kind import AnyKind, ServiceKind
 from windlass.control.request.behaviour import check_behaviours
-from windlass.control.workloads.kind import AnyKind, ServiceKind
 from windlass.core.declare.resource import Family, Spec, Trait
 from windlass.core.declare.traits import deployable
 from windlass.families import declared as declared_families

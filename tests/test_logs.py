@@ -24,7 +24,7 @@ from tests.schemathesis.serving import served
 from tests.world import ADMIN, NOON, HandClock, World, make_world
 from windlass.base.clock import DAY, stamp
 from windlass.base.segments import line_filter
-from windlass.control.request.log_store import Logs
+from windlass.control.context.log_store import Logs
 from windlass.core.deploy.workload import OutputLine
 
 FOLLOW = "/log?follow=true"

@@ -25,9 +25,9 @@ from windlass.base.errors import Invalid
 from windlass.base.http_out import HttpResult, NoAnswer
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
-from windlass.control.request.context import OutgoingHttp, Repositories
-from windlass.control.request.places import EngineAccess, Gateway, Place, Places
-from windlass.control.workloads.kind import AnyKind
+from windlass.control.context.context import OutgoingHttp, Repositories
+from windlass.control.context.places import EngineAccess, Gateway, Place, Places
+from windlass.control.kinds.service_kind import AnyKind
 from windlass.core.declare.registry import Registry
 from windlass.engines.fake import FakeEngine, FakeProbes
 from windlass.install.installation import Installation, install

@@ -12,7 +12,7 @@ from tests.audit.asking import events, told, types
 from tests.world import World, make_world
 from windlass.base.clock import HOUR
 from windlass.base.errors import Unavailable
-from windlass.control.request.context import Origin
+from windlass.control.context.call import Origin
 from windlass.control.telling.security_events import MOST_WAITING, SecurityEvents
 from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.store import Store, Write

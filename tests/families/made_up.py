@@ -6,8 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from windlass.control.context.call import Call, Reply, encode, reads, results, writes
+from windlass.control.context.context import Context
 from windlass.control.request.changing import apply_changes
-from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.request.paths import other_resource, parent_of, target
 from windlass.core.access import Scope
 from windlass.core.declare.actions import WORD, Itself, delete, get, post, put

@@ -14,7 +14,7 @@ import msgspec
 
 from windlass.config import DATABASE
 from windlass.control.background.housekeeping import TIDY
-from windlass.control.request.deployments import RECONCILE
+from windlass.control.records.deployments import RECONCILE
 from windlass.core.deploy.progress import TOLD
 from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State
 from windlass.store import DeploymentRow, EventRow, Reads, StatusRow, Tx

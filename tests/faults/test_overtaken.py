@@ -20,7 +20,7 @@ from tests.world import World, make_world
 from windlass.base.clock import MINUTE
 from windlass.control.background.worker import Worker
 from windlass.control.deploying.reconcile import reconcile
-from windlass.control.request.deployments import RECONCILE
+from windlass.control.records.deployments import RECONCILE
 from windlass.core.deploy.states import OPEN, State
 from windlass.core.deploy.workload import Instance, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError

@@ -8,7 +8,7 @@ from typing import cast
 from tests.world import World
 from windlass.control.background.worker import Worker
 from windlass.control.deploying.reconcile import _asked_to_cancel
-from windlass.control.request.deployments import cancel_word
+from windlass.control.records.deployments import cancel_word
 from windlass.store.groups import GroupCommit
 
 TURNS = range(8)

@@ -24,7 +24,8 @@ from tests.loopback import Receiver, receiver
 from tests.world import ADMIN, Answer, World, make_world
 from windlass.builders.git import Git
 from windlass.control.request import changing, creating
-from windlass.control.workloads import git_tokens
+from windlass.control.services import git_tokens
+from windlass.control.workloads import repositories
 from windlass.core.declare.document import narrowed, patched
 from windlass.core.declare.fields import hidden
 from windlass.core.declare.resource import Family
@@ -226,7 +227,8 @@ async def test_without_the_rules_a_credential_would_follow_the_address(
     monkeypatch.setattr(changing, "check_addresses", lambda *_: False)
     for module in (creating, changing):
         monkeypatch.setattr(module, "check_openings", nothing)
-    monkeypatch.setattr(git_tokens, "why_not_sent", lambda *_: "")
+    for module in (git_tokens, repositories):
+        monkeypatch.setattr(module, "why_not_sent", lambda *_: "")
     async with contextlib.aclosing(leaks(family, secret, tmp_path)) as found:
         assert await anext(found, "")
 

@@ -13,8 +13,8 @@ from tests.loopback import receiver
 from tests.world import World, make_world
 from windlass.base.errors import Unavailable
 from windlass.builders.git import Git, GitCommit, GitError, GitSource
-from windlass.control.request.context import Reading, handler_of
-from windlass.control.workloads.commit_lists import MOST, MOST_OF_ONE, Listings
+from windlass.control.context.call import Reading, handler_of
+from windlass.control.context.commit_lists import MOST, MOST_OF_ONE, Listings
 from windlass.families import registry
 
 

@@ -17,8 +17,8 @@ from tests.forms import examples
 from tests.hostile import streets
 from tests.hostile.streets import Organization, Street, make_street
 from windlass.control.deploying import routes
-from windlass.control.workloads import names
-from windlass.control.workloads.sealed_workload import decrypt_workload, encrypt_workload
+from windlass.control.records import names
+from windlass.control.records.sealed_workload import decrypt_workload, encrypt_workload
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.table import RoutingTable
 from windlass.routers.router import Route

@@ -15,7 +15,7 @@ from tests.schemathesis.serving import served
 from tests.test_logs import Client, Event, asked, settled
 from tests.world import ADMIN, World
 from windlass.base.clock import DAY
-from windlass.control.request.shared_readers import SharedReaders
+from windlass.control.context.shared_readers import SharedReaders
 
 
 def path(world: World, query: str = "", org: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.world import World
-from windlass.control.request.neighbours import Neighbours
+from windlass.control.context.neighbours import Neighbours
 from windlass.store.tables.lists import ListTable
 from windlass.store.tables.resources import ResourceTable
 

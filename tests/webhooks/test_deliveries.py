@@ -16,7 +16,7 @@ from tests.webhooks.receivers import SECRET, Receivers, Sent
 from tests.world import World
 from windlass.base.errors import Unavailable
 from windlass.base.http_out import HttpResult
-from windlass.control.request.outbox import DELIVER, work_of
+from windlass.control.records.outbox import DELIVER, work_of
 from windlass.control.telling.delivery import WebhookSender
 from windlass.store import Claim, Store, Write
 

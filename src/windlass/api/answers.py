@@ -15,7 +15,7 @@ from windlass.api.limits import Window
 from windlass.api.quota import StreamPlace
 from windlass.api.requests import Request, Send
 from windlass.base.errors import Failure
-from windlass.control.request.context import Reply, encode
+from windlass.control.context.call import Reply, encode
 from windlass.core.declare.registry import Operation
 
 Header = tuple[bytes, bytes]

@@ -31,7 +31,8 @@ from windlass.api.router import RouteTree, allow_header
 from windlass.api.streaming import EVENTS, Streams, until_gone
 from windlass.base.errors import Failure, Forbidden, Invalid, Missing, NotAllowed, NotHttp
 from windlass.base.log import log
-from windlass.control.request.context import Call, Context
+from windlass.control.context.call import Call
+from windlass.control.context.context import Context
 from windlass.control.request.dispatch import Dispatch
 from windlass.control.request.permissions import forbidden
 from windlass.control.telling.logs import followed

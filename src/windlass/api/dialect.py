@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.control.request.context import Dialect
+from windlass.control.context.call import Dialect
 from windlass.core.deploy import states
 from windlass.core.words import events
 

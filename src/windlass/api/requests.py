@@ -18,7 +18,7 @@ from windlass.api.body import MOST
 from windlass.api.dialect import based
 from windlass.api.limits import Window
 from windlass.base.errors import Invalid, TooLarge
-from windlass.control.request.context import Dialect, Origin
+from windlass.control.context.call import Dialect, Origin
 from windlass.control.request.repeats import Repeatable
 
 Scope = MutableMapping[str, Any]

@@ -18,19 +18,19 @@ from windlass.base.private import close_to_others, is_passable, private_folder
 from windlass.config import DATABASE, BadSetting, Settings
 from windlass.control.background.holdings import INSTALLATION, put_aside
 from windlass.control.background.housekeeping import SCALE, SCALE_EVERY, SWEEP, TIDY
+from windlass.control.context.commit_lists import Listings
+from windlass.control.context.context import Context, OutgoingHttp, Routing
+from windlass.control.context.log_store import LOGS, Logs
+from windlass.control.context.neighbours import Neighbours
+from windlass.control.context.nudges import Nudges
+from windlass.control.context.places import LOCAL, Place, Places
+from windlass.control.context.shared_readers import SharedReaders
+from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.organizations import NOBODY, found_organization
-from windlass.control.request.context import Context, OutgoingHttp, Routing
+from windlass.control.records.sealed_workload import find_secrets
 from windlass.control.request.engine_access import find_access
-from windlass.control.request.log_store import LOGS, Logs
-from windlass.control.request.neighbours import Neighbours
-from windlass.control.request.nudges import Nudges
-from windlass.control.request.places import LOCAL, Place, Places
-from windlass.control.request.shared_readers import SharedReaders
 from windlass.control.services.clusters import connect_older_clusters, give_queues
 from windlass.control.telling.webhooks import veil_stored
-from windlass.control.workloads.commit_lists import Listings
-from windlass.control.workloads.kind import AnyKind
-from windlass.control.workloads.sealed_workload import find_secrets
 from windlass.core.access import SYSTEM
 from windlass.core.declare.registry import Registry
 from windlass.families.organization import Organization

@@ -14,7 +14,7 @@ from windlass.base.errors import Invalid
 from windlass.base.http_in.connections import trusted
 from windlass.builders.databases import NativeDatabases
 from windlass.config import BadSetting, Settings
-from windlass.control.request.places import EngineAccess, Gateway, Place
+from windlass.control.context.places import EngineAccess, Gateway, Place
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.tls_failures import TLS_PORT
 from windlass.docker.transports import BadIdentity, DockerTransport, TlsIdentity, TlsTransport

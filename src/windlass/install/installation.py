@@ -24,15 +24,15 @@ from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
 from windlass.control.background.holdings import apart, bring_back
 from windlass.control.background.worker import LEASE, Worker
+from windlass.control.context.context import Context, OutgoingHttp
+from windlass.control.context.log_store import LOGS, recover
 from windlass.control.deploying.routes import catch_up
 from windlass.control.kinds import check_kinds, declared, kinds_of
+from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.authenticate import Authenticator
 from windlass.control.people.sessions import signer_of
-from windlass.control.request.context import Context, OutgoingHttp
-from windlass.control.request.deployments import RECONCILE
-from windlass.control.request.log_store import LOGS, recover
-from windlass.control.workloads.kind import AnyKind
-from windlass.control.workloads.names import reserve_all
+from windlass.control.records.deployments import RECONCILE
+from windlass.control.records.names import reserve_all
 from windlass.core.declare.registry import Registry
 from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.engine import EngineError

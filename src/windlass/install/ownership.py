@@ -18,7 +18,7 @@ from windlass.base.clock import SystemClock
 from windlass.builders.builder import BuilderAway
 from windlass.config import BadSetting, Settings, to_type
 from windlass.control.background.holdings import INSTALLATION, Holdings, records
-from windlass.control.request.log_store import LOGS, Logs
+from windlass.control.context.log_store import LOGS, Logs
 from windlass.core.deploy.workload import StoredData
 from windlass.engines.engine import EngineAway
 from windlass.families.cluster import Cluster

@@ -20,8 +20,8 @@ from windlass.builders.databases import NativeDatabases
 from windlass.builders.git import Git
 from windlass.builders.native import NativeBuilder
 from windlass.config import BadSetting, Settings
-from windlass.control.request.context import Repositories
-from windlass.control.request.places import Connector, Gateway, Servers
+from windlass.control.context.context import Repositories
+from windlass.control.context.places import Connector, Gateway, Servers
 from windlass.engines.engine import Engine
 from windlass.engines.process import ProcessEngine
 from windlass.install import mark

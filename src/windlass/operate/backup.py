@@ -21,7 +21,7 @@ from windlass.base.encryption import Encryption
 from windlass.base.isolation.users import Users, range_of
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
-from windlass.control.request.log_store import LOGS, recover, replaced, restored
+from windlass.control.context.log_store import LOGS, recover, replaced, restored
 from windlass.core.deploy.workload import StoredData
 from windlass.install import mark
 from windlass.install.database import looking, replacing

@@ -22,7 +22,7 @@ import msgspec
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Unavailable
 from windlass.config import BadSetting, Settings, strangers, to_type
-from windlass.control.request.log_store import replaced
+from windlass.control.context.log_store import replaced
 from windlass.install.database import file_of, looking
 from windlass.install.key import FACT, WrongKey, check_key, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal

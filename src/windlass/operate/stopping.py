@@ -19,7 +19,7 @@ from windlass.cli.client import Api, ServerUnreachable, path_of
 from windlass.cli.deployments import is_under_way, say, say_state
 from windlass.cli.following import Patience, insist, pauses, when_too_many
 from windlass.config import Settings
-from windlass.control.request.context import Context
+from windlass.control.context.context import Context
 from windlass.control.services.stopping import Stopping, stop_everything, up
 from windlass.core.declare.registry import Operation
 from windlass.core.deploy.states import OPEN, Progress

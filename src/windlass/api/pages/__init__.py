@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from windlass.control.request.context import Context, encode
+from windlass.control.context.call import encode
+from windlass.control.context.context import Context
 
 if TYPE_CHECKING:
     from windlass.base.issuer import Signer

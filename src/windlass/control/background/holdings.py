@@ -23,11 +23,12 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder, BuilderAway
+from windlass.control.context.call import ITSELF
+from windlass.control.context.context import Context
+from windlass.control.context.log_store import Logs
+from windlass.control.context.places import LOCAL, Place, Servers
 from windlass.control.people.organizations import NOBODY
-from windlass.control.request.context import ITSELF, Context
-from windlass.control.request.log_store import Logs
-from windlass.control.request.places import LOCAL, Place, Servers
-from windlass.control.request.recording import About, emit
+from windlass.control.records.recording import About, emit
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.workload import StoredData
 from windlass.core.words.events import Event

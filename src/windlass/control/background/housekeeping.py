@@ -12,14 +12,14 @@ from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway
 from windlass.control.background import holdings
+from windlass.control.context.context import Context
+from windlass.control.context.places import Place
 from windlass.control.deploying.release import count_of
-from windlass.control.request.context import Context
+from windlass.control.records.deployments import RECONCILE
+from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.request.deleting import DISCARD
-from windlass.control.request.deployments import RECONCILE
-from windlass.control.request.places import Place
 from windlass.control.telling.webhooks import KEPT
 from windlass.control.workloads.builds import sweep_work
-from windlass.control.workloads.sealed_workload import decrypt_workload
 from windlass.core.deploy.scaling import scaled
 from windlass.core.deploy.workload import Instance, Phase, Usage, Workload
 from windlass.engines.engine import EngineAway

@@ -13,13 +13,13 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway
 from windlass.control.background import housekeeping as upkeep
+from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import LostClaim
 from windlass.control.deploying.reconcile import reconcile
+from windlass.control.records.deployments import RECONCILE
+from windlass.control.records.outbox import DELIVER
 from windlass.control.request import repeats
-from windlass.control.request.context import Context
 from windlass.control.request.deleting import DISCARD
-from windlass.control.request.deployments import RECONCILE
-from windlass.control.request.outbox import DELIVER
 from windlass.control.telling.delivery import deliver
 from windlass.engines.engine import EngineAway
 from windlass.store import Claim, Queue, Tx

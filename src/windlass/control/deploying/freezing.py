@@ -6,12 +6,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.control.deploying.ledger import Ledger, LostClaim
-from windlass.control.request.deployments import particulars
+from windlass.control.kinds.service_kind import compute_workload
+from windlass.control.records.deployments import particulars
+from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.variables.inputs import inputs_of
-from windlass.control.workloads.kind import BuiltArtifact
-from windlass.control.workloads.sealed_workload import compute_workload, decrypt_workload
 from windlass.core.declare.stored import rewritten
-from windlass.core.deploy.progress import Particulars
+from windlass.core.deploy.progress import BuiltArtifact, Particulars
 from windlass.core.deploy.states import Do
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Inputs

@@ -12,23 +12,16 @@ from typing import Concatenate, ParamSpec, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.control.request.context import Context, Origin
+from windlass.control.context.call import Origin
+from windlass.control.context.context import Context
+from windlass.control.context.places import Place
+from windlass.control.records.deployments import RECONCILE, announce, finish, move, particulars, status_of
+from windlass.control.records.names import reserve_declared, reserve_hosts
+from windlass.control.records.sealed_workload import decrypt_workload, encrypt_workload
 from windlass.control.request.deleting import Asker, deleted, give_up_above
-from windlass.control.request.deployments import (
-    RECONCILE,
-    announce,
-    finish,
-    move,
-    particulars,
-    status_of,
-)
-from windlass.control.request.places import Place
-from windlass.control.workloads.kind import BuiltArtifact
-from windlass.control.workloads.names import reserve_declared, reserve_hosts
-from windlass.control.workloads.sealed_workload import decrypt_workload, encrypt_workload
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.plan import Step
-from windlass.core.deploy.progress import RunReport
+from windlass.core.deploy.progress import BuiltArtifact, RunReport
 from windlass.core.deploy.states import WORDS, Do, Progress, State
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.events import Event

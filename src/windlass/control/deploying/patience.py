@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from windlass.builders.builder import BuilderAway
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.release import wait_while_away
-from windlass.control.request.deployments import particulars
+from windlass.control.records.deployments import particulars
 from windlass.engines.engine import EngineAway
 
 T = TypeVar("T")

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import Ledger, Task, fence, has_switched
 from windlass.control.deploying.patience import PutOff
 from windlass.control.deploying.steps import STEPS
-from windlass.control.request.context import Context
+from windlass.control.records.deployments import begin, cancel_word, particulars, status_of
 from windlass.control.request.deleting import DISCARD
-from windlass.control.request.deployments import begin, cancel_word, particulars, status_of
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.states import BUILDS
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx

@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.builders.builder import BuilderAway
+from windlass.control.context.context import Context
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
-from windlass.control.request.context import Context
 from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.engine import EngineAway, EngineError, NotReady
 from windlass.routers.router import RouteError

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.base.log import log
-from windlass.control.request.context import Context
-from windlass.control.request.deployments import status_of
-from windlass.control.request.places import Place
-from windlass.control.workloads.held import row_of
-from windlass.control.workloads.names import reserve_ports, reserve_served
-from windlass.control.workloads.sealed_workload import decrypt_workload
+from windlass.control.context.context import Context
+from windlass.control.context.places import Place
+from windlass.control.records.deployments import status_of
+from windlass.control.records.names import reserve_ports, reserve_served
+from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.records.served_names import row_of
 from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.workload import Instance, Observation, Workload, WorkloadPort

@@ -1,4 +1,4 @@
-"""One file for each kind of service, found by being there; see `control.workloads.kind`."""
+"""One file for each kind of service, found by being there; see `control.kinds.service_kind`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from windlass.control.workloads.kind import AnyKind, ServiceKind
+from windlass.control.kinds.service_kind import AnyKind, ServiceKind
 from windlass.core.declare.registry import Registry
 
 

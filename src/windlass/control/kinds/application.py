@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 import msgspec
 
+from windlass.control.context.call import Call
+from windlass.control.context.context import Context
+from windlass.control.kinds.program_kind import ProgramKind
+from windlass.control.kinds.service_kind import Making
 from windlass.control.request.behaviour import Change
-from windlass.control.request.context import Call, Context
 from windlass.control.workloads.builds import build
-from windlass.control.workloads.kind import BuiltArtifact, Making
-from windlass.control.workloads.programs import ProgramKind
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DeployRequest
-from windlass.core.deploy.progress import ChosenVersion, Particulars
+from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.workload import Artifact
 from windlass.families.application import Application, ApplicationShown, ChosenApplication, application
 from windlass.families.database import database

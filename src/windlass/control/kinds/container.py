@@ -6,13 +6,14 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
+from windlass.control.context.call import Call
+from windlass.control.context.context import Context
+from windlass.control.kinds.program_kind import ProgramKind
+from windlass.control.kinds.service_kind import Making
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.request.changing import apply_changes
-from windlass.control.request.context import Call, Context
-from windlass.control.workloads.kind import BuiltArtifact, Making
-from windlass.control.workloads.programs import ProgramKind
 from windlass.core.declare.spec import Spec
-from windlass.core.deploy.progress import BuildResult, ChosenVersion, Particulars
+from windlass.core.deploy.progress import BuildResult, BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.workload import Artifact
 from windlass.core.words.images import DOCKER_HUB, registry_host
 from windlass.families.container import ChosenContainer, Container, ContainerDeployRequest, container

@@ -7,18 +7,18 @@ from collections.abc import Collection, Iterator
 from msgspec.structs import replace
 
 from windlass.base.errors import Conflict
+from windlass.control.context.context import Context
+from windlass.control.context.places import Place
+from windlass.control.kinds.service_kind import FindAddress, Making, Offer, ServiceKind
+from windlass.control.records.deployments import particulars, status_of
+from windlass.control.records.ports import public_port, take_public_port
 from windlass.control.request.behaviour import Change, Draft
-from windlass.control.request.context import Context
-from windlass.control.request.deployments import particulars, status_of
-from windlass.control.request.places import Place
 from windlass.control.workloads.credentials import credentials_of, give_credentials
-from windlass.control.workloads.kind import BuiltArtifact, FindAddress, Making, Offer, ServiceKind
-from windlass.control.workloads.ports import public_port, take_public_port
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy import database_variables, databases
 from windlass.core.deploy.injected_variables import LISTED, BuiltIn, nominal_database_host
-from windlass.core.deploy.progress import BuildResult
+from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 from windlass.core.deploy.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.engines.engine import EngineError
 from windlass.families.database import Database, database

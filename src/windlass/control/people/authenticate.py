@@ -20,12 +20,12 @@ from windlass.base.cleanup import on_failure
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Forbidden, Unauthorized, Unavailable
 from windlass.config import BadSetting
+from windlass.control.context.context import Context
 from windlass.control.people.callers import Membership, actor_of_token, permits_of_member
 from windlass.control.people.members import IssuerIdentity, welcome, welcomes
 from windlass.control.people.organizations import NOBODY
 from windlass.control.people.sessions import AUDIENCE, OPERATOR, mark_of_operator, signer_of
 from windlass.control.people.tokens import expiry, note_uses
-from windlass.control.request.context import Context
 from windlass.control.telling.security_events import SecurityEvents, UnusualCaller
 from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.core.declare.stored import read

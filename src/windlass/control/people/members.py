@@ -6,14 +6,15 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.errors import Conflict, Missing
+from windlass.control.context.call import Call, Reply, writes
+from windlass.control.context.context import Context
 from windlass.control.people.callers import is_admin_role, is_admin_token
+from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
-from windlass.control.request.context import Call, Context, Reply, writes
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.deleting import asker_of, delete_resource
 from windlass.control.request.paths import parent_of
-from windlass.control.request.recording import record
 from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
 from windlass.core.declare.fields import visible
 from windlass.core.declare.stored import NamedDocument

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from windlass.base.errors import Conflict, Forbidden
+from windlass.control.context.call import Call, Reply, encode, reads, writes
+from windlass.control.context.context import Context
 from windlass.control.people.tokens import issue
+from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Behaviour, Draft, behaves
 from windlass.control.request.changing import check_tag
-from windlass.control.request.context import Call, Context, Reply, encode, reads, writes
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.deleting import purge
 from windlass.control.request.paths import target
 from windlass.control.request.reading import paged, with_fields
-from windlass.control.request.recording import record
 from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, may_below
 from windlass.core.words.events import Event
 from windlass.families.cluster import Cluster, cluster

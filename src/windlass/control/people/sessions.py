@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Forbidden
-from windlass.control.request.context import Call, Context, Reply, encode, writes
-from windlass.control.request.recording import about, emit, origin_of
+from windlass.control.context.call import Call, Reply, encode, writes
+from windlass.control.context.context import Context
+from windlass.control.records.recording import about, emit, origin_of
 from windlass.core.words.events import Event
 from windlass.store import Tx
 

@@ -10,10 +10,10 @@ import msgspec
 from windlass.base import tokens
 from windlass.base.clock import instant, stamp
 from windlass.base.errors import Invalid
+from windlass.control.context.context import Context
 from windlass.control.people.callers import is_admin_token
 from windlass.control.people.members import keep_another_admin
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
-from windlass.control.request.context import Context
 from windlass.control.request.creating import NewResource, create_in
 from windlass.core.access import ROLE_IDS, Actor, Scope, role_of, scopes_of, words_of
 from windlass.core.declare.document import Document

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from windlass.control.request.context import Context
+from windlass.control.context.context import Context
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family, Spec

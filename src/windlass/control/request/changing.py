@@ -9,8 +9,10 @@ import msgspec
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Invalid, Stale
+from windlass.control.context.call import Call, Reply, encode, writes
+from windlass.control.context.context import Context
+from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Change, behaviour_of
-from windlass.control.request.context import Call, Context, Reply, encode, writes
 from windlass.control.request.creating import name_conflict
 from windlass.control.request.hidden import (
     decrypt_hidden,
@@ -24,7 +26,6 @@ from windlass.control.request.permissions import (
     require_move,
 )
 from windlass.control.request.reading import in_dialect
-from windlass.control.request.recording import record
 from windlass.control.request.references import check_addresses, check_openings, check_references
 from windlass.core.declare.document import (
     Document,

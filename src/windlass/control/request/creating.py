@@ -10,13 +10,14 @@ from msgspec import Struct
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict
+from windlass.control.context.call import Call, Reply, encode, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import refuse_below_deleted
+from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Draft, behaviour_of
-from windlass.control.request.context import Call, Context, Reply, encode, writes
-from windlass.control.request.deployments import refuse_below_deleted
 from windlass.control.request.hidden import encrypt_hidden, refuse_veils, unveiled
 from windlass.control.request.paths import parent_to_create_in
 from windlass.control.request.reading import in_dialect, with_fields
-from windlass.control.request.recording import record
 from windlass.control.request.references import check_openings, check_references
 from windlass.core.access import Actor
 from windlass.core.declare.document import (

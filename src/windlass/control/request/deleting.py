@@ -9,13 +9,14 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from windlass.control.context.call import Call, Origin, Reply, encode, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import accept, cancel, in_deletion
+from windlass.control.records.recording import about, emit, origin_of
 from windlass.control.request.behaviour import behaviour_of
 from windlass.control.request.changing import check_tag
-from windlass.control.request.context import Call, Context, Origin, Reply, encode, writes
 from windlass.control.request.creating import count
-from windlass.control.request.deployments import accept, cancel, in_deletion
 from windlass.control.request.paths import target
-from windlass.control.request.recording import about, emit, origin_of
 from windlass.core.declare.removal import Removal
 from windlass.core.deploy.progress import Initiator
 from windlass.core.deploy.states import Do

@@ -11,8 +11,9 @@ from collections.abc import Awaitable
 from typing import cast
 
 from windlass import control
+from windlass.control.context.call import PREPARING, Call, Reading, Reply, Writing, handler_of
+from windlass.control.context.context import Context
 from windlass.control.request.behaviour import check_behaviours
-from windlass.control.request.context import PREPARING, Call, Context, Reading, Reply, Writing, handler_of
 from windlass.control.request.repeats import Repeatable, once
 from windlass.store import Tx
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from windlass.control.request.context import Context
+from windlass.control.context.context import Context
+from windlass.control.context.places import EngineAccess
 from windlass.control.request.hidden import decrypt_hidden
-from windlass.control.request.places import EngineAccess
 from windlass.families.cluster import Cluster, cluster
 
 

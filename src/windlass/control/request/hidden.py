@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from windlass.base.errors import Invalid
-from windlass.control.request.context import Call, Context, encode
+from windlass.control.context.call import Call, encode
+from windlass.control.context.context import Context
 from windlass.control.request.permissions import (
     allows,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.control.request.context import Call
+from windlass.control.context.call import Call
 from windlass.control.request.permissions import (
     absent,
     is_allowed_throughout,

@@ -12,7 +12,7 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from windlass.base.errors import Failure, Forbidden, Missing
-from windlass.control.request.context import Call
+from windlass.control.context.call import Call
 from windlass.core.access import (
     LEVELS,
     Actor,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from windlass.control.request.context import Call, Context, Reply, encode, reads, results
+from windlass.control.context.call import Call, Reply, encode, reads, results
+from windlass.control.context.context import Context
 from windlass.control.request.hidden import unveiled
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import (

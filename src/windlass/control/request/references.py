@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from windlass.base.errors import Forbidden, Invalid
+from windlass.control.context.context import Context
 from windlass.control.request.behaviour import behaviour_of
-from windlass.control.request.context import Context
 from windlass.control.request.permissions import (
     is_visible,
 )

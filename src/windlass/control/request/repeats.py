@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from windlass.base.clock import DAY, MINUTE
 from windlass.base.errors import Conflict
-from windlass.control.request.context import Call, Context, Reply, Writing, encode
+from windlass.control.context.call import Call, Reply, Writing, encode
+from windlass.control.context.context import Context
 from windlass.control.request.permissions import absent, is_visible
 from windlass.core.declare.document import Document
 from windlass.core.declare.registry import Operation

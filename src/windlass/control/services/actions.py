@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 from windlass.base.errors import Conflict
-from windlass.control.request.context import Call, Context
-from windlass.control.request.deployments import accept, name_of, particulars, status_of
+from windlass.control.context.call import Call
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import accept, name_of, particulars, status_of
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import BUILDS, Do, Progress, State

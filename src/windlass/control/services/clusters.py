@@ -8,13 +8,14 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base.errors import Conflict, Invalid
+from windlass.control.context.call import Call, Reply, encode, prepares, reads
+from windlass.control.context.context import Context
+from windlass.control.context.places import EngineAccess
 from windlass.control.people.organizations import NOBODY
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
-from windlass.control.request.context import Call, Context, Reply, encode, prepares, reads
 from windlass.control.request.engine_access import access_of
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.request.paths import parent_to_create_in, target
-from windlass.control.request.places import EngineAccess
 from windlass.control.request.references import check_addresses
 from windlass.core.declare.document import Document, merge_patched, replaced, sent_in
 from windlass.core.declare.resource import Spec, Verb

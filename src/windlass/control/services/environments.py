@@ -12,19 +12,20 @@ from msgspec.structs import replace
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Missing
+from windlass.control.context.call import Call, Reply, encode, reads, results, writes
+from windlass.control.context.context import Context
+from windlass.control.context.places import cluster_of
 from windlass.control.deploying.routes import links_of
-from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
-from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
-from windlass.control.request.deleting import delete_row
-from windlass.control.request.deployments import (
+from windlass.control.records.deployments import (
     cancel,
     details_of,
     refuse_in_deletion,
     shown_status,
     status_of,
 )
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
+from windlass.control.request.deleting import delete_row
 from windlass.control.request.paths import target
-from windlass.control.request.places import cluster_of
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
 from windlass.control.services.clusters import give_queue, shown_of
 from windlass.control.services.services import freshness

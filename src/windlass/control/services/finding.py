@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.errors import Invalid, Missing
-from windlass.control.request.context import READING, Call, Context, Reply, encode, reads, results
+from windlass.control.context.call import READING, Call, Reply, encode, reads, results
+from windlass.control.context.context import Context
 from windlass.control.request.permissions import Sight, forbidden
 from windlass.control.request.reading import EVERYTHING, paging
 from windlass.core.access import Where, may

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncGenerator
 
-from windlass.control.request import frames
-from windlass.control.request.context import Call, Context, Reply, encode, reads
-from windlass.control.request.deployments import shown_deployment
-from windlass.control.request.shared_readers import SharedReader
+from windlass.control.context.call import Call, Reply, encode, reads
+from windlass.control.context.context import Context
+from windlass.control.context.shared_readers import SharedReader
+from windlass.control.records.deployments import shown_deployment
 from windlass.control.services.services import freshness, seen_deployment
+from windlass.control.telling import frames
 from windlass.core.declare.traits import Onward
 from windlass.core.deploy.states import OPEN
 from windlass.store import DeploymentRow, Row, inside_word, status_word

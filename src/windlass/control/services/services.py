@@ -8,10 +8,11 @@ from collections.abc import Collection
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.builders.git import GitError
+from windlass.control.context.call import Call, Reply, encode, reads, results, writes
+from windlass.control.context.context import Context
+from windlass.control.context.places import cluster_of
 from windlass.control.deploying.routes import links_of
-from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
-from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
-from windlass.control.request.deployments import (
+from windlass.control.records.deployments import (
     accept,
     cancel,
     name_of,
@@ -21,16 +22,16 @@ from windlass.control.request.deployments import (
     shown_status,
     status_of,
 )
+from windlass.control.records.names import reserve_declared
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target
-from windlass.control.request.places import cluster_of
 from windlass.control.request.reading import paging
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, was_begun
 from windlass.control.telling.logs import log_reply
 from windlass.control.variables.injected import forget_derived, refresh_derived
 from windlass.control.variables.inputs import is_current
 from windlass.control.workloads.builds import commit_record
-from windlass.control.workloads.git_tokens import source_of
-from windlass.control.workloads.names import reserve_declared
+from windlass.control.workloads.repositories import source_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DEPLOYABLE, Rollback

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from windlass.control.request.context import Call, Context, Dialect, Origin
-from windlass.control.request.deployments import accept, in_deletion, name_of
+from windlass.control.context.call import Call, Dialect, Origin
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import accept, in_deletion, name_of
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation
 from windlass.core.deploy.states import Do

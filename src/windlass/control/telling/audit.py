@@ -13,7 +13,8 @@ from msgspec import UNSET, Struct
 from windlass.base.clock import HOUR
 from windlass.base.errors import Invalid
 from windlass.base.segments import instant
-from windlass.control.request.context import Call, Context, Reply, encode, reads
+from windlass.control.context.call import Call, Reply, encode, reads
+from windlass.control.context.context import Context
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
 from windlass.control.telling.audit_entries import TargetNames, body_of, entry_type, shown

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.clock import stamp
-from windlass.control.request.context import encode
+from windlass.control.context.call import encode
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import Initiator
 from windlass.core.words.audit import AuditNames, origin_of, type_of

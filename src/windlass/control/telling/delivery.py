@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from windlass.base.clock import HOUR, SECOND
 from windlass.base.http_out import HttpResult
 from windlass.base.signing import signature
-from windlass.control.request.context import Context, encode
+from windlass.control.context.call import encode
+from windlass.control.context.context import Context
+from windlass.control.records.outbox import payload_of
 from windlass.control.request.hidden import decrypt_hidden
-from windlass.control.request.outbox import payload_of
 from windlass.control.telling.delivery_results import DeliveryResults, about
 from windlass.control.telling.webhooks import (
     SECRET,

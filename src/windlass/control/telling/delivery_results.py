@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from windlass.base.cleanup import on_failure
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
-from windlass.control.request.context import Context, encode
+from windlass.control.context.call import encode
+from windlass.control.context.context import Context
+from windlass.control.records.recording import record
 from windlass.control.request.hidden import decrypt_hidden
-from windlass.control.request.recording import record
 from windlass.control.telling.webhooks import DELIVERED, FAILED, StoredAttempt, attempts_of, reencrypted
 from windlass.core.access import SYSTEM
 from windlass.core.declare.stored import rewritten

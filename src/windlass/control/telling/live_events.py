@@ -13,11 +13,12 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.clock import HOUR
-from windlass.control.request import frames
-from windlass.control.request.context import Call, Context, Reply, encode, reads
+from windlass.control.context.call import Call, Reply, encode, reads
+from windlass.control.context.context import Context
+from windlass.control.context.shared_readers import SharedReader
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
-from windlass.control.request.shared_readers import SharedReader
+from windlass.control.telling import frames
 from windlass.control.telling.audit_entries import TargetNames, shown
 from windlass.core.declare.traits import Onward
 from windlass.store import EventRow, Reads, events_word

@@ -9,9 +9,10 @@ from typing import Literal, TypeAlias, TypeVar
 
 from windlass.base.errors import Missing
 from windlass.base.segments import Gone, LineFilter, id_of, line_filter, moment
-from windlass.control.request import frames
-from windlass.control.request.context import Call, Context, Dialect, Reply, reads, results
+from windlass.control.context.call import Call, Dialect, Reply, reads, results
+from windlass.control.context.context import Context
 from windlass.control.request.paths import target
+from windlass.control.telling import frames
 from windlass.core.access import Actor
 from windlass.core.declare.traits import Tail
 from windlass.core.deploy.states import OPEN

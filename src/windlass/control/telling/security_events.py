@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from windlass.base.clock import HOUR
-from windlass.control.request.context import Context, Origin
-from windlass.control.request.recording import About, about, emit
+from windlass.control.context.call import Origin
+from windlass.control.context.context import Context
+from windlass.control.records.recording import About, about, emit
 from windlass.core.access import Actor
 from windlass.core.declare.registry import Operation
 from windlass.core.words.events import Event

@@ -16,14 +16,15 @@ from windlass.base import ids, signing
 from windlass.base.clock import DAY, HOUR, stamp
 from windlass.base.errors import Conflict, Missing
 from windlass.base.segments import moment
+from windlass.control.context.call import Call, Reply, encode, reads, results, writes
+from windlass.control.context.context import Context
+from windlass.control.records.outbox import DELIVER, add_deliveries, named, payload_of, work_of
+from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Behaviour, Change, behaves
 from windlass.control.request.changing import check_tag
-from windlass.control.request.context import Call, Context, Reply, encode, reads, results, writes
 from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden, whole_addresses
-from windlass.control.request.outbox import DELIVER, add_deliveries, named, payload_of, work_of
 from windlass.control.request.paths import target
 from windlass.control.request.reading import paging
-from windlass.control.request.recording import record
 from windlass.core.declare.document import Document, veil
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event

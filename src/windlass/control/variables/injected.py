@@ -12,9 +12,10 @@ from typing import NamedTuple
 import msgspec
 
 from windlass.base.clock import stamp
-from windlass.control.request.context import Context, encode
+from windlass.control.context.call import encode
+from windlass.control.context.context import Context
+from windlass.control.kinds.service_kind import AnyKind, FindAddress
 from windlass.control.request.permissions import Sight
-from windlass.control.workloads.kind import AnyKind, FindAddress
 from windlass.core.access import Actor
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family

@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct, inspect
 
 from windlass.base.errors import Missing
-from windlass.control.request.context import Context
+from windlass.control.context.context import Context
+from windlass.control.kinds.service_kind import FindAddress
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.variables.injected import injected_variables
-from windlass.control.workloads.kind import FindAddress
 from windlass.core.declare.resource import Family
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.declare.traits import has_variables

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
+from windlass.control.context.call import Call, Reply, Writing, encode, reads, writes
+from windlass.control.context.context import Context
 from windlass.control.request import changing, deleting, reading
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
-from windlass.control.request.context import Call, Context, Reply, Writing, encode, reads, writes
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
 from windlass.control.request.paths import parent_of

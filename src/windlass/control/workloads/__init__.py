@@ -1,1 +1,1 @@
-"""The parts of a service: its kind, its build, its ports, its names and its credentials."""
+"""The parts of a workload: its repository, its build and its credentials."""

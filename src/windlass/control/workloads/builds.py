@@ -16,11 +16,10 @@ from windlass.builders.builder import Builder, BuilderAway, Order, Say
 from windlass.builders.dockerfile import LONGEST, declared
 from windlass.builders.git import GitCommit
 from windlass.builders.instructions import DockerfileError
-from windlass.control.request.context import Context
-from windlass.control.request.deployments import particulars
-from windlass.control.workloads.git_tokens import source_of
-from windlass.control.workloads.kind import BuiltArtifact
-from windlass.core.deploy.progress import BuildResult, CommitRecord
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import particulars
+from windlass.control.workloads.repositories import source_of
+from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
 from windlass.core.deploy.states import BUILDS, OPEN, Progress
 from windlass.core.deploy.workload import Artifact
 from windlass.core.words.variables import Inputs

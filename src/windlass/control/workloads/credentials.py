@@ -9,12 +9,10 @@ from typing import Final
 import msgspec
 
 from windlass.base.errors import Missing
+from windlass.control.context.context import Context
 from windlass.control.request.behaviour import Draft
-from windlass.control.request.context import Call, Context, Reply, encode, reads, results
 from windlass.control.request.hidden import decrypt_hidden, encrypt_hidden
-from windlass.control.request.paths import parent_of, target
-from windlass.control.workloads.ports import public_port
-from windlass.core.deploy.databases import DatabaseLogin, configurations, kind_of, upgrades
+from windlass.core.deploy.databases import DatabaseLogin, kind_of
 from windlass.families.database import Database
 from windlass.store import Reads, Row, Tx
 
@@ -59,39 +57,3 @@ async def _given(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
         return hidden
 
     return await give(source) if isinstance(source, Tx) else await ctx.store.write(give)
-
-
-@reads("database.masterCredentials")
-async def master_credentials(ctx: Context, call: Call) -> Reply:
-    """Answers the credentials; only Admins may read them."""
-    row = await target(ctx.store.reads, call)
-    spec = row.read(Database)
-    known = await credentials_of(ctx, ctx.store.reads, row)
-    place = await ctx.places.of(row.id)
-    if spec.accessibility == "PUBLIC":
-        host, port = place.public_host, await public_port(ctx, row)
-    else:
-        address = await place.engine.neighbour_address(row.parent, row.id, spec.name, kind_of(spec.type).port)
-        host, port = address.host, address.port
-    answer = {
-        "host": host,
-        "port": port,
-        "login": known.login,
-        "password": known.password,
-        "access_mode": spec.accessibility,
-    }
-    return Reply(encode(answer))
-
-
-@reads("database.databaseConfiguration")
-async def configuration(ctx: Context, call: Call) -> Reply:
-    await parent_of(ctx.store.reads, call)
-    return Reply(results([encode(choice) for choice in configurations()]))
-
-
-@reads("database.version")
-async def versions(ctx: Context, call: Call) -> Reply:
-    row = await target(ctx.store.reads, call)
-    spec = row.read(Database)
-    names = upgrades(spec.type, spec.version)
-    return Reply(results([encode({"name": name}) for name in names]))

@@ -135,3 +135,12 @@ TOLD: Final[Mapping[Do, DeploymentEvents]] = {
     # Nothing cancels or supersedes it, and with its success the service and its deployments are gone.
     Do.DELETE: DeploymentEvents(Event.DELETE_QUEUED, {Progress.FAILED: Event.DELETE_FAILED}),
 }
+
+
+class BuiltArtifact(Struct, frozen=True):
+    """The artifact that a deployment starts, with its commit or tag."""
+
+    made: BuildResult
+    commit: CommitRecord | None = None
+    branch: str | None = None
+    image_tag: str | None = None

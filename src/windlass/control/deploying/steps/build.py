@@ -9,8 +9,9 @@ from windlass.builders.git import GitError
 from windlass.control.deploying.freezing import settings_of, workload_with
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.release import wait_while_away
-from windlass.control.request.deployments import particulars
-from windlass.control.workloads.kind import BuiltArtifact, Making
+from windlass.control.kinds.service_kind import Making
+from windlass.control.records.deployments import particulars
+from windlass.core.deploy.progress import BuiltArtifact
 from windlass.core.deploy.states import State
 from windlass.core.words.variables import Unusable
 from windlass.engines.engine import EngineError

@@ -18,9 +18,9 @@ from windlass.control.deploying.release import (
     take_down,
 )
 from windlass.control.deploying.routes import refresh
-from windlass.control.request.deployments import particulars
+from windlass.control.records.deployments import particulars
+from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.workloads.builds import builds_of
-from windlass.control.workloads.sealed_workload import decrypt_workload
 from windlass.core.deploy.states import Progress
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Unusable

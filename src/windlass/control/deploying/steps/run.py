@@ -11,7 +11,7 @@ from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import HOLD, PAUSE, PutOff
 from windlass.control.deploying.release import last_output, with_known_volumes
 from windlass.control.deploying.steps.release import prune, with_output
-from windlass.control.request.deployments import particulars
+from windlass.control.records.deployments import particulars
 from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.workload import Outcome, Workload
 from windlass.core.words.variables import Unusable

@@ -1,37 +1,23 @@
-"""Git tokens: each belongs to one host, and is sent to no other."""
+"""Repositories of services, each with the git token that opens it. A token is sent to its own host only."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct, UnsetType
+from msgspec import Struct
 
-from windlass.base.errors import Invalid
 from windlass.base.http_out import AddressRefused
 from windlass.base.http_out.url import parse_url as api_place
 from windlass.builders.git import GitError, GitSource
 from windlass.builders.git.source import place as repository_place
-from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
-from windlass.control.request.context import Context
+from windlass.control.context.context import Context
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.core.declare.shapes import GitRepositoryRequest
-from windlass.families.git_token import GitToken, GitTokenShown, git_token
-from windlass.store import Reads, Row, Tx
+from windlass.families.git_token import GitTokenShown, git_token
+from windlass.store import Reads, Row
 
 _API: Final = "api."
 """GitHub and Bitbucket serve the API of example.com at api.example.com."""
-
-
-@behaves(git_token)
-class GitTokens(Behaviour[GitToken]):
-    async def creating(self, ctx: Context, tx: Tx, draft: Draft[GitToken]) -> None:
-        _check_api(draft.spec.git_api_url)
-
-    async def updating(self, ctx: Context, tx: Tx, change: Change[GitToken]) -> None:
-        _check_api(change.spec.git_api_url)
-
-    def refuses(self, row: Row, address: str) -> str:
-        return why_not_sent(row, address)
 
 
 class RepositorySettings(Struct):
@@ -78,10 +64,3 @@ def why_not_sent(token: Row, url: str) -> str:
         f"this git token is for {host}, and the repository is on {repository.shown}: choose a git token "
         f"whose git_api_url is on {repository.shown}, or none"
     )
-
-
-def _check_api(address: str | UnsetType | None) -> None:
-    try:
-        api_place(str(address))
-    except AddressRefused as error:
-        raise Invalid(f"git_api_url: {error}") from error

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from windlass.base import ids
 from windlass.base.clock import stamp
+from windlass.control.context.context import Context
+from windlass.control.kinds.service_kind import ServiceKind
 from windlass.control.request.behaviour import Change, Draft
-from windlass.control.request.context import Context
-from windlass.control.workloads.kind import ServiceKind
 from windlass.core.declare.program import VOLUME_DIGITS, Program
 from windlass.core.declare.resource import Base
 from windlass.core.declare.shapes import (

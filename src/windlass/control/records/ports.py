@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.control.request.context import Context
+from windlass.control.context.context import Context
 from windlass.engines.engine import EngineError
 from windlass.store import Row, Tx
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from windlass.control.request.context import encode
+from windlass.control.context.call import encode
 
 
 def event(id: bytes, data: bytes) -> bytes:

@@ -15,10 +15,11 @@ import msgspec
 from windlass.base.errors import Invalid, Unavailable
 from windlass.base.log import log
 from windlass.builders.git import GitError
-from windlass.control.request.context import Call, Context, prepares
+from windlass.control.context.call import Call, prepares
+from windlass.control.context.context import Context
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import is_visible
-from windlass.control.workloads.git_tokens import RepositorySettings, source_at
+from windlass.control.workloads.repositories import RepositorySettings, source_at
 from windlass.core.declare.document import Document, narrowed, patched, sent_in
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.shapes import Branch, GitRepositoryRequest

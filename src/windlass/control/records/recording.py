@@ -10,7 +10,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from windlass.control.request.context import ITSELF, Call, Context, Origin, encode
+from windlass.control.context.call import ITSELF, Call, Origin, encode
+from windlass.control.context.context import Context
 from windlass.core.access import Actor
 from windlass.core.words.events import Event
 from windlass.store import Reads, Row, Tx

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict
-from windlass.control.request.context import Call, Origin, encode
-from windlass.control.request.outbox import write_deliveries
-from windlass.control.request.places import NOT_CONNECTED
-from windlass.control.request.recording import about_itself, emit, origin_of
+from windlass.control.context.call import Call, Origin, encode
+from windlass.control.context.places import NOT_CONNECTED
+from windlass.control.records.outbox import write_deliveries
+from windlass.control.records.recording import about_itself, emit, origin_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.declare.traits import Deployment

@@ -12,7 +12,7 @@ from typing import Final, TypeVar, cast
 
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
-from windlass.control.request.nudges import Nudges
+from windlass.control.context.nudges import Nudges
 
 PATIENCE: Final = 60.0
 """Seconds after which it looks without being called: so much does a lost call cost."""

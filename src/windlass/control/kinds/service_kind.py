@@ -12,18 +12,19 @@ from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from windlass.builders.builder import Say
+from windlass.control.context.call import Call
+from windlass.control.context.context import Context
+from windlass.control.context.neighbours import MainPort
+from windlass.control.context.places import Place
+from windlass.control.records.served_names import newest
 from windlass.control.request.behaviour import Change, Draft
-from windlass.control.request.context import Call, Context
-from windlass.control.request.neighbours import MainPort
-from windlass.control.request.places import Place
-from windlass.control.workloads.held import newest
 from windlass.core.declare.registry import runs_once
 from windlass.core.declare.resource import Family
 from windlass.core.declare.shapes import Listener
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy import hosts
 from windlass.core.deploy.injected_variables import BuiltIn, address_variables, nominal_host, with_twins
-from windlass.core.deploy.progress import BuildResult, ChosenVersion, CommitRecord, Particulars
+from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Do
 from windlass.core.deploy.workload import Artifact, ServiceAddress, Workload
 from windlass.core.words.variables import Inputs
@@ -45,15 +46,6 @@ class Making(Struct, frozen=True, kw_only=True):
     inputs: Inputs
     say: Say
     """Takes a line of the build log."""
-
-
-class BuiltArtifact(Struct, frozen=True):
-    """The artifact that a deployment starts, with its commit or tag."""
-
-    made: BuildResult
-    commit: CommitRecord | None = None
-    branch: str | None = None
-    image_tag: str | None = None
 
 
 class Offer(Struct, frozen=True):
@@ -172,6 +164,45 @@ class ServiceKind(Generic[S]):
     def counted_keys(self, id: str, name: str) -> Collection[str]:
         """Returns the keys by which others mention a service that counts for them; see `is_counted`."""
         return ()
+
+
+class SizeSettings(Struct):
+    """The settings that services of all kinds have."""
+
+    name: str
+    cpu: int
+    memory: int
+
+
+async def compute_workload(
+    ctx: Context,
+    service: Row,
+    deployment: DeploymentRow,
+    artifact: Artifact,
+    inputs: Inputs,
+) -> Workload:
+    """Returns what a deployment runs: what all services have in common, completed by the kind."""
+    settings = service.read(SizeSettings)
+    usual = Workload(
+        service=service.id,
+        family=service.family,
+        name=settings.name,
+        environment=service.parent,
+        org=service.org,
+        generation=deployment.number,
+        deployment=deployment.id,
+        artifact=artifact,
+        variables=inputs.variables,
+        files=inputs.files,
+        hidden=inputs.secrets | inputs.secret_files,
+        cpu=settings.cpu,
+        memory=settings.memory,
+        settle=ctx.settings.settle_seconds,
+        patience=ctx.settings.ready_seconds,
+        grace=ctx.settings.stop_seconds,
+        time_limit=ctx.settings.run_seconds,
+    )
+    return await ctx.kinds[service.family].workload(ctx, service, usual)
 
 
 AnyKind: TypeAlias = ServiceKind[Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.control.workloads.ports import PORT
+from windlass.control.records.ports import PORT
 from windlass.core.deploy.hosts import key_of
 from windlass.core.deploy.workload import WorkloadPort
 from windlass.store import NameRow

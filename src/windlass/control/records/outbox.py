@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from windlass.base.clock import stamp
-from windlass.control.request.context import encode
+from windlass.control.context.call import encode
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.progress import Particulars
 from windlass.core.words.events import SUBSCRIBABLE, Event

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from windlass.control.request.context import Context
-from windlass.control.workloads.held import host_names, is_lasting_port, row_of
-from windlass.control.workloads.ports import PORT
-from windlass.control.workloads.sealed_workload import decrypt_workload
+from windlass.control.context.context import Context
+from windlass.control.records.ports import PORT
+from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.records.served_names import host_names, is_lasting_port, row_of
 from windlass.core.declare.shapes import Listener, ServicePort
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens

@@ -19,7 +19,7 @@ from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.segments import EVERYTHING, Gone, LineFilter, Segments
-from windlass.control.request.masks import Masks
+from windlass.control.context.masks import Masks
 from windlass.core.deploy.workload import OutputLine
 from windlass.core.words.masking import MASK, NOTHING, Mask
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from windlass.control.request.context import Call, Context, Reply, encode, reads
+from windlass.control.context.call import Call, Reply, encode, reads
+from windlass.control.context.context import Context
 from windlass.core.words.regions import REGIONS
 
 

@@ -1,0 +1,1 @@
+"""Everything that handlers get: the context, with its parts, and the call."""

@@ -1,0 +1,113 @@
+"""The context that handlers get: everything from outside is passed in, so that a test can replace it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from msgspec import Struct
+
+from windlass.base.clock import Clock
+from windlass.base.encryption import Encryption
+from windlass.base.http_out import HttpResult
+from windlass.base.locks import Locks
+from windlass.builders.git import GitCommit, GitSource
+from windlass.config import Settings
+from windlass.control.context.log_store import Logs
+from windlass.control.context.neighbours import Neighbours
+from windlass.control.context.nudges import Nudges
+from windlass.control.context.places import Places
+from windlass.control.context.shared_readers import SharedReaders
+from windlass.core.declare.registry import Registry
+from windlass.core.declare.resource import Spec
+from windlass.store import Store
+
+if TYPE_CHECKING:
+    from windlass.control.kinds.service_kind import AnyKind
+
+
+T = TypeVar("T", bound=Spec)
+
+
+class Repositories(Protocol):
+    """Repositories of source code; see `builders.git`."""
+
+    async def fetch(self, source: GitSource, into: Path) -> GitCommit: ...
+
+    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]: ...
+
+    async def head(self, source: GitSource) -> tuple[str, str]: ...
+
+    async def sweep(self) -> None: ...
+
+
+class OutgoingHttp(Protocol):
+    """Calls to other servers; see `base.http_out`."""
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] = ...,
+        *,
+        seconds: float = 15.0,
+    ) -> HttpResult: ...
+
+    async def fetch(self, url: str) -> bytes: ...
+
+    async def close(self) -> None: ...
+
+
+async def _no_point(name: str) -> None:
+    """In production nothing happens at a failpoint."""
+
+
+class Routing(Locks):
+    """Locks by service, for computing and setting its routes: one at a time, so that an earlier observation
+    never replaces a later one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked: dict[str, float] = {}
+        """Times at which the present routes were observed."""
+
+
+class ListsCommits(Protocol):
+    """Reads repositories for requests, few at a time; see `control.context.commit_lists`."""
+
+    async def commits(self, org: str, service: str, source: GitSource) -> Sequence[GitCommit]: ...
+
+    async def default_branch(self, org: str, source: GitSource) -> str: ...
+
+    async def stop(self) -> None: ...
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    settings: Settings
+    installation: str
+    """Its id; see `mark`."""
+    registry: Registry
+    kinds: Mapping[str, AnyKind]
+    """By family: how services of this family are made and run."""
+    store: Store
+    clock: Clock
+    encryption: Encryption
+    places: Places
+    """Places of services; the place of each follows from the cluster of its environment."""
+    git: Repositories
+    listings: ListsCommits
+    logs: Logs
+    calls: Nudges
+    readers: SharedReaders
+    """Shared readers behind streams."""
+    neighbours: Neighbours
+    """Variables that services offer to each other."""
+    out: OutgoingHttp
+    """The one way out over HTTP, guarded."""
+    work: Path
+    """The folder for working copies during builds."""
+    routing: Routing
+    point: Callable[[str], Awaitable[None]] = _no_point
+    """Called before and after each effect outside, so that tests can end the world there."""

@@ -1,0 +1,35 @@
+"""Encrypts the workload of a deployment, which is stored with it, and decrypts it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from windlass.control.context.context import Context
+from windlass.core.deploy.workload import Workload
+from windlass.store import DeploymentRow
+
+_decode = msgspec.msgpack.Decoder(Workload).decode
+
+
+def encrypt_workload(ctx: Context, workload: Workload) -> bytes:
+    ctx.logs.masks.add(workload.deployment, workload.secrets)
+    return ctx.encryption.encrypt(
+        msgspec.msgpack.encode(workload), workload.org, workload.deployment, "wanted", "1"
+    )
+
+
+def decrypt_workload(ctx: Context, deployment: DeploymentRow) -> Workload | None:
+    if deployment.sealed is None:
+        return None
+    workload = _decode(
+        ctx.encryption.decrypt(deployment.sealed, deployment.org, deployment.id, "wanted", "1")
+    )
+    ctx.logs.masks.know(deployment.id, workload.secrets)
+    return workload
+
+
+async def find_secrets(ctx: Context, deployment: str) -> None:
+    """Looks up the secrets to hide in logs of a deployment; there are none if it is gone."""
+    row = await ctx.store.reads.deployments.get(deployment)
+    if row is None or decrypt_workload(ctx, row) is None:
+        ctx.logs.masks.know(deployment, ())
