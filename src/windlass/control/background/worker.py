@@ -105,9 +105,8 @@ class Worker:
 
     def _slots(self, number: int) -> int:
         """Returns the slots of a queue: all but two are of deployments, on this machine or on a cluster."""
-        return {Queue.QUICK: QUICK_SLOTS, Queue.DELIVER: CALLING_SLOTS}.get(
-            number, self._ctx.settings.parallel_deployments
-        )
+        fixed: dict[int, int] = {Queue.QUICK: QUICK_SLOTS, Queue.DELIVER: CALLING_SLOTS}
+        return fixed.get(number, self._ctx.settings.parallel_deployments)
 
     async def _start_from(self, number: int) -> int:
         queue = self._queue(number)
