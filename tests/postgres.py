@@ -8,6 +8,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,55 +20,65 @@ from windlass.store.postgres import migrate
 
 TEMPLATE = "windlass_template"
 _TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+TENDER = "tests"
+"""The name of the connections that empty databases."""
 _END_OTHERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()"""
 
 
 class Postgres:
-    """Databases on request, each as if it were new: made from a template, emptied and used again."""
+    """Databases on request, each as if it were new: made from a template, emptied and used again.
+
+    A connection stays open to each database: making one costs the server as much as emptying the database.
+    """
 
     def __init__(self, server: Any) -> None:
         self._server = server
+        self._loop = asyncio.Runner()
         self._numbers = itertools.count()
         self._free: list[str] = []
-        asyncio.run(self._make_template())
+        self._connections: dict[str, asyncpg.Connection[Any]] = {}
+        self._loop.run(self._make_template())
 
     def url(self, database: str) -> str:
         return str(self._server.get_uri(database))
 
     @contextlib.contextmanager
     def fresh_database(self) -> Iterator[str]:
-        name = self._free.pop() if self._free else asyncio.run(self._made())
+        name = self._free.pop() if self._free else self._loop.run(self._made())
         try:
             yield self.url(name)
         finally:
             # Making and dropping a database costs a hundred times what emptying one does.
-            if asyncio.run(self._emptied(name)):
+            if self._loop.run(self._emptied(name)):
                 self._free.append(name)
             else:
-                asyncio.run(self._execute("postgres", f"DROP DATABASE {name} WITH (FORCE)"))
+                self._loop.run(self._dropped(name))
+
+    def close(self) -> None:
+        self._loop.run(self._closed())
+        self._loop.close()
 
     async def _made(self) -> str:
         name = f"windlass_{os.getpid()}_{next(self._numbers)}"
         await self._execute("postgres", f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
         return name
 
+    async def _dropped(self, name: str) -> None:
+        self._connections.pop(name).terminate()
+        await self._execute("postgres", f"DROP DATABASE {name} WITH (FORCE)")
+
     async def _emptied(self, name: str) -> bool:
         """Whether the database is as new again; one whose tables are not the usual ones is not."""
-        connection = await asyncpg.connect(self.url(name))
-        try:
-            await connection.execute(_END_OTHERS)
-            tables = {row[0] for row in await connection.fetch(_TABLES)}
-            done = (
-                await connection.fetchval("SELECT count(*) FROM migration") if tables == self._tables else 0
-            )
-            if done != len(migrations()):
-                return False
-            emptying = [f"DELETE FROM {table}" for table in sorted(tables - {"migration"})]
-            await connection.execute(";\n".join([*emptying, *_seeds()]))
-        finally:
-            await connection.close()
+        connection = await self._connected(name)
+        await connection.fetch(_END_OTHERS)
+        tables = {row[0] for row in await connection.fetch(_TABLES)}
+        done = await connection.fetchval("SELECT count(*) FROM migration") if tables == self._tables else 0
+        if done != len(migrations()):
+            return False
+        emptying = [f"DELETE FROM {table}" for table in sorted(tables - {"migration"})]
+        await connection.execute(";\n".join([*emptying, *_seeds()]))
         return True
 
     async def _make_template(self) -> None:
@@ -82,14 +93,32 @@ class Postgres:
         finally:
             await connection.close()
 
+    async def _connected(self, database: str) -> asyncpg.Connection[Any]:
+        kept = self._connections.get(database)
+        if kept is None or not await _is_alive(kept):
+            named = {"application_name": TENDER}
+            kept = await asyncpg.connect(self.url(database), server_settings=named)
+            self._connections[database] = kept
+        return kept
+
     async def _execute(self, database: str, statement: str) -> None:
-        connection = await asyncpg.connect(self.url(database))
-        try:
-            await connection.execute(statement)
-        finally:
+        await (await self._connected(database)).execute(statement)
+
+    async def _closed(self) -> None:
+        for connection in self._connections.values():
             await connection.close()
 
 
+async def _is_alive(connection: asyncpg.Connection[Any]) -> bool:
+    """Tests disconnect everything from their database."""
+    try:
+        await connection.execute("SELECT 1")
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        return False
+    return True
+
+
+@cache
 def _seeds() -> list[str]:
     """The rows that migrations themselves put in."""
     statements = [statement for migration in migrations() for statement in migration.statements]
@@ -102,6 +131,7 @@ def running_postgres() -> Iterator[Postgres]:
         Path(folder).chmod(0o755)  # the server drops root, and must get in
         server = get_server(f"{folder}/data", cleanup_mode="stop")
         try:
-            yield Postgres(server)
+            with contextlib.closing(Postgres(server)) as postgres:
+                yield postgres
         finally:
             server.cleanup()

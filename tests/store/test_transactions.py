@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.postgres import TENDER
 from tests.store.stores import ORG, Place, add, names, until
 from tests.world import HandClock, make_world
 from windlass.base.errors import Unavailable
@@ -589,7 +590,10 @@ async def test_a_store_that_is_closed_again_at_once_leaves_no_connection_behind(
 
 
 async def alone(served: Place) -> bool:
-    connections = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+    connections = (
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+        f" AND application_name <> '{TENDER}'"
+    )
     return len(await served.sql(connections)) == 1
 
 
