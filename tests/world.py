@@ -233,6 +233,10 @@ class FakeConnector:
         """By cluster."""
         self.trouble = ""
         """What is wrong with each engine that is to be connected."""
+        self.port_trouble = ""
+        """What is wrong with the port of each router."""
+        self.routers: list[FakeRouter] = []
+        """Those with a port of their own, in the order in which they were made."""
         self.engine_id = "ABCD:EFGH"
         """The id of the engine at every address."""
         self.checked: list[EngineAccess] = []
@@ -245,10 +249,18 @@ class FakeConnector:
             id=access.cluster,
             engine=engine,
             builder=FakeBuilder(engine.takes),
-            router=FakeRouter() if access.router_port else local.router,
             is_connected=True,
             reconnect=self._reconnect,
         )
+
+    def router(self, access: EngineAccess) -> FakeRouter:
+        router = FakeRouter(access.router_port)
+        self.routers.append(router)
+        return router
+
+    async def check_port(self, access: EngineAccess, local: Place) -> None:
+        if self.port_trouble:
+            raise Invalid(self.port_trouble)
 
     async def identity(self, access: EngineAccess) -> str:
         self.checked.append(access)

@@ -313,3 +313,34 @@ def listened_on(port):
         if state == "0A" and int(number, 16) == port:
             found.append(socket.inet_ntoa(bytes.fromhex(address)[::-1]))
     return found
+
+
+async def test_a_router_that_retires_finishes_requests_under_way_and_takes_no_others(town):
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(heard):
+        begun.set()
+        await go_on.wait()
+        heard.out.write(reply(b"whole" * 50_000))
+
+    await town.shop(await town.instance(answer=slowly))
+    under_way = asyncio.create_task(town.ask(request()))
+    await begun.wait()
+    retiring = asyncio.create_task(town.router.retire(30))
+    await asyncio.sleep(0)
+    assert not await is_open(town.router.port)
+    assert not retiring.done()
+    await town.router.forget("shop")
+    go_on.set()
+    assert (await under_way).body == b"whole" * 50_000
+    await retiring
+    assert not town.router.connections
+
+
+async def is_open(port: int) -> bool:
+    try:
+        _, out = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    out.transport.abort()
+    return True

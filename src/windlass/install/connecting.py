@@ -19,6 +19,7 @@ from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.tls_failures import TLS_PORT
 from windlass.docker.transports import BadIdentity, DockerTransport, TlsIdentity, TlsTransport
 from windlass.routers.builtin import BuiltinRouter
+from windlass.routers.router import RouteError
 
 PLACES: Final = "places"
 """The folder of what belongs to engines of clusters, below the data directory."""
@@ -37,7 +38,6 @@ class DockerConnector:
         except ValueError as error:
             raise BadSetting(f"outbound_allow: {error}") from error
         self._settings, self._installation = settings, installation
-        self._own_ports = {settings.port, settings.gateway_port}
 
     def place(self, access: EngineAccess, local: Place) -> Place:
         # Loaded only where it is used: its HTTP client is a third of the time to start.
@@ -58,16 +58,11 @@ class DockerConnector:
             engine=DockerEngine(host=docker, folder=folder / "docker", installation=label),
             builder=DockerBuilder(host=docker, installation=label),
             servers=NativeDatabases(folder / "databases"),
-            router=self._router(access, local),
             is_connected=True,
             reconnect=reconnect,
         )
 
     async def identity(self, access: EngineAccess) -> str:
-        if access.router_port and (access.router_port < FIRST_OPEN or access.router_port in self._own_ports):
-            raise Invalid(
-                f"router_port: choose another port than {access.router_port}: it is not for clusters"
-            )
         docker: Docker | None = None
         try:
             docker = Docker(self._transport(replace(access, engine_id="")))
@@ -92,8 +87,18 @@ class DockerConnector:
             access.name, parts.hostname or "", port, identity, self._reach, engine_id=access.engine_id
         )
 
-    def _router(self, access: EngineAccess, local: Place) -> Gateway:
-        if not access.router_port or access.router_port in self._own_ports:
-            return local.router
+    def router(self, access: EngineAccess) -> Gateway:
         trusts = trusted(self._settings.trusted_proxies)
         return BuiltinRouter(self._settings.gateway_host, access.router_port, trusts=trusts)
+
+    async def check_port(self, access: EngineAccess, local: Place) -> None:
+        port = access.router_port
+        if port < FIRST_OPEN or port in {self._settings.port, self._settings.gateway_port, local.router.port}:
+            raise Invalid(f"router_port: choose another port than {port}: it is not for clusters")
+        router = self.router(access)
+        try:
+            await router.start()
+        except RouteError as error:
+            raise Invalid(f"router_port: choose another port than {port}: another program has it") from error
+        finally:
+            await router.stop()

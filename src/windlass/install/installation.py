@@ -26,7 +26,7 @@ from windlass.control.background.holdings import apart, bring_back
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
-from windlass.control.deploying.routes import catch_up
+from windlass.control.deploying.route_updates import RouteUpdates
 from windlass.control.kinds import check_kinds, declared, kinds_of
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.authenticate import Authenticator
@@ -88,9 +88,7 @@ class Installation:
         self._changed: dict[str, float] = {}
         """Services of which the engine saw something, and when."""
         self._something_changed = asyncio.Event()
-        self._routed: dict[str, float] = {}
-        """Services whose routes have to be looked at, and since when."""
-        self._must_route = asyncio.Event()
+        self.routes = RouteUpdates(ctx)
         self.left_running = 0
         """Services that go on when this has stopped, as far as the engine can tell."""
         self.marked_engine = ctx.places.local.engine.name
@@ -106,14 +104,14 @@ class Installation:
         await ctx.places.local.engine.start(self.noticed, ctx.logs.take)
         ctx.store.listen(self._heard)
         await ctx.places.start(self.noticed, ctx.logs.take)
-        self._routed |= _now(await ctx.store.write(self._ask_to_keep))
+        self.routes.note(await ctx.store.write(self._ask_to_keep))
         await self._find_routes()
         loops = (
             self.worker.run(),
             self._note_uses(),
             self._note_marks(),
             self._note_changes(),
-            self._route(),
+            self.routes.run(),
             ctx.places.keep_up(),
         )
         self._tasks = [asyncio.create_task(loop) for loop in loops]
@@ -155,11 +153,8 @@ class Installation:
     async def _find_routes(self) -> None:
         """Restores the routes of running services, unless the engine delays it; services that do not run get
         an error page."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                self._routed |= await self._route_changed()
-        self._routed |= _now(await self.ctx.store.reads.statuses.services())
-        self._must_route.set()
+        await self.routes.catch_up(_PATIENCE)
+        self.routes.note(await self.ctx.store.reads.statuses.services())
 
     def noticed(self, service: str) -> None:
         """The engine saw something begin or end."""
@@ -168,8 +163,7 @@ class Installation:
 
     def _heard(self, word: str) -> None:
         if word.startswith(ROUTE):
-            self._routed[word.removeprefix(ROUTE)] = time.monotonic()
-            self._must_route.set()
+            self.routes.note([word.removeprefix(ROUTE)])
         elif word.startswith(CLUSTER):
             self.ctx.places.changed(word.removeprefix(CLUSTER))
 
@@ -183,37 +177,12 @@ class Installation:
 
     async def note_changes(self) -> None:
         changed, self._changed = self._changed, {}
-        self._routed |= changed
-        self._must_route.set()
+        self.routes.note_since(changed)
         try:
             await self.ctx.store.write(lambda tx: _ask_again(tx, changed))
         except Unavailable:
             self._changed = changed | self._changed
             self._something_changed.set()
-
-    async def _route(self) -> None:
-        """Keeps this replica's router up to date with what other replicas and the engine tell."""
-        while True:
-            await self._must_route.wait()
-            self._must_route.clear()
-            if waiting := await self._route_changed():
-                await asyncio.sleep(1)
-                self._routed = waiting | self._routed
-                self._must_route.set()
-
-    async def _route_changed(self) -> dict[str, float]:
-        """Answers those that have to wait."""
-        changed, self._routed = self._routed, {}
-        waiting = {}
-        for service, since in changed.items():
-            try:
-                await catch_up(self.ctx, service, since)
-            except (EngineError, Unavailable) as error:
-                _log.warning("routes wait", extra={"service": service, "why": str(error)})
-                waiting[service] = since
-            except Exception:  # noqa: BLE001 (the loop must outlive one service)
-                _log.exception("routes could not be set", extra={"service": service})
-        return waiting
 
     async def _note_uses(self) -> None:
         while True:
@@ -303,6 +272,7 @@ async def install(
         known = families or registry(), kinds or kinds_of(*declared())
         check_kinds(*known)
         ctx = assemble(settings, id, own, store, clock, encryption, out, *known, point)
+        ctx.places.adopts = adopt
         installation = Installation(ctx, fetcher or out.fetch, lease)
         if keeps_engine:
             installation.marked_engine = kept_engine(settings) or own.engine.name
@@ -314,10 +284,6 @@ async def install(
         await installation.note_mark()
         undo.pop_all()
     return installation
-
-
-def _now(services: Iterable[str]) -> dict[str, float]:
-    return dict.fromkeys(services, time.monotonic())
 
 
 async def _ask_again(tx: Tx, services: Iterable[str]) -> None:

@@ -8,18 +8,21 @@ from windlass.routers.router import Endpoint, Listen, Route, RouteError
 
 
 class FakeRouter:
-    port = 8081
-
-    def __init__(self) -> None:
+    def __init__(self, port: int = 8081) -> None:
+        self.port = port
+        self.runs = False
         self.listening: dict[str, tuple[Listen, ...]] = {}
         self.routes: dict[str, tuple[Route, ...]] = {}
         self.drained: list[Endpoint] = []
 
     async def start(self) -> None:
-        return None
+        self.runs = True
 
     async def stop(self) -> None:
-        return None
+        self.runs = False
+
+    async def retire(self, patience: float) -> None:
+        self.runs = False
 
     async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
         wanted = {one.port for one in ports}

@@ -27,6 +27,7 @@ from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
 from windlass.control.context.log_store import Logs
 from windlass.control.context.places import LOCAL, Place, Servers
+from windlass.control.deploying.older_database import leave_alone
 from windlass.control.people.organizations import NOBODY
 from windlass.control.records.recording import About, emit
 from windlass.core.access import SYSTEM
@@ -274,8 +275,13 @@ async def set_unknown_aside(ctx: Context, why: str) -> None:
 async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
     holdings = holdings_of(ctx, place)
     found = list((await unknown(ctx, holdings)).items())
-    # The engine of a cluster may name any number of services that never were.
-    for service, kept in found if place.reconnect is None else found[:MOST_ASIDE]:
+    if place.reconnect is not None:
+        if not ctx.places.adopts:
+            leave_alone(ctx, place, [kept.name[:_LONGEST_NAME] or service for service, kept in found])
+            return
+        # The engine of a cluster may name any number of services that never were.
+        found = found[:MOST_ASIDE]
+    for service, kept in found:
         await put_aside(ctx, holdings, service, kept, ctx.installation, why)
 
 

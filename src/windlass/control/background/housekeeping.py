@@ -15,6 +15,7 @@ from windlass.control.background import holdings
 from windlass.control.context.context import Context
 from windlass.control.context.places import Place
 from windlass.control.deploying.release import count_of
+from windlass.control.deploying.routes import forget
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.request.deleting import DISCARD
@@ -88,8 +89,7 @@ async def discard(ctx: Context, claim: Claim) -> None:
         return
     for place in ctx.places.all():
         async with ctx.routing[service]:
-            await place.router.forget(service)
-        ctx.routing.looked.pop(service, None)
+            await forget(ctx, place, service)
         await ctx.point("about to discard")
         async with holdings.apart(place):  # Sweeping finds it when the host is back.
             await place.engine.discard(service)

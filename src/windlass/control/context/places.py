@@ -19,7 +19,8 @@ from windlass.base.errors import Unavailable
 from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.builders.builder import Builder
-from windlass.core.deploy.workload import Artifact, OutputLine
+from windlass.control.context.engine_scope import EngineScope
+from windlass.core.deploy.workload import Artifact
 from windlass.engines.engine import Engine, Notice, Sink
 from windlass.families.environment import EnvironmentShown
 from windlass.routers.router import RouteError, Router
@@ -29,6 +30,8 @@ LOCAL: Final = "local"
 """The id of the place that every server has: the engine of its own machine."""
 _LOOK_EVERY: Final = 60.0
 """Seconds after which clusters are read again: a nudge may be lost."""
+_LAST_REQUESTS: Final = 60.0
+"""Seconds for requests under way at a router whose cluster got another port."""
 NOT_CONNECTED: Final = (
     "Connect the cluster to an engine first (its field engine), or use an environment on another cluster: "
     "nothing reaches this one"
@@ -61,6 +64,10 @@ class Gateway(Router, Protocol):
 
     @property
     def port(self) -> int: ...
+
+    async def retire(self, patience: float) -> None:
+        """Takes no more connections. Stops when all under way has finished, or after `patience` seconds."""
+        ...
 
 
 class EngineAccess(Struct, frozen=True, kw_only=True):
@@ -105,7 +112,15 @@ class Connector(Protocol):
     """Connects to engines at other addresses; see `install.connecting`."""
 
     def place(self, access: EngineAccess, local: Place) -> Place:
-        """Makes the place of a cluster, beside the local one. Opens no connection."""
+        """Makes the place of a cluster, with the router of the local one. Opens no connection."""
+        ...
+
+    def router(self, access: EngineAccess) -> Gateway:
+        """Makes the router of a cluster with a port of its own."""
+        ...
+
+    async def check_port(self, access: EngineAccess, local: Place) -> None:
+        """Raises Invalid if the router of the cluster cannot have its port."""
         ...
 
     async def identity(self, access: EngineAccess) -> str:
@@ -132,6 +147,14 @@ class Places:
         self._changed: set[str] = set()
         self._must_look = asyncio.Event()
         self._watch: tuple[Notice, Sink] | None = None
+        self.adopts = False
+        """The operator goes on with this database where others run what it does not know (`--adopt`)."""
+        self.examined: set[str] = set()
+        """Clusters where nothing runs that is newer than the database."""
+        self.newer: set[str] = set()
+        """Clusters where something runs that is newer than the database."""
+        self.remarks: dict[str, str] = {}
+        """By cluster: what is there that the database does not know, for people."""
 
     def all(self) -> Sequence[Place]:
         return [self.local, *(place for _, place in self._open.values() if place.reconnect)]
@@ -159,11 +182,18 @@ class Places:
         Raises Invalid with what is wrong."""
         return await self._connector.identity(access) if access.engine == "DOCKER" else ""
 
+    async def check_port(self, access: EngineAccess) -> None:
+        """Raises Invalid if a port that a cluster is to get is in use."""
+        if access.router_port:
+            await self._connector.check_port(access, self.local)
+
     # As long as the server runs
 
     async def start(self, notice: Notice, sink: Sink) -> None:
         """Opens the places of all clusters in use; returns when each answered, or did not answer in time."""
         self._watch = notice, sink
+        for cluster, (_, place) in [*self._open.items()]:
+            self._begin(cluster, place)
         for cluster in await self._reads.statuses.clusters():
             await self.at(cluster)
         await asyncio.gather(*self._tasks)
@@ -217,7 +247,7 @@ class Places:
 
     def _begin(self, cluster: str, place: Place) -> None:
         """Finds and watches what runs there, without keeping anybody waiting."""
-        if self._watch is None:
+        if self._watch is None or place.reconnect is None:
             return
         self.later(self._started(cluster, place, *self._watch))
 
@@ -228,13 +258,10 @@ class Places:
         task.add_done_callback(self._tasks.discard)
 
     async def _started(self, cluster: str, place: Place, notice: Notice, sink: Sink) -> None:
-        if place.router is not self.local.router:
-            try:
-                await place.router.start()
-            except (RouteError, OSError) as error:
-                _log.error("a cluster has no router", extra={"cluster": cluster, "reason": str(error)})
+        async with self._locks[cluster]:
+            await self._give_router(cluster)
         self._clusters |= dict.fromkeys(await self._reads.statuses.on_cluster(cluster), cluster)
-        scope = _Scope(self, cluster, notice, sink)
+        scope = EngineScope(self, cluster, notice, sink)
         await place.engine.start(scope.notice, scope.take)
 
     async def _refresh(self, cluster: str) -> None:
@@ -245,15 +272,42 @@ class Places:
                     await self._opened(cluster)
                 return
             before, place = known
-            if access and place.reconnect and _is_same_kind(before, access):
+            self.examined.discard(cluster)
+            self.newer.discard(cluster)
+            if access and place.reconnect and before.engine == access.engine:
                 self._open[cluster] = access, place
-                await place.reconnect(access)
+                await self._give_router(cluster, before.router_port)
+                if replace(before, router_port=access.router_port) != access:
+                    await place.reconnect(access)
                 return
             del self._open[cluster]
             if place.reconnect:
                 await self._close(place)
             if access:
                 await self._opened(cluster)
+
+    async def _give_router(self, cluster: str, port: int = 0) -> None:
+        """Moves the services of a cluster to a router at its port, if it had another `port`. If it cannot be
+        opened, they stay, and it is tried again when clusters are read next."""
+        if (known := self._open.get(cluster)) is None or known[0].router_port == port:
+            return
+        access, place = known
+        router = self.local.router
+        if access.router_port:
+            router = self._connector.router(access)
+            try:
+                await router.start()
+            except (RouteError, OSError) as error:
+                _log.error("a cluster has no router", extra={"cluster": cluster, "reason": str(error)})
+                self._open[cluster] = replace(access, router_port=port), place
+                return
+        self._open[cluster] = access, replace(place, router=router)
+        services = await self._reads.statuses.on_cluster(cluster)
+        if self._watch:
+            for service in services:
+                self._watch[0](service)
+        if place.router is not self.local.router:
+            self.later(place.router.retire(_LAST_REQUESTS))
 
     async def _close(self, place: Place) -> None:
         await place.engine.stop()
@@ -274,37 +328,6 @@ class Places:
             return ""
         self._clusters[service] = status.cluster
         return status.cluster
-
-
-class _Scope:
-    """Passes on what the engine of a cluster tells of services of this cluster, and nothing of others: the
-    engine belongs to the organization of the cluster."""
-
-    def __init__(self, places: Places, cluster: str, notice: Notice, sink: Sink) -> None:
-        self._places, self._cluster = places, cluster
-        self._notice, self._sink = notice, sink
-
-    def notice(self, service: str) -> None:
-        self._pass_on(service, lambda: self._notice(service))
-
-    def take(self, service: str, lines: Sequence[OutputLine]) -> None:
-        self._pass_on(service, lambda: self._sink(service, lines))
-
-    def _pass_on(self, service: str, action: Callable[[], None]) -> None:
-        known = self._places.known_cluster_of(service)
-        if known is None:  # deployed by another server a moment ago
-            self._places.later(self._look_up(service, action))
-        elif known == self._cluster:
-            action()
-
-    async def _look_up(self, service: str, action: Callable[[], None]) -> None:
-        if await self._places.cluster_of(service) == self._cluster:
-            action()
-
-
-def _is_same_kind(before: EngineAccess, after: EngineAccess) -> bool:
-    """True if the parts of the place can stay, with another way to the engine."""
-    return (before.engine, before.router_port) == (after.engine, after.router_port)
 
 
 def cluster_of(environment: Row) -> str:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from windlass.builders.builder import BuilderAway
 from windlass.control.context.context import Context
+from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.engine import EngineAway, EngineError, NotReady
@@ -70,6 +71,7 @@ async def bring_up(ctx: Context, new: Workload, old: Workload | None, count: int
 async def apply(ctx: Context, workload: Workload, count: int, held: Check) -> None:
     """Makes the engine run `count` instances. Surplus ones get no more requests before they end."""
     place, left = await ctx.places.of(workload.service), False
+    await examine(ctx, place)
 
     async def leave(surplus: Sequence[Instance]) -> None:
         nonlocal left
@@ -123,6 +125,7 @@ async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> No
 
 async def _up_to(ctx: Context, service: str, newest: int) -> list[Instance]:
     place = await ctx.places.of(service)
+    await examine(ctx, place)
     seen = await place.engine.observe(service)
     return [instance for instance in seen.instances if instance.generation <= newest]
 

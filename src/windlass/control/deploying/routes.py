@@ -29,8 +29,10 @@ async def reserve(ctx: Context, *generations: Workload | None) -> None:
     for workload in workloads:
         await reserve_ports(ctx, workload)
     listens = {listen for workload in workloads for listen in await _listening(ctx, workload)}
-    place = await ctx.places.of(workloads[0].service)
-    await place.router.reserve(workloads[0].service, sorted(listens, key=lambda listen: listen.port))
+    service = workloads[0].service
+    place = await ctx.places.of(service)
+    await _leave_former(ctx, place, service)
+    await place.router.reserve(service, sorted(listens, key=lambda listen: listen.port))
 
 
 async def _listening(ctx: Context, workload: Workload) -> list[Listen]:
@@ -66,32 +68,70 @@ async def catch_up(ctx: Context, service: str, since: float) -> None:
             await _refresh(ctx, service)
 
 
+async def hold_names(ctx: Context, service: str) -> None:
+    """Has the router answer for a service whose engine did not tell yet what runs: its names are known, and
+    nothing serves them now. Routes that are set stay as they are."""
+    async with ctx.routing[service]:
+        status, place = await ctx.store.reads.statuses.get(service), await ctx.places.of(service)
+        if status is not None:
+            await _leave_former(ctx, place, service)
+            await _hold_names(ctx, place, service, status)
+
+
+async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRow) -> None:
+    if service not in ctx.routing.looked and (workload := await _routed(ctx, service, status)):
+        await _put(ctx, place, workload, ())
+
+
+async def _leave_former(ctx: Context, place: Place, service: str) -> None:
+    """Closes the ports and routes of a service at the router that its cluster had before."""
+    former, ctx.routing.routers[service] = ctx.routing.routers.get(service), place.router
+    if former is not None and former is not place.router:
+        ctx.routing.looked.pop(service, None)
+        await former.forget(service)
+
+
 async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
     source, began = ctx.store.reads, time.monotonic()
     status, place = await source.statuses.get(service), await ctx.places.of(service)
     if status is None or await source.resources.get(service) is None:
-        ctx.routing.looked.pop(service, None)
-        await place.router.forget(service)
+        await forget(ctx, place, service)
         return []
+    await _leave_former(ctx, place, service)
+    if place.reconnect is not None:  # Its engine may take long to answer, or be away.
+        await _hold_names(ctx, place, service, status)
     seen = await _set(ctx, place, service, status)
     ctx.routing.looked[service] = began
     return seen
 
 
+async def forget(ctx: Context, place: Place, service: str) -> None:
+    """Closes all ports and routes of a service."""
+    ctx.routing.looked.pop(service, None)
+    await (ctx.routing.routers.pop(service, None) or place.router).forget(service)
+
+
 async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
-    source = ctx.store.reads
-    serving = await source.deployments.get(status.serving) if status.serving else None
-    workload = decrypt_workload(ctx, serving) if serving else await _last(ctx, service)
+    workload = await _routed(ctx, service, status)
     if workload is None:
         return []
-    seen = await place.engine.observe(service) if serving else Observation()
-    ready = seen.of(workload.generation).ready
+    seen = await place.engine.observe(service) if status.serving else Observation()
+    await _put(ctx, place, workload, seen.of(workload.generation).ready)
+    return seen.instances
+
+
+async def _routed(ctx: Context, service: str, status: StatusRow) -> Workload | None:
+    """Returns the workload whose routes a service has: the one that serves, or the last."""
+    serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
+    return decrypt_workload(ctx, serving) if serving else await _last(ctx, service)
+
+
+async def _put(ctx: Context, place: Place, workload: Workload, ready: Sequence[Instance]) -> None:
     routes = await _routes(ctx, workload, await _names_of(ctx, workload), ready)
     try:
-        await place.router.set(service, routes)
+        await place.router.set(workload.service, routes)
     except RouteError:
-        await place.router.set(service, await _as_far_as_can_be(ctx, workload, routes))
-    return seen.instances
+        await place.router.set(workload.service, await _as_far_as_can_be(ctx, workload, routes))
 
 
 async def _as_far_as_can_be(ctx: Context, workload: Workload, routes: Sequence[Route]) -> Sequence[Route]:

@@ -11,7 +11,9 @@ from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, prepares, reads
 from windlass.control.context.context import Context
 from windlass.control.context.places import EngineAccess
+from windlass.control.deploying.older_database import OLDER
 from windlass.control.people.organizations import NOBODY
+from windlass.control.records.ports import PORT
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.engine_access import access_of
 from windlass.control.request.hidden import decrypt_hidden
@@ -40,6 +42,7 @@ async def check_new(ctx: Context, call: Call) -> None:
     parent, spec = await parent_to_create_in(ctx.store.reads, call), call.sent(Cluster)
     cluster.normalise(spec)
     access = access_of(_UNSAVED, parent.org, spec, spec.engine_key)
+    await ctx.places.check_port(access)
     if engine_id := await _connect(ctx, access, access.engine_id):
         spec.engine_id = engine_id
 
@@ -58,7 +61,9 @@ async def check_changed(ctx: Context, call: Call) -> None:
     access = access_of(row.id, row.org, spec, spec.engine_key)
     known = access_of(row.id, row.org, row.read(Cluster), hidden.get("engine_key", ""))
     is_key_sent = bool(changes.get("engine_key"))
-    if replace(access, name=known.name) != known or is_key_sent:
+    if access.router_port != known.router_port:
+        await ctx.places.check_port(access)
+    if replace(access, name=known.name, router_port=known.router_port) != known or is_key_sent:
         expected = str(changes.get("engine_id") or ("" if is_key_sent else known.engine_id))
         if engine_id := await _connect(ctx, access, expected):
             setattr(call.body, _ENGINE_ID, engine_id)
@@ -90,6 +95,7 @@ class Clusters(Behaviour[Cluster]):
         first = await tx.resources.first(draft.org, cluster.name) is None
         draft.give(is_default=first, **_connected(draft.spec))
         await give_queue(tx, draft.id, draft.spec)
+        await _hold_port(tx, draft.id, draft.spec)
         tx.nudge(cluster_word(draft.id))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
@@ -101,6 +107,7 @@ class Clusters(Behaviour[Cluster]):
         change.extras |= _connected(change.spec)
         await tx.work.remove_queue(change.row.id)
         await give_queue(tx, change.row.id, change.spec)
+        await _hold_port(tx, change.row.id, change.spec)
         tx.nudge(cluster_word(change.row.id))
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
@@ -138,6 +145,19 @@ async def give_queues(tx: Tx) -> None:
     for id in await tx.statuses.clusters():
         if row := await tx.resources.find(cluster.name, id):
             await give_queue(tx, id, row.read(Cluster))
+
+
+async def _hold_port(tx: Tx, cluster: str, spec: Cluster) -> None:
+    """Reserves the port of the cluster, as ports of services are: none has two holders."""
+    wanted = f"{PORT}{spec.router_port}" if spec.router_port else ""
+    held = await tx.names.of(cluster)
+    if wanted and wanted not in {row.name for row in held} and await tx.names.take(wanted, cluster) is None:
+        raise Invalid(
+            f"router_port: choose another port than {spec.router_port}: a service or another cluster has it"
+        )
+    for row in held:
+        if row.name != wanted:
+            await tx.names.release(row)
 
 
 def _engine_of(spec: Cluster) -> tuple[str, str]:
@@ -178,6 +198,8 @@ async def status(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     place = await ctx.places.at(row.id)
     message = await place.engine.trouble() if place.is_connected else place.refusal
+    if not message and row.id in ctx.places.newer:
+        message = OLDER
     answers = place.is_connected and not message
     word = "DEPLOYED" if answers else "DEPLOYMENT_ERROR" if place.is_connected else "READY"
     answer = ClusterStatus(
@@ -185,6 +207,6 @@ async def status(ctx: Context, call: Call) -> Reply:
         status=word,
         is_deployed=answers,
         is_connected=place.is_connected,
-        message=message,
+        message=message or ctx.places.remarks.get(row.id, ""),
     )
     return Reply(encode(answer))

@@ -20,6 +20,8 @@ from windlass.routers.builtin.table import RoutingTable, Traffic
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
 
 _LOCAL: Final = "127.0.0.1"
+_LAST_BYTES, _LOOK = 5.0, 0.05
+"""Seconds for clients to read the last answers, and between two looks whether they have."""
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared with, not bound to)
 
 Addresses = set[tuple[str, int]]
@@ -81,6 +83,21 @@ class BuiltinRouter:
             for server in servers:
                 server.close()
             await self._shared.stop()
+
+    async def retire(self, patience: float) -> None:
+        """Takes no more connections. Stops when all under way has finished, or after `patience` seconds."""
+        if self._gateway is not None:
+            self._gateway.close()
+        self._shared.stopping = True
+        try:
+            await self.drain([*self._shared.peers], patience)
+            async with asyncio.timeout(min(patience, _LAST_BYTES)):
+                while self.connections:  # noqa: ASYNC110 (the end of a connection is no event)
+                    await asyncio.sleep(_LOOK)
+        except TimeoutError:
+            pass  # What is left is idle, or does not read its answer.
+        finally:
+            await self.stop()
 
     async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
         async with self._changing:

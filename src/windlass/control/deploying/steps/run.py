@@ -8,6 +8,7 @@ import asyncio
 from windlass.builders.builder import BuildError
 from windlass.control.deploying.freezing import frozen
 from windlass.control.deploying.ledger import Ledger
+from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import HOLD, PAUSE, PutOff
 from windlass.control.deploying.release import last_output, with_known_volumes
 from windlass.control.deploying.steps.release import prune, with_output
@@ -73,6 +74,7 @@ async def _outcome(ledger: Ledger, workload: Workload, started_at: int) -> Outco
     """Waits for the end of the run: for a moment here, then PutOff. RunFailed after its time limit."""
     ctx, engine = ledger.ctx, ledger.place.engine
     until = started_at + round(workload.time_limit * 1000)
+    await examine(ctx, ledger.place)
     waiting = asyncio.ensure_future(engine.once(await with_known_volumes(ctx, workload)))
     try:
         while True:

@@ -1,0 +1,45 @@
+"""Limits what the engine of a cluster tells to services of this cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Protocol
+
+from windlass.core.deploy.workload import OutputLine
+from windlass.engines.engine import Notice, Sink
+
+
+class ServiceClusters(Protocol):
+    """Knows the clusters of services."""
+
+    def known_cluster_of(self, service: str) -> str | None: ...
+
+    async def cluster_of(self, service: str) -> str: ...
+
+    def later(self, action: Coroutine[None, None, None]) -> None: ...
+
+
+class EngineScope:
+    """Passes on what the engine of a cluster tells of services of this cluster, and nothing of others: the
+    engine belongs to the organization of the cluster."""
+
+    def __init__(self, places: ServiceClusters, cluster: str, notice: Notice, sink: Sink) -> None:
+        self._places, self._cluster = places, cluster
+        self._notice, self._sink = notice, sink
+
+    def notice(self, service: str) -> None:
+        self._pass_on(service, lambda: self._notice(service))
+
+    def take(self, service: str, lines: Sequence[OutputLine]) -> None:
+        self._pass_on(service, lambda: self._sink(service, lines))
+
+    def _pass_on(self, service: str, action: Callable[[], None]) -> None:
+        known = self._places.known_cluster_of(service)
+        if known is None:  # deployed by another server a moment ago
+            self._places.later(self._look_up(service, action))
+        elif known == self._cluster:
+            action()
+
+    async def _look_up(self, service: str, action: Callable[[], None]) -> None:
+        if await self._places.cluster_of(service) == self._cluster:
+            action()

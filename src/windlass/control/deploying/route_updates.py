@@ -1,0 +1,116 @@
+"""Keeps the routes of this replica up to date with what other replicas and engines tell.
+
+The services of each place have a queue of their own: a host that is away or slow delays the routes of no
+other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.control.context.context import Context
+from windlass.control.deploying.routes import catch_up, hold_names
+from windlass.engines.engine import EngineAway, EngineError
+
+_PAUSE = 1.0
+"""Seconds after which routes that could not be set are tried again."""
+_log = log("routes")
+
+
+class RouteUpdates:
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._noted: dict[str, float] = {}
+        """Services to look at, and since when."""
+        self._waiting: dict[str, dict[str, float]] = {}
+        """The same, by place."""
+        self._running: dict[str, asyncio.Task[None]] = {}
+        """By place."""
+        self._must_look = asyncio.Event()
+
+    def note(self, services: Iterable[str]) -> None:
+        """Has the routes of services looked at."""
+        self.note_since(dict.fromkeys(services, time.monotonic()))
+
+    def note_since(self, services: Mapping[str, float]) -> None:
+        self._noted |= services
+        self._must_look.set()
+
+    async def run(self) -> None:
+        """Updates routes for ever."""
+        try:
+            while True:
+                await self._must_look.wait()
+                try:
+                    await self._start()
+                except Unavailable as error:
+                    _log.warning("routes wait", extra={"why": str(error)})
+                    await asyncio.sleep(_PAUSE)
+        finally:
+            await self.stop()
+
+    async def catch_up(self, patience: float) -> None:
+        """Updates what was noted; engines that take longer than so many seconds are waited for by `run`."""
+        await self._start()
+        if self._running:
+            await asyncio.wait([*self._running.values()], timeout=patience)
+
+    async def stop(self) -> None:
+        running = [*self._running.values()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _start(self) -> None:
+        self._must_look.clear()
+        noted, self._noted = self._noted, {}
+        try:
+            for service, since in noted.items():
+                place = await self._ctx.places.of(service)
+                self._waiting.setdefault(place.id, {})[service] = since
+        except Unavailable:
+            self._noted = noted | self._noted
+            self._must_look.set()
+            raise
+        for id in self._waiting.keys() - self._running.keys():
+            self._running[id] = asyncio.create_task(self._update(id))
+
+    async def _update(self, place: str) -> None:
+        try:
+            while services := self._waiting.pop(place, {}):
+                if late := await self._update_all(services):
+                    await asyncio.sleep(_PAUSE)
+                    self._waiting[place] = late | self._waiting.get(place, {})
+        finally:
+            del self._running[place]
+
+    async def _update_all(self, services: Mapping[str, float]) -> dict[str, float]:
+        """Returns the services that have to wait."""
+        late: dict[str, float] = {}
+        is_away = False
+        for service, since in services.items():
+            try:
+                if not is_away:
+                    is_away = await self._is_away(service, since)
+                if is_away:
+                    late[service] = since
+                    await hold_names(self._ctx, service)
+            except (EngineError, Unavailable) as error:
+                _log.warning("routes wait", extra={"service": service, "why": str(error)})
+                late[service] = since
+            except Exception:  # noqa: BLE001 (the loop must outlive one service)
+                _log.exception("routes could not be set", extra={"service": service})
+        return late
+
+    async def _is_away(self, service: str, since: float) -> bool:
+        """Sets the routes of a service, unless its engine is away."""
+        try:
+            await catch_up(self._ctx, service, since)
+        except EngineAway as error:
+            _log.warning("routes wait", extra={"service": service, "why": str(error)})
+            return True
+        return False
