@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from tests.world import World
 
@@ -20,37 +24,132 @@ def rows() -> list[tuple[str, str]]:
     return [(f"windlass.{room}", function) for function, room in ROW.findall(PAGE.read_text())]
 
 
+LOWEST = {"request", "records", "context"}
+"""Rooms that all others use. They call no room above them, except for the handler of an operation."""
+
+
+class Entry(NamedTuple):
+    """A call of a function of `control`: its module and name, and the room of its caller."""
+
+    module: str
+    function: str
+    caller: str
+    is_coroutine: bool
+
+    @property
+    def room(self) -> str:
+        return room_of(self.module)
+
+
+def room_of(module: str) -> str:
+    return module.removeprefix("windlass.control.").partition(".")[0]
+
+
 @contextmanager
-def entered() -> Iterator[list[tuple[str, str]]]:
-    """The functions of `control` that are entered, each when it is entered for the first time."""
-    found: dict[tuple[str, str], None] = {}
-    names: list[tuple[str, str]] = []
+def entered() -> Iterator[list[Entry]]:
+    """The calls of functions of `control`, in their order."""
+    entries: list[Entry] = []
+    frames: dict[int, FrameType] = {}
+    found: list[Entry] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        module = frame.f_globals.get("__name__", "")
-        if event == "call" and module.startswith("windlass.control"):
-            found.setdefault((module, frame.f_code.co_qualname))
+        module = module_of(frame)
+        # A coroutine that goes on after it has waited is called again, with the same frame.
+        if event == "call" and module.startswith("windlass.control.") and id(frame) not in frames:
+            frames[id(frame)] = frame
+            flags = frame.f_code.co_flags & inspect.CO_COROUTINE
+            found.append(Entry(module, frame.f_code.co_qualname, caller_of(frame), bool(flags)))
 
     sys.setprofile(note)
     try:
-        yield names
+        yield entries
     finally:
         sys.setprofile(None)
-        names += found
+        entries += found
 
 
-async def test_a_deployment_goes_through_the_functions_of_the_page_in_their_order(world: World):
+def module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def caller_of(frame: FrameType) -> str:
+    """The room that this call comes from; empty for a call by the event loop or by another package."""
+    caller = frame.f_back
+    while caller is not None:
+        if module_of(caller).startswith("windlass.control."):
+            return room_of(module_of(caller))
+        caller = caller.f_back
+    return ""
+
+
+def handovers(entries: list[Entry]) -> list[tuple[str, str]]:
+    """Calls from one room to another that wait for something, each run of equal ones once."""
+    calls = [
+        (entry.caller, entry.room)
+        for entry in entries
+        if entry.is_coroutine and entry.caller not in ("", entry.room) and entry.room not in LOWEST
+    ]
+    return [call for call, _ in groupby(calls)]
+
+
+def crossings(rooms: list[str]) -> list[str]:
+    """The rooms in the order of the walk, each run of equal ones once."""
+    return [room for room, _ in groupby(rooms)]
+
+
+def is_once_down_and_once_back(rooms: list[str]) -> bool:
+    """True if no room repeats on the way down, and the way back is in the opposite order."""
+    down = crossings(rooms)
+    turn = next((n for n, room in enumerate(down) if room in down[:n]), len(down))
+    order = [down.index(room) if room in down[:turn] else turn for room in down[turn:]]
+    return order == sorted(set(order), reverse=True) and turn not in order
+
+
+def arrows() -> set[tuple[str, str]]:
+    picture = tomllib.loads((PAGE.parent / "pictures" / "walk.toml").read_text())
+    return {(arrow["from"], arrow["to"]) for arrow in picture["arrow"]}
+
+
+async def walk(world: World) -> list[Entry]:
     app = await world.application()
-    with entered() as names:
+    with entered() as entries:
         assert (await world.post(f"/application/{app}/deploy")).status == 202
         await world.settle()
     assert await world.state(f"/application/{app}") == "RUNNING"
+    return entries
+
+
+async def test_a_deployment_goes_through_the_functions_of_the_page_in_their_order(world: World):
+    names = [*dict.fromkeys((entry.module, entry.function) for entry in await walk(world))]
     assert len(rows()) > 20
     assert [name for name in names if name in rows()] == rows()
 
 
+def test_each_room_of_the_page_is_crossed_once_on_the_way_down_and_once_back():
+    rooms = [room_of(module) for module, _ in rows()]
+    assert is_once_down_and_once_back(rooms), crossings(rooms)
+    assert set(rooms) > {"request", "services", "records", "background", "deploying", "kinds", "workloads"}
+
+
+async def test_each_arrow_of_the_picture_is_walked_once_and_no_other(world: World):
+    walked = handovers(await walk(world))
+    assert sorted(walked) == sorted(set(walked))
+    between = {room for call in walked for room in call} | LOWEST
+    drawn = {(one, other) for one, other in arrows() if {one, other} <= between and other not in LOWEST}
+    assert set(walked) == drawn
+
+
+def test_a_room_that_is_crossed_again_is_noticed():
+    assert is_once_down_and_once_back(["a", "b", "b", "c", "b", "a"])
+    assert is_once_down_and_once_back(["a", "b", "c", "a"])
+    assert not is_once_down_and_once_back(["a", "b", "c", "b", "c"])
+    assert not is_once_down_and_once_back(["a", "b", "a", "c"])
+    assert not is_once_down_and_once_back(["a", "b", "c", "a", "b"])
+
+
 async def test_functions_that_a_deployment_does_not_come_to_are_not_found(world: World):
     app = await world.application()
-    with entered() as names:
+    with entered() as entries:
         await world.get(f"/application/{app}")
-    assert not set(names) & set(rows())
+    assert not {(entry.module, entry.function) for entry in entries} & set(rows())
+    assert handovers(entries) == []

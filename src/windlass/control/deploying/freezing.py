@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.builders.builder import Say
 from windlass.control.deploying.ledger import Ledger, LostClaim
-from windlass.control.kinds.service_kind import compute_workload
+from windlass.control.kinds.service_kind import Making
 from windlass.control.records.deployments import particulars
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.variables.inputs import inputs_of
@@ -14,40 +14,19 @@ from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.progress import BuiltArtifact, Particulars
 from windlass.core.deploy.states import Do
 from windlass.core.deploy.workload import Workload
-from windlass.core.words.variables import Inputs
 from windlass.engines.engine import EngineError
-from windlass.store import Row
 
 
-class RunSettings(Struct, frozen=True):
-    """The settings and variables that a deployment runs with."""
-
-    service: Row
-    """The service, with these settings."""
-    inputs: Inputs
-
-
-async def settings_of(ledger: Ledger, details: Particulars) -> RunSettings:
-    """Reads the settings and variables of a service as they are now."""
+async def making_of(ledger: Ledger, details: Particulars, say: Say) -> Making:
+    """Reads the settings and variables of a service as they are now, for a deployment of it."""
     ctx, service = ledger.ctx, ledger.service
     if others := ctx.kinds[service.family].settings(details):
         service = replace(service, body=rewritten(service.body, others))
     inputs = await inputs_of(ctx, ctx.store.reads, service, ledger.place.engine.neighbour_address)
-    return RunSettings(service, inputs)
+    return Making(service=service, deployment=ledger.deployment, inputs=inputs, say=say)
 
 
-async def workload_with(ledger: Ledger, built: BuiltArtifact, settings: RunSettings) -> Workload:
-    """Works out what the deployment runs."""
-    return await compute_workload(
-        ledger.ctx,
-        settings.service,
-        ledger.deployment,
-        built.made.artifact,
-        settings.inputs,
-    )
-
-
-async def frozen(ledger: Ledger) -> Workload:
+async def freeze(ledger: Ledger) -> Workload:
     """Returns what the deployment runs. One that built nothing is frozen here."""
     deployment = await ledger.ctx.store.reads.deployments.get(ledger.deployment.id)
     if deployment is None:
@@ -65,24 +44,24 @@ async def frozen(ledger: Ledger) -> Workload:
 
 async def _restarted(ledger: Ledger) -> Workload:
     """Returns the running workload as a new generation."""
-    running = await ledger.serving()
+    running = await ledger.find_serving()
     if running is None:
         raise EngineError("It does not run any more: deploy it instead")
     serving = await ledger.ctx.store.reads.deployments.get(running.deployment)
     earlier = particulars(serving if serving else ledger.deployment)
     deployment = ledger.deployment
     workload = replace(running, generation=deployment.number, deployment=deployment.id)
-    return await ledger.frozen(workload, _built_by(earlier), ledger.status.digest)
+    return await ledger.freeze(workload, _built_by(earlier), ledger.status.digest)
 
 
 async def _built_earlier(ledger: Ledger, details: Particulars) -> Workload:
     """Returns a workload with the artifact of an earlier deployment and the present settings."""
-    ctx, built = ledger.ctx, _built_by(details)
-    if not await ctx.kinds[ledger.service.family].is_kept(ctx, ledger.service, built.made.artifact):
+    ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _built_by(details)
+    if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
         raise EngineError("What was built for it is no more: deploy its commit again")
-    settings = await settings_of(ledger, details)
-    workload = await workload_with(ledger, built, settings)
-    return await ledger.frozen(workload, built, settings.inputs.digest)
+    making = await making_of(ledger, details, ctx.logs.build(ledger.service.id, ledger.deployment.id))
+    workload = await kind.compute(ctx, making, built.made.artifact)
+    return await ledger.freeze(workload, built, making.inputs.digest)
 
 
 def _built_by(details: Particulars) -> BuiltArtifact:

@@ -18,7 +18,7 @@ from windlass.control.context.places import Place
 from windlass.control.records.deployments import RECONCILE, announce, finish, move, particulars, status_of
 from windlass.control.records.names import reserve_declared, reserve_hosts
 from windlass.control.records.sealed_workload import decrypt_workload, encrypt_workload
-from windlass.control.request.deleting import Asker, deleted, give_up_above
+from windlass.control.request.deleting import Asker, finish_deletion, give_up_above
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.plan import Step
 from windlass.core.deploy.progress import BuiltArtifact, RunReport
@@ -45,7 +45,7 @@ class Task(Struct, frozen=True):
     deployment: DeploymentRow | None = None
 
 
-def recorded(
+def in_transaction(
     change: Callable[Concatenate[Ledger, Tx, DeploymentRow, P], Awaitable[T]],
 ) -> Callable[Concatenate[Ledger, P], Awaitable[T]]:
     """Runs a method as one transaction. It gets the deployment as it is now, and may run twice."""
@@ -61,7 +61,7 @@ def recorded(
 
 
 class Ledger:
-    """The records of one task: what it is about, and what is written about it."""
+    """Reads and writes the records of one task."""
 
     def __init__(self, ctx: Context, task: Task, place: Place) -> None:
         self.ctx = ctx
@@ -81,14 +81,14 @@ class Ledger:
     def action(self) -> Do:
         return Do(self.deployment.action)
 
-    async def serving(self) -> Workload | None:
-        """Returns what runs now, by the records."""
+    async def find_serving(self) -> Workload | None:
+        """Returns the workload that serves now, by the records."""
         return await workload_of(self.ctx, self.status.serving)
 
-    # Of the deployment that is under way
+    # The deployment under way
 
-    @recorded
-    async def frozen(
+    @in_transaction
+    async def freeze(
         self, tx: Tx, current: DeploymentRow, workload: Workload, built: BuiltArtifact, digest: str
     ) -> Workload:
         """Seals what the deployment runs. Returns it with the names that it has reserved."""
@@ -102,20 +102,20 @@ class Ledger:
             await tx.statuses.change(replace(status, state=WORDS[Do(current.action)].under_way))
         return named
 
-    async def given_up(self, message: str) -> None:
+    async def give_up(self, message: str) -> None:
         """Records that the deployment fails, before anything of it is taken away: a worker that was paused
         past its lease must not take away what another has made since, and the next worker continues."""
-        await self._given_up(self._masked(message))
+        await self._give_up(self._mask(message))
         await self.ctx.point("given up")
 
-    @recorded
-    async def _given_up(self, tx: Tx, current: DeploymentRow, message: str) -> None:
+    @in_transaction
+    async def _give_up(self, tx: Tx, current: DeploymentRow, message: str) -> None:
         details = particulars(current)
         details.message = details.message or message
         await move(tx, current, Progress(current.status), details)
 
-    @recorded
-    async def switched(self, tx: Tx, current: DeploymentRow, workload: Workload, count: int) -> bool:
+    @in_transaction
+    async def switch(self, tx: Tx, current: DeploymentRow, workload: Workload, count: int) -> bool:
         """Records that this generation serves from now on. False if it was cancelled just before."""
         status = await status_of(tx, self.service)
         details = particulars(current)
@@ -129,21 +129,21 @@ class Ledger:
         tx.nudge(route_word(self.service.id))
         return True
 
-    @recorded
-    async def unserved(self, tx: Tx, current: DeploymentRow) -> None:
+    @in_transaction
+    async def clear_serving(self, tx: Tx, current: DeploymentRow) -> None:
         """Records that nothing of the service serves from now on."""
         await tx.statuses.change(replace(await status_of(tx, self.service), serving=None))
         tx.nudge(route_word(self.service.id))
 
-    @recorded
-    async def succeeded(self, tx: Tx, current: DeploymentRow) -> None:
+    @in_transaction
+    async def succeed(self, tx: Tx, current: DeploymentRow) -> None:
         """Records the success of a release; the document shows its version."""
-        service = await self._with_deployed(tx, current)
+        service = await self._write_deployed(tx, current)
         await finish(tx, service, current, Progress.SUCCEEDED)
-        await self._settled(tx, service, WORDS[Do(current.action)].done)
+        await self._settle(tx, service, WORDS[Do(current.action)].done)
 
-    @recorded
-    async def run_begun(self, tx: Tx, current: DeploymentRow) -> RunReport:
+    @in_transaction
+    async def begin_run(self, tx: Tx, current: DeploymentRow) -> RunReport:
         """Records when a run began, for its time limit. A repeated step finds it recorded."""
         details = particulars(current)
         if details.run is None:
@@ -151,18 +151,18 @@ class Ledger:
             await move(tx, current, Progress(current.status), details)
         return details.run
 
-    @recorded
-    async def ran(self, tx: Tx, current: DeploymentRow, report: RunReport) -> None:
+    @in_transaction
+    async def finish_run(self, tx: Tx, current: DeploymentRow, report: RunReport) -> None:
         """Records a run that succeeded."""
         reported = await _with_report(tx, current, report)
-        service = await self._with_deployed(tx, reported)
+        service = await self._write_deployed(tx, reported)
         await finish(tx, service, reported, Progress.SUCCEEDED)
         status = await status_of(tx, service)
         await tx.statuses.change(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
-        await self._settled(tx, service, WORDS[Do(current.action)].done)
+        await self._settle(tx, service, WORDS[Do(current.action)].done)
 
-    @recorded
-    async def ended(self, tx: Tx, current: DeploymentRow) -> None:
+    @in_transaction
+    async def end(self, tx: Tx, current: DeploymentRow) -> None:
         """Records that nothing of the service runs."""
         await finish(tx, self.service, current, Progress.SUCCEEDED)
         state = WORDS[Do(current.action)].done
@@ -170,23 +170,23 @@ class Ledger:
             await tx.volumes.forget(self.service.id)
             status = await status_of(tx, self.service)
             await tx.statuses.change(replace(status, deployed_at=None, digest="", instances=0))
-        await self._settled(tx, self.service, state)
+        await self._settle(tx, self.service, state)
 
-    @recorded
-    async def canceled(self, tx: Tx, current: DeploymentRow) -> None:
+    @in_transaction
+    async def cancel(self, tx: Tx, current: DeploymentRow) -> None:
         message = particulars(current).message
         await finish(tx, self.service, current, Progress.CANCELED, message)
-        await self._settled(tx, self.service, State.CANCELED, message)
+        await self._settle(tx, self.service, State.CANCELED, message)
 
-    async def failed(self, message: str, state: State | None = None, report: RunReport | None = None) -> None:
+    async def fail(self, message: str, state: State | None = None, report: RunReport | None = None) -> None:
         """Records the failure of the deployment. `state` replaces the usual state after its action."""
-        message = self._masked(message)
-        await self._failed(message, state or WORDS[self.action].failed, report)
+        message = self._mask(message)
+        await self._fail(message, state or WORDS[self.action].failed, report)
         line = f"Deployment {self.deployment.id} failed: {message}".splitlines()[0]
         self.ctx.logs.write(self.service.id, self.ctx.clock.now(), line)
 
-    @recorded
-    async def _failed(
+    @in_transaction
+    async def _fail(
         self, tx: Tx, current: DeploymentRow, message: str, state: State, report: RunReport | None
     ) -> None:
         if report:
@@ -194,18 +194,18 @@ class Ledger:
         await finish(tx, self.service, current, Progress.FAILED, message)
         status = await status_of(tx, self.service)
         await tx.statuses.change(replace(status, deployed_at=tx.now))
-        await self._settled(tx, self.service, state, message)
+        await self._settle(tx, self.service, state, message)
         if current.action == Do.DELETE:
             await give_up_above(tx, self.service)
 
-    @recorded
-    async def deleted(self, tx: Tx, current: DeploymentRow) -> None:
+    @in_transaction
+    async def delete(self, tx: Tx, current: DeploymentRow) -> None:
         details = particulars(current)
-        await deleted(self.ctx, tx, self.service, Asker(details.actor, Origin(details.origin)))
+        await finish_deletion(self.ctx, tx, self.service, Asker(details.actor, Origin(details.origin)))
 
-    # Of the service
+    # The service
 
-    async def noted(self, workload: Workload, state: State, message: str) -> None:
+    async def note_health(self, workload: Workload, state: State, message: str) -> None:
         """Records the health of the service, if it has changed and nothing else is under way."""
         message = self.ctx.logs.masks.text(workload.deployment, message)
         was = self.status.state
@@ -224,7 +224,7 @@ class Ledger:
 
         await self.ctx.store.write(write)
 
-    async def volumes_noted(self, workload: Workload) -> None:
+    async def note_volumes(self, workload: Workload) -> None:
         """Notes the volumes of a service that was deployed by a version that did not."""
         names = {volume.name for volume in workload.volumes}
         if names <= (await self.ctx.store.reads.volumes.of(self.service.id) if names else names):
@@ -236,14 +236,14 @@ class Ledger:
 
         await self.ctx.store.write(write)
 
-    # Of the work
+    # The work
 
-    async def held(self) -> None:
+    async def check_claim(self) -> None:
         """Raises LostClaim if another worker has the claim. Called just before what cannot be undone, where
         no record says beforehand that it may be done."""
         await self.ctx.store.write(self._fence)
 
-    async def rested(self) -> None:
+    async def rest(self) -> None:
         """Removes the work: there is nothing left to do for the service."""
 
         async def write(tx: Tx) -> None:
@@ -268,7 +268,7 @@ class Ledger:
     async def _fence(self, tx: Tx) -> None:
         await fence(tx, self.claim)
 
-    async def _settled(self, tx: Tx, service: Row, state: State, message: str = "") -> None:
+    async def _settle(self, tx: Tx, service: Row, state: State, message: str = "") -> None:
         """Writes the state after a deployment, or that of the next deployment, if one waits already."""
         await reserve_declared(self.ctx, tx, service.family, service.id)
         waiting = await tx.deployments.open(service.id)
@@ -282,7 +282,7 @@ class Ledger:
                     if await tx.deployments.open(neighbour.id):
                         await tx.work.ask(RECONCILE, neighbour.id, org=neighbour.org)
 
-    async def _with_deployed(self, tx: Tx, current: DeploymentRow) -> Row:
+    async def _write_deployed(self, tx: Tx, current: DeploymentRow) -> Row:
         """Writes into the document of the service what a successful deployment changes in it."""
         service = await tx.resources.get(current.service)
         assert service is not None
@@ -293,7 +293,7 @@ class Ledger:
         await tx.resources.rewrite(service.id, body)
         return replace(service, body=body)
 
-    def _masked(self, message: str) -> str:
+    def _mask(self, message: str) -> str:
         return self.ctx.logs.masks.text(self.deployment.id, message)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from windlass.builders.builder import BuilderAway
+from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import Ledger
-from windlass.control.deploying.release import wait_while_away
 from windlass.control.records.deployments import particulars
 from windlass.engines.engine import EngineAway
 
@@ -45,3 +47,16 @@ async def when_back(ledger: Ledger, action: Callable[[], Awaitable[T]]) -> T:
 
 def is_exhausted(waited: int, patience: float, tries: int) -> bool:
     return waited > patience * 1000 and tries >= LEAST_TRIES
+
+
+async def wait_while_away(ctx: Context, patience: float, action: Callable[[], Awaitable[T]]) -> T:
+    """Repeats an action while the engine or the builder is away, until the patience ends."""
+    deadline, pause = time.monotonic() + patience, 0.1
+    while True:
+        try:
+            return await action()
+        except (EngineAway, BuilderAway):
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 5.0)

@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import Ledger, Task, fence, has_switched
 from windlass.control.deploying.patience import PutOff
 from windlass.control.deploying.steps import STEPS
-from windlass.control.records.deployments import begin, cancel_word, particulars, status_of
+from windlass.control.records.deployments import announce, cancel_word, move, particulars, status_of
 from windlass.control.request.deleting import DISCARD
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
-from windlass.core.deploy.states import BUILDS
+from windlass.core.deploy.progress import TOLD
+from windlass.core.deploy.states import BUILDS, WORDS, Do, Progress, State
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx
 
 LOOK = 5.0
@@ -63,6 +66,20 @@ async def _next(ctx: Context, claim: Claim) -> Task | None:
     task = await ctx.store.write(write)
     await ctx.point(f"{task.step} planned" if task else "nothing planned")
     return task
+
+
+async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> DeploymentRow:
+    """Marks a waiting deployment as begun."""
+    do = Do(deployment.action)
+    details = particulars(deployment)
+    details.began = tx.now
+    built = do not in BUILDS or details.made is not None
+    state = WORDS[do].under_way if built else State.BUILDING
+    deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, details)
+    await tx.statuses.change(replace(status, state=state, message=""))
+    if kind := TOLD[do].began:
+        await announce(tx, kind, service, deployment, details)
+    return deployment
 
 
 def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:

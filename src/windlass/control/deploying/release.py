@@ -5,8 +5,6 @@ Every step may run twice: after a crash the steps begin again and find most of t
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -14,24 +12,27 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from windlass.builders.builder import BuilderAway
 from windlass.control.context.context import Context
+<<<<<<< HEAD
 from windlass.control.deploying.older_database import examine
+=======
+from windlass.control.deploying.patience import wait_while_away
+>>>>>>> d8b2847 (A deployment crosses each room once on the way down and once on the way back)
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.core.deploy.workload import Instance, Workload
-from windlass.engines.engine import EngineAway, EngineError, NotReady
+from windlass.engines.engine import EngineError, NotReady
 from windlass.routers.router import RouteError
 
 T = TypeVar("T")
 
-LAST_WORDS = 10
+LAST_LINES = 10
 """Number of log lines that are shown after a failure."""
 
 
 Check = Callable[[], Awaitable[None]]
 
 
-async def _unchecked() -> None:
+async def _no_check() -> None:
     """Checks no claim: the records already say that these generations are not to run."""
 
 
@@ -39,11 +40,11 @@ class ReleaseFailed(Exception):
     """The release did not start; the message is for the person who deployed."""
 
 
-async def bring_up(ctx: Context, new: Workload, old: Workload | None, count: int, held: Check) -> None:
+async def bring_up(ctx: Context, new: Workload, old: Workload | None, count: int, check: Check) -> None:
     """Starts the new generation and waits until it is healthy; the old one still runs beside it, unless they
     cannot run together.
 
-    `held` raises when another worker has the claim: a serving generation is ended only by the worker that
+    `check` raises when another worker has the claim: a serving generation is ended only by the worker that
     will replace it.
     """
     await ctx.point("about to reserve")
@@ -54,9 +55,9 @@ async def bring_up(ctx: Context, new: Workload, old: Workload | None, count: int
     await ctx.point("reserved")
     try:
         if new.alone:
-            await retire_others(ctx, new, new.generation, held)
+            await retire_others(ctx, new, new.generation, check)
         await ctx.point("about to start")
-        await wait_while_away(ctx, new.patience, lambda: apply(ctx, new, count, held))
+        await wait_while_away(ctx, new.patience, lambda: apply(ctx, new, count, check))
         await ctx.point("started")
     except EngineError as error:
         raise ReleaseFailed(str(error)) from error
@@ -68,7 +69,7 @@ async def bring_up(ctx: Context, new: Workload, old: Workload | None, count: int
     await ctx.point("well")
 
 
-async def apply(ctx: Context, workload: Workload, count: int, held: Check) -> None:
+async def apply(ctx: Context, workload: Workload, count: int, check: Check) -> None:
     """Makes the engine run `count` instances. Surplus ones get no more requests before they end."""
     place, left = await ctx.places.of(workload.service), False
     await examine(ctx, place)
@@ -79,7 +80,7 @@ async def apply(ctx: Context, workload: Workload, count: int, held: Check) -> No
         await refresh(ctx, workload.service)
         await place.router.drain(all_endpoints(workload, surplus), workload.grace)
         await ctx.point("about to remove what is too many")
-        await held()
+        await check()
 
     await place.engine.apply(await with_known_volumes(ctx, workload), count, leave)
     if left:
@@ -96,7 +97,7 @@ async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
 
 
 async def retire_others(
-    ctx: Context, new: Workload, newest: int, held: Check = _unchecked, seen: Sequence[Instance] | None = None
+    ctx: Context, new: Workload, newest: int, check: Check = _no_check, seen: Sequence[Instance] | None = None
 ) -> None:
     """Drains the other generations, then ends them.
 
@@ -115,7 +116,7 @@ async def retire_others(
     await ctx.point("about to drain")
     await place.router.drain(all_endpoints(new, others), new.grace)
     await ctx.point("drained")
-    await _end(ctx, new.service, others, new.grace, held)
+    await _end(ctx, new.service, others, new.grace, check)
 
 
 async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> None:
@@ -131,54 +132,41 @@ async def _up_to(ctx: Context, service: str, newest: int) -> list[Instance]:
 
 
 async def _end(
-    ctx: Context, service: str, instances: Sequence[Instance], grace: float, held: Check = _unchecked
+    ctx: Context, service: str, instances: Sequence[Instance], grace: float, check: Check = _no_check
 ) -> None:
     place = await ctx.places.of(service)
     for generation in sorted({instance.generation for instance in instances}):
         await ctx.point("about to retire")
-        await held()
+        await check()
         await place.engine.remove(service, generation=generation, grace=grace)
         await ctx.point("retired")
 
 
-async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int, held: Check) -> str:
+async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int, check: Check) -> str:
     """Removes the new generation; the old one serves as before. Returns the last log lines of the new one."""
     place = await ctx.places.of(new.service)
     await ctx.point("about to take back")
     await place.engine.remove(new.service, generation=new.generation, grace=new.grace)
     await ctx.point("taken back")
-    words = last_output(ctx, new)
+    output = last_output(ctx, new)
     if old is None:
         await place.router.reserve(new.service, [])
-        return words
+        return output
     # If the old one cannot be restored now, keeping comes next, retries, and reports the reason.
     with suppress(RouteError, EngineError):
         await reserve(ctx, old)
         if new.alone:
             await ctx.point("about to bring back")
-            await apply(ctx, old, count, held)
+            await apply(ctx, old, count, check)
             await ctx.point("brought back")
     await refresh(ctx, new.service)
-    return words
+    return output
 
 
 def last_output(ctx: Context, workload: Workload) -> str:
     lines = [msgspec.json.decode(line) for line in ctx.logs.tail(workload.service, 100)]
     own = [line["message"] for line in lines if line["version"] == workload.deployment]
-    return "\n".join(own[-LAST_WORDS:])
-
-
-async def wait_while_away(ctx: Context, patience: float, action: Callable[[], Awaitable[T]]) -> T:
-    """Repeats an action while the engine or the builder is away, until the patience ends."""
-    deadline, pause = time.monotonic() + patience, 0.1
-    while True:
-        try:
-            return await action()
-        except (EngineAway, BuilderAway):
-            if time.monotonic() > deadline:
-                raise
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, 5.0)
+    return "\n".join(own[-LAST_LINES:])
 
 
 def count_of(workload: Workload, asked: int) -> int:

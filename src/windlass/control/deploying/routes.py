@@ -10,15 +10,14 @@ from msgspec.structs import replace
 from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.context.places import Place
-from windlass.control.records.deployments import status_of
+from windlass.control.records.links import host_of, last_workload
 from windlass.control.records.names import reserve_ports, reserve_served
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import row_of
-from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.workload import Instance, Observation, Workload, WorkloadPort
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
-from windlass.store import NameRow, Reads, Row, StatusRow
+from windlass.store import NameRow, StatusRow
 
 _log = log("routes")
 
@@ -112,7 +111,13 @@ async def forget(ctx: Context, place: Place, service: str) -> None:
 
 
 async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
+<<<<<<< HEAD
     workload = await _routed(ctx, service, status)
+=======
+    source = ctx.store.reads
+    serving = await source.deployments.get(status.serving) if status.serving else None
+    workload = decrypt_workload(ctx, serving) if serving else await last_workload(ctx, service)
+>>>>>>> d8b2847 (A deployment crosses each room once on the way down and once on the way back)
     if workload is None:
         return []
     seen = await place.engine.observe(service) if status.serving else Observation()
@@ -145,14 +150,6 @@ async def _as_far_as_can_be(ctx: Context, workload: Workload, routes: Sequence[R
     return routes
 
 
-async def _last(ctx: Context, service: str) -> Workload | None:
-    """Returns the last workload, so that its clients get an answer that it does not run."""
-    for row in await ctx.store.reads.deployments.latest(service, 20):
-        if workload := decrypt_workload(ctx, row):
-            return workload
-    return None
-
-
 async def _names_of(ctx: Context, workload: Workload) -> list[NameRow]:
     """The names that its service holds, those that it serves among them."""
     rows = await ctx.store.reads.names.of(workload.service)
@@ -177,7 +174,7 @@ async def _routes(
                     port=port.name,
                     title=workload.name,
                     kind="http",
-                    hosts=(_host(ctx, held),) if held else (),
+                    hosts=(host_of(ctx, held),) if held else (),
                     held=held.number if held else 0,
                     path=port.path,
                     rewrite=port.rewrite,
@@ -190,10 +187,6 @@ async def _routes(
         if port.name in inside:
             routes.append(_tcp(workload, port, inside[port.name], endpoints))
     return routes
-
-
-def _host(ctx: Context, held: NameRow) -> str:
-    return f"{held.name}.{ctx.settings.gateway_domain}".lower()
 
 
 def _tcp(workload: Workload, port: WorkloadPort, external: int, endpoints: tuple[Endpoint, ...]) -> Route:
@@ -214,42 +207,3 @@ def endpoints_of(port: WorkloadPort, instances: Sequence[Instance]) -> tuple[End
 
 def all_endpoints(workload: Workload, instances: Sequence[Instance]) -> list[Endpoint]:
     return [endpoint for port in workload.ports for endpoint in endpoints_of(port, instances)]
-
-
-# Addresses, for people
-
-
-async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
-    """Returns the addresses of public ports, once the service was deployed."""
-    status = await status_of(source, service)
-    deployment = await source.deployments.get(status.serving) if status.serving else None
-    workload = decrypt_workload(ctx, deployment) if deployment else await _last(ctx, service.id)
-    if workload is None:
-        return []
-    names, place = await source.names.of(service.id), await ctx.places.of(service.id)
-    links: list[Document] = []
-    for port in workload.ports:
-        if (external := listens(port)) is not None:
-            scheme = "http" if by_name(port) else "tcp"
-            url = f"{scheme}://{place.public_host}:{external}"
-            links.append(_link(service, port, url, external, default=port.default and not by_name(port)))
-        if by_name(port):
-            number = place.router.port
-            tail = "" if number == 80 else f":{number}"
-            path = "" if port.path == "/" else port.path
-            if held := row_of(port, names):
-                url = f"http://{_host(ctx, held)}{tail}{path}"
-                links.append(_link(service, port, url, number, default=port.default))
-    return sorted(links, key=lambda link: not link["is_default"])
-
-
-def _link(service: Row, port: WorkloadPort, url: str, external: int, *, default: bool) -> Document:
-    return {
-        "service_id": service.id,
-        "service_type": service.family.upper(),
-        "url": url,
-        "internal_port": port.internal,
-        "external_port": external,
-        "is_qovery_domain": False,
-        "is_default": default,
-    }

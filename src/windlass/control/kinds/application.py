@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.kinds.program_kind import ProgramKind
 from windlass.control.kinds.service_kind import Making
@@ -37,11 +36,9 @@ class ApplicationKind(ProgramKind[Application]):
             kept = {name: value for name, value in stored.items() if name.startswith(_DEPLOYED)}
             change.extras["git_repository"] = {**msgspec.to_builtins(new), **kept}
 
-    async def asks(
-        self, ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None
-    ) -> tuple[Row, ChosenVersion]:
+    def asked_version(self, body: Spec | None) -> ChosenVersion:
         asked = body.git_commit_id if isinstance(body, DeployRequest | ChosenApplication) else None
-        return service, ChosenVersion(git_commit_id=asked or None)
+        return ChosenVersion(git_commit_id=asked or None)
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         return await build(ctx, making.service, making.deployment, making.inputs, making.say)

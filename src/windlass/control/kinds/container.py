@@ -6,19 +6,17 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
-from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.kinds.program_kind import ProgramKind
 from windlass.control.kinds.service_kind import Making
 from windlass.control.request.behaviour import Change, Draft
-from windlass.control.request.changing import apply_changes
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.workload import Artifact
 from windlass.core.words.images import DOCKER_HUB, registry_host
 from windlass.families.container import ChosenContainer, Container, ContainerDeployRequest, container
 from windlass.families.database import database
-from windlass.store import Row, Tx
+from windlass.store import Tx
 
 _REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")
 
@@ -36,18 +34,12 @@ class ContainerKind(ProgramKind[Container]):
         await super().updating(ctx, tx, change)
         change.extras["registry"] = _registry(change.spec)
 
-    async def asks(
-        self, ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None
-    ) -> tuple[Row, ChosenVersion]:
-        """A tag to deploy is the tag of the container from now on, whether or not it comes up."""
+    def asked_version(self, body: Spec | None) -> ChosenVersion:
         tag = body.image_tag if isinstance(body, ContainerDeployRequest | ChosenContainer) else None
-        if not tag:
-            return service, ChosenVersion()
-        await apply_changes(ctx, tx, call, service, {"tag": tag})
-        return await tx.resources.get(service.id) or service, ChosenVersion(image_tag=tag)
+        return ChosenVersion(image_tag=tag or None)
 
-    def settings(self, details: Particulars) -> Mapping[str, object]:
-        return {"tag": details.image_tag} if details.image_tag else {}
+    def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
+        return {"tag": version.image_tag} if version.image_tag else {}
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Makes sure that the image is on the engine before the older generation ends; nothing is built."""

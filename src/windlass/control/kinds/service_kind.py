@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 
 from windlass.builders.builder import Say
-from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.places import Place
@@ -99,15 +98,23 @@ class ServiceKind(Generic[S]):
 
     # From a deploy to what runs
 
-    async def asks(
-        self, ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None
-    ) -> tuple[Row, ChosenVersion]:
-        """Returns the service, and the version that the body of a deploy asks for."""
-        return service, ChosenVersion()
+    def asked_version(self, body: Spec | None) -> ChosenVersion:
+        """Returns the version that the body of a deploy asks for."""
+        return ChosenVersion()
 
-    def settings(self, details: Particulars) -> Mapping[str, object]:
-        """Returns the settings that a single deployment replaces, with their values."""
+    def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
+        """Returns the settings that a version replaces, with their values."""
         return {}
+
+    async def prepare(self, ctx: Context, making: Making) -> tuple[BuiltArtifact, Workload]:
+        """Makes the artifact of a deployment, and computes the workload that runs it."""
+        built = await self.make(ctx, making)
+        return built, await self.compute(ctx, making, built.made.artifact)
+
+    async def compute(self, ctx: Context, making: Making, artifact: Artifact) -> Workload:
+        """Computes the workload of a deployment that starts this artifact."""
+        usual = _usual_workload(ctx, making.service, making.deployment, artifact, making.inputs)
+        return await self.workload(ctx, making.service, usual)
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
         """Makes what the engine starts. Raises BuildError, GitError or EngineError with words for people."""
@@ -174,16 +181,16 @@ class SizeSettings(Struct):
     memory: int
 
 
-async def compute_workload(
+def _usual_workload(
     ctx: Context,
     service: Row,
     deployment: DeploymentRow,
     artifact: Artifact,
     inputs: Inputs,
 ) -> Workload:
-    """Returns what a deployment runs: what all services have in common, completed by the kind."""
+    """Returns the parts of a workload that all kinds have in common."""
     settings = service.read(SizeSettings)
-    usual = Workload(
+    return Workload(
         service=service.id,
         family=service.family,
         name=settings.name,
@@ -202,7 +209,6 @@ async def compute_workload(
         grace=ctx.settings.stop_seconds,
         time_limit=ctx.settings.run_seconds,
     )
-    return await ctx.kinds[service.family].workload(ctx, service, usual)
 
 
 AnyKind: TypeAlias = ServiceKind[Any]

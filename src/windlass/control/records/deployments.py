@@ -1,4 +1,4 @@
-"""Deployments as records: accepted, begun, finished, announced and shown.
+"""Deployments as records: accepted, moved on, finished, announced and shown.
 
 Every function that writes does so in the transaction of its caller.
 """
@@ -23,7 +23,7 @@ from windlass.core.declare.stored import NamedDocument
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.plan import superseded
 from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
-from windlass.core.deploy.states import BUILDS, OPEN, WORDS, Do, Progress, State, action, action_status
+from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State, action, action_status
 from windlass.core.words.events import Event
 from windlass.families.cluster import Cluster, cluster
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
@@ -117,20 +117,6 @@ async def status_of(source: Reads, service: Row) -> StatusRow:
     if status is None:
         raise Conflict("This service cannot be deployed")
     return status
-
-
-async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> DeploymentRow:
-    """Marks a waiting deployment as begun."""
-    do = Do(deployment.action)
-    details = particulars(deployment)
-    details.began = tx.now
-    built = do not in BUILDS or details.made is not None
-    state = WORDS[do].under_way if built else State.BUILDING
-    deployment = await move(tx, deployment, Progress.DEPLOYING if built else Progress.BUILDING, details)
-    await tx.statuses.change(replace(status, state=state, message=""))
-    if kind := TOLD[do].began:
-        await announce(tx, kind, service, deployment, details)
-    return deployment
 
 
 async def move(

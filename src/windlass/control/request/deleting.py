@@ -83,7 +83,7 @@ async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: boo
         await tx.deletions.add(row.id, encode(asker_of(call)))
 
 
-async def deleted(ctx: Context, tx: Tx, service: Row, asker: Asker) -> None:
+async def finish_deletion(ctx: Context, tx: Tx, service: Row, asker: Asker) -> None:
     """The end of a deletion: nothing is left that was made for the service."""
     above = await tx.tree.above(service.parent)
     await delete_resource(ctx, tx, service, asker)

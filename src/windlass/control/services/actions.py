@@ -9,6 +9,7 @@ from windlass.base.errors import Conflict
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import accept, name_of, particulars, status_of
+from windlass.control.request.changing import apply_changes
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import BUILDS, Do, Progress, State
@@ -21,8 +22,13 @@ ServiceAction: TypeAlias = Callable[[Context, Tx, Call, Row, Spec | None], Await
 
 
 async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+    """Deploys a version. Settings that go with it are those of the service from now on, whether or not it
+    comes up."""
     kind = ctx.kinds[service.family]
-    service, version = await kind.asks(ctx, tx, call, service, asked)
+    version = kind.asked_version(asked)
+    if settings := kind.settings(version):
+        await apply_changes(ctx, tx, call, service, settings)
+        service = await tx.resources.get(service.id) or service
     return await accept(tx, service, kind.deploys_by, call, version)
 
 

@@ -15,7 +15,6 @@ from windlass.base.errors import Conflict, Missing
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.places import cluster_of
-from windlass.control.deploying.routes import links_of
 from windlass.control.records.deployments import (
     cancel,
     details_of,
@@ -23,6 +22,7 @@ from windlass.control.records.deployments import (
     shown_status,
     status_of,
 )
+from windlass.control.records.links import links_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.deleting import delete_row
 from windlass.control.request.paths import target

@@ -10,7 +10,7 @@ from msgspec import Struct
 from windlass.base.clock import stamp
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.deploying.routes import links_of
+from windlass.control.records.links import links_of
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
 from windlass.control.request.reading import paging

@@ -11,7 +11,6 @@ from windlass.builders.git import GitError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.places import cluster_of
-from windlass.control.deploying.routes import links_of
 from windlass.control.records.deployments import (
     accept,
     cancel,
@@ -22,6 +21,7 @@ from windlass.control.records.deployments import (
     shown_status,
     status_of,
 )
+from windlass.control.records.links import links_of
 from windlass.control.records.names import reserve_declared
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base.clock import stamp
@@ -20,7 +19,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.workloads.repositories import source_of
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
-from windlass.core.deploy.states import BUILDS, OPEN, Progress
+from windlass.core.deploy.states import BUILDS, OPEN
 from windlass.core.deploy.workload import Artifact
 from windlass.core.words.variables import Inputs
 from windlass.families.application import Application
@@ -133,36 +132,6 @@ async def _found(
             say(f"This commit was built for deployment {row.number}: nothing to build")
             return made, details.commit
     return None
-
-
-class Builds(Struct, frozen=True):
-    """The builds of a service's past deployments, as far as they are kept."""
-
-    kept: list[str]
-    """Keys of those that may be needed: of what serves, what is under way, and the last few that ran."""
-    grown: bool
-    """True if anything was built since the release before the last: then there may be builds to remove."""
-
-
-async def builds_of(ctx: Context, service: str) -> Builds:
-    status = await ctx.store.reads.statuses.get(service)
-    needed: list[str] = []
-    good: dict[str, None] = {}
-    first: dict[str, int] = {}
-    released: list[int] = []
-    for row in await ctx.store.reads.deployments.latest(service, 1000):
-        made = particulars(row).made
-        if made is None:
-            continue
-        first[made.artifact.key] = row.number  # the latest come first
-        if row.status == Progress.SUCCEEDED:
-            released.append(row.number)
-        if row.status in OPEN or (status and row.id == status.serving):
-            needed.append(made.artifact.key)
-        elif row.status == Progress.SUCCEEDED and len(good) < ctx.settings.kept_artifacts:
-            good[made.artifact.key] = None
-    since = released[1] if len(released) > 1 else 0
-    return Builds([*dict.fromkeys([*needed, *good])], any(number > since for number in first.values()))
 
 
 def _base(spec: Application, commit: str) -> str:

@@ -16,7 +16,7 @@ async def delete(ledger: Ledger) -> None:
         say("Ending what runs")
         await when_back(ledger, lambda: end_all(ledger))
         await ctx.point("about to erase what it stored")
-        await ledger.held()
+        await ledger.check_claim()
         say("Erasing what it stored")
         await when_back(ledger, lambda: ledger.place.engine.discard(service.id))
         await ctx.point("about to erase what was built")
@@ -25,10 +25,10 @@ async def delete(ledger: Ledger) -> None:
     except (EngineError, BuildError, OSError) as error:
         message = reason_of(error)
         say(f"Failed: {message}")
-        await ledger.failed(message)
+        await ledger.fail(message)
         return
     await ctx.point("about to delete")
-    await ledger.deleted()
+    await ledger.delete()
     await ctx.point("deleted")
 
 

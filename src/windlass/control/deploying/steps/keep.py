@@ -19,9 +19,9 @@ TRY_AGAIN = 30_000
 
 async def keep(ledger: Ledger) -> None:
     ctx, status = ledger.ctx, ledger.status
-    workload = await ledger.serving()
+    workload = await ledger.find_serving()
     if workload is None:
-        await ledger.rested()
+        await ledger.rest()
         return
     count = count_of(workload, status.instances or workload.instances)
     try:
@@ -29,15 +29,15 @@ async def keep(ledger: Ledger) -> None:
     except EngineAway:
         raise
     except (EngineError, RouteError) as error:
-        await ledger.noted(workload, State.DEPLOYMENT_ERROR, str(error))
+        await ledger.note_health(workload, State.DEPLOYMENT_ERROR, str(error))
         await ledger.put_off(TRY_AGAIN)
         return
     seen = await refresh(ctx, ledger.service.id)
     # No deployment waits or is under way: of all that was ever asked for, only this is meant to run.
     await retire_others(ctx, workload, status.deployments, seen=seen)
     if health := health_of(workload, seen, status):
-        await ledger.noted(workload, *health)
-    await ledger.rested()
+        await ledger.note_health(workload, *health)
+    await ledger.rest()
 
 
 async def clear(ledger: Ledger) -> None:
@@ -46,16 +46,16 @@ async def clear(ledger: Ledger) -> None:
     await end_up_to(
         ledger.ctx, ledger.service.id, ledger.status.deployments, ledger.ctx.settings.stop_seconds
     )
-    await ledger.rested()
+    await ledger.rest()
 
 
 async def _apply(ledger: Ledger, workload: Workload, count: int) -> None:
     ctx = ledger.ctx
     await ctx.point("about to keep")
     await reserve(ctx, workload)
-    await apply(ctx, workload, count, ledger.held)
+    await apply(ctx, workload, count, ledger.check_claim)
     if count:
-        await ledger.volumes_noted(workload)
+        await ledger.note_volumes(workload)
     await ctx.point("kept")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from windlass.builders.builder import BuildError
-from windlass.control.deploying.freezing import frozen
+from windlass.control.deploying.freezing import freeze
 from windlass.control.deploying.ledger import Ledger, has_switched
 from windlass.control.deploying.release import (
     ReleaseFailed,
@@ -19,8 +19,8 @@ from windlass.control.deploying.release import (
 )
 from windlass.control.deploying.routes import refresh
 from windlass.control.records.deployments import particulars
+from windlass.control.records.kept_builds import builds_of
 from windlass.control.records.sealed_workload import decrypt_workload
-from windlass.control.workloads.builds import builds_of
 from windlass.core.deploy.states import Progress
 from windlass.core.deploy.workload import Workload
 from windlass.core.words.variables import Unusable
@@ -29,24 +29,24 @@ from windlass.engines.engine import EngineError
 
 async def release(ledger: Ledger) -> None:
     ctx, service = ledger.ctx, ledger.service
-    old = await ledger.serving()
+    old = await ledger.find_serving()
     try:
-        new = await frozen(ledger)
+        new = await freeze(ledger)
     except (Unusable, EngineError, BuildError) as error:
-        await ledger.failed(str(error))
+        await ledger.fail(str(error))
         return
     if has_switched(ledger.deployment, ledger.status):
         # Before an interruption. Anything wrong since then is reported by keeping, which comes next.
         seen = await refresh(ctx, service.id)
     else:
         count = count_of(new, ledger.status.instances or new.instances)
-        if not await _brought_up(ledger, new, old, count) or not await ledger.switched(new, count):
+        if not await _brought_up(ledger, new, old, count) or not await ledger.switch(new, count):
             return
         await ctx.point("switched")
         seen = await refresh(ctx, service.id)
         await ctx.point("routed")
     await retire_others(ctx, new, new.generation, seen=seen)
-    await ledger.succeeded()
+    await ledger.succeed()
     await prune(ledger)
 
 
@@ -55,13 +55,13 @@ async def _brought_up(ledger: Ledger, new: Workload, old: Workload | None, count
     failure = particulars(ledger.deployment).message
     if not failure:
         try:
-            await bring_up(ledger.ctx, new, old, count, ledger.held)
+            await bring_up(ledger.ctx, new, old, count, ledger.check_claim)
             return True
         except ReleaseFailed as failed:
             failure = str(failed)
-            await ledger.given_up(failure)
-    output = await take_down(ledger.ctx, new, old, count, ledger.held)
-    await ledger.failed(with_output(failure, output))
+            await ledger.give_up(failure)
+    output = await take_down(ledger.ctx, new, old, count, ledger.check_claim)
+    await ledger.fail(with_output(failure, output))
     return False
 
 
@@ -86,8 +86,8 @@ async def abandon(ledger: Ledger) -> None:
     """Takes down a deployment that was cancelled. What served before goes on serving."""
     deployment = ledger.deployment
     workload = decrypt_workload(ledger.ctx, deployment)
-    old = await ledger.serving()
+    old = await ledger.find_serving()
     if workload and deployment.status == Progress.DEPLOYING:
-        await take_down(ledger.ctx, workload, old, ledger.status.instances, ledger.held)
+        await take_down(ledger.ctx, workload, old, ledger.status.instances, ledger.check_claim)
     await ledger.ctx.point("abandoned")
-    await ledger.canceled()
+    await ledger.cancel()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from windlass.builders.builder import BuildError
-from windlass.control.deploying.freezing import frozen
+from windlass.control.deploying.freezing import freeze
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import HOLD, PAUSE, PutOff
@@ -28,28 +28,28 @@ class RunFailed(Exception):
 
 async def run(ledger: Ledger) -> None:
     try:
-        workload = await frozen(ledger)
+        workload = await freeze(ledger)
     except (Unusable, EngineError, BuildError) as error:
-        await ledger.failed(str(error))
+        await ledger.fail(str(error))
         return
     if failure := particulars(ledger.deployment).message:
         await _end(ledger, workload, failure)
         return
-    report = await ledger.run_begun()
+    report = await ledger.begin_run()
     try:
         outcome = await _outcome(ledger, workload, report.started_at)
     except EngineAway as error:
         raise PutOff(PAUSE, str(error)) from error
     except (RunFailed, EngineError) as error:
-        await ledger.given_up(str(error))
+        await ledger.give_up(str(error))
         await _end(ledger, workload, str(error))
         return
     report = report_of(outcome, last_output(ledger.ctx, workload))
     await ledger.ctx.point("run to its end")
     if failure := failure_of(workload.name, report):
-        await ledger.failed(failure, report=report)
+        await ledger.fail(failure, report=report)
         return
-    await ledger.ran(report)
+    await ledger.finish_run(report)
     await prune(ledger)
 
 
@@ -98,4 +98,4 @@ async def _end(ledger: Ledger, workload: Workload, failure: str) -> None:
     """Ends a run that was given up, before another may begin."""
     engine, generation = ledger.place.engine, workload.generation
     await engine.remove(workload.service, generation=generation, grace=workload.grace)
-    await ledger.failed(with_output(failure, last_output(ledger.ctx, workload)))
+    await ledger.fail(with_output(failure, last_output(ledger.ctx, workload)))

@@ -13,7 +13,7 @@ async def stop(ledger: Ledger) -> None:
     try:
         await when_back(ledger, lambda: end_all(ledger))
     except EngineError as error:
-        await ledger.failed(str(error))
+        await ledger.fail(str(error))
         return
     await ledger.ctx.point("stopped")
     await _ended(ledger)
@@ -24,10 +24,10 @@ async def uninstall(ledger: Ledger) -> None:
     try:
         await when_back(ledger, lambda: end_all(ledger))
         await ctx.point("about to discard what it stored")
-        await ledger.held()
+        await ledger.check_claim()
         await when_back(ledger, lambda: ledger.place.engine.discard(service.id))
     except EngineError as error:
-        await ledger.failed(str(error))
+        await ledger.fail(str(error))
         return
     await ctx.point("uninstalled")
     await _ended(ledger)
@@ -35,14 +35,14 @@ async def uninstall(ledger: Ledger) -> None:
 
 async def _ended(ledger: Ledger) -> None:
     await ledger.place.router.reserve(ledger.service.id, [])
-    await ledger.ended()
+    await ledger.end()
 
 
 async def end_all(ledger: Ledger) -> None:
     """Ends all instances: first no new requests reach them, then those under way finish."""
     ctx, service = ledger.ctx, ledger.service
-    workload = await ledger.serving()
-    await ledger.unserved()
+    workload = await ledger.find_serving()
+    await ledger.clear_serving()
     await ctx.point("about to route away")
     await refresh(ctx, service.id)
     if workload:

@@ -1,0 +1,60 @@
+"""Links of services: the addresses of their public ports, for people."""
+
+from __future__ import annotations
+
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import status_of
+from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.records.served_names import row_of
+from windlass.core.declare.document import Document
+from windlass.core.deploy.hosts import by_name, listens
+from windlass.core.deploy.workload import Workload, WorkloadPort
+from windlass.store import NameRow, Reads, Row
+
+
+async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
+    """Returns the addresses of public ports, once the service was deployed."""
+    status = await status_of(source, service)
+    deployment = await source.deployments.get(status.serving) if status.serving else None
+    workload = decrypt_workload(ctx, deployment) if deployment else await last_workload(ctx, service.id)
+    if workload is None:
+        return []
+    names, place = await source.names.of(service.id), await ctx.places.of(service.id)
+    links: list[Document] = []
+    for port in workload.ports:
+        if (external := listens(port)) is not None:
+            scheme = "http" if by_name(port) else "tcp"
+            url = f"{scheme}://{place.public_host}:{external}"
+            links.append(_link(service, port, url, external, default=port.default and not by_name(port)))
+        if by_name(port):
+            number = place.router.port
+            tail = "" if number == 80 else f":{number}"
+            path = "" if port.path == "/" else port.path
+            if held := row_of(port, names):
+                url = f"http://{host_of(ctx, held)}{tail}{path}"
+                links.append(_link(service, port, url, number, default=port.default))
+    return sorted(links, key=lambda link: not link["is_default"])
+
+
+def _link(service: Row, port: WorkloadPort, url: str, external: int, *, default: bool) -> Document:
+    return {
+        "service_id": service.id,
+        "service_type": service.family.upper(),
+        "url": url,
+        "internal_port": port.internal,
+        "external_port": external,
+        "is_qovery_domain": False,
+        "is_default": default,
+    }
+
+
+def host_of(ctx: Context, held: NameRow) -> str:
+    return f"{held.name}.{ctx.settings.gateway_domain}".lower()
+
+
+async def last_workload(ctx: Context, service: str) -> Workload | None:
+    """Returns the last workload, so that its clients get an answer that it does not run."""
+    for row in await ctx.store.reads.deployments.latest(service, 20):
+        if workload := decrypt_workload(ctx, row):
+            return workload
+    return None
