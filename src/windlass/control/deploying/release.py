@@ -13,11 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.control.context.context import Context
-<<<<<<< HEAD
 from windlass.control.deploying.older_database import examine
-=======
 from windlass.control.deploying.patience import wait_while_away
->>>>>>> d8b2847 (A deployment crosses each room once on the way down and once on the way back)
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.engine import EngineError, NotReady

@@ -111,13 +111,7 @@ async def forget(ctx: Context, place: Place, service: str) -> None:
 
 
 async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
-<<<<<<< HEAD
     workload = await _routed(ctx, service, status)
-=======
-    source = ctx.store.reads
-    serving = await source.deployments.get(status.serving) if status.serving else None
-    workload = decrypt_workload(ctx, serving) if serving else await last_workload(ctx, service)
->>>>>>> d8b2847 (A deployment crosses each room once on the way down and once on the way back)
     if workload is None:
         return []
     seen = await place.engine.observe(service) if status.serving else Observation()
@@ -128,7 +122,7 @@ async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> S
 async def _routed(ctx: Context, service: str, status: StatusRow) -> Workload | None:
     """Returns the workload whose routes a service has: the one that serves, or the last."""
     serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
-    return decrypt_workload(ctx, serving) if serving else await _last(ctx, service)
+    return decrypt_workload(ctx, serving) if serving else await last_workload(ctx, service)
 
 
 async def _put(ctx: Context, place: Place, workload: Workload, ready: Sequence[Instance]) -> None:
