@@ -335,7 +335,7 @@ async def make_world(
 
 def _put_database(file: Path) -> None:
     """Saves each world from making its tables, which is a third of what a world costs."""
-    if not file.exists():
+    if file.parent.is_dir() and not file.exists():
         private_file(file)
         file.write_bytes(_empty_database())
 
