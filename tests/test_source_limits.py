@@ -100,3 +100,34 @@ def test_a_file_of_351_lines_is_found(tmp_path: Path) -> None:
     path = tmp_path / "long.py"
     path.write_text("pass\n" * 351)
     assert too_long(path)
+
+
+TESTS = Path(__file__).parent
+MOST_LINES_OF_A_TEST_MODULE = 400
+TO_BE_SPLIT = {
+    "contract/test_endpoints.py",
+    "derived/stage.py",
+    "derived/test_access.py",
+    "derived/test_writes.py",
+    "store/test_crash.py",
+    "store/test_transactions.py",
+    "store/test_work.py",
+}
+
+
+def long_modules(folder: Path) -> set[str]:
+    return {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*.py")
+        if len(path.read_text().splitlines()) > MOST_LINES_OF_A_TEST_MODULE
+    }
+
+
+def test_modules_of_tests_have_at_most_400_lines() -> None:
+    assert long_modules(TESTS) == TO_BE_SPLIT
+
+
+def test_a_test_module_of_401_lines_is_found(tmp_path: Path) -> None:
+    (tmp_path / "test_long.py").write_text("pass\n" * 401)
+    (tmp_path / "test_short.py").write_text("pass\n" * 400)
+    assert long_modules(tmp_path) == {"test_long.py"}

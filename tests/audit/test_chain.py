@@ -1,41 +1,24 @@
-"""The chain of events: whatever was done to the record afterwards shows, and where."""
+"""The chain of audit events shows every change, removal and addition."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tests.forks import Brood, breeding
-from tests.store.processes import PROGRAM, Server
-from tests.store.stores import ORG, Place, add, until
-from tests.world import ADMIN, HandClock, make_world
-from windlass.base.clock import DAY
-from windlass.config import Settings
+from tests.audit.chains import adding, verdict
+from tests.store.stores import Place
 from windlass.main import main
-from windlass.operate.audit import Verdict, verified
-from windlass.operate.backup import backup, restore
-from windlass.store import Row, Tx, Write
 from windlass.store.chain import BEGINNING, Head, chained, hashed
-from windlass.store.migrate import migrations
 from windlass.terminal.refused import CommandRefused
 
 COUNT = 9
-
-
-@pytest.fixture
-def place(database_url: str, tmp_path: Path) -> Place:
-    return Place(database_url, tmp_path)
 
 
 @pytest.fixture
@@ -45,18 +28,6 @@ async def written(place: Place) -> Place:
         for group in range(3):
             await asyncio.gather(*(store.write(adding(f"{group}-{n}")) for n in range(3)))
     return place
-
-
-def adding(name: str) -> Write[Row]:
-    return lambda tx: add(tx, name)
-
-
-def settings_of(place: Place) -> Settings:
-    return Settings(data_dir=str(place.folder), database_url=place.url)
-
-
-async def verdict(place: Place, head: str = "") -> Verdict:
-    return await verified(settings_of(place), head)
 
 
 async def test_an_untouched_chain_is_valid(written: Place):
@@ -173,256 +144,6 @@ async def test_the_chain_goes_on_after_what_was_done_to_it(written: Place):
     async with written.opened() as store:
         await store.write(adding("later"))
     assert (await verdict(written)).faults == ["Events 8 to 9: removed."]
-
-
-# How it comes about
-
-
-async def test_a_change_that_fails_takes_its_event_with_it(place: Place):
-    async with place.opened() as store:
-
-        async def fails(tx: Tx) -> None:
-            await add(tx, "never")
-            raise ValueError("no")
-
-        for number in range(4):
-            one, other = f"{number}-a", f"{number}-b"
-            outcomes = await asyncio.gather(
-                store.write(adding(one)),
-                store.write(fails),
-                store.write(adding(other)),
-                return_exceptions=True,
-            )
-            assert isinstance(outcomes[1], ValueError)
-    found = await verdict(place)
-    assert (found.events, found.faults) == (8, [])
-
-
-async def test_a_group_that_could_not_be_committed_leaves_no_link_behind(tmp_path: Path):
-    """On SQLite another program holds the file for a moment."""
-    place = Place("", tmp_path)
-    async with place.opened() as store:
-        await store.write(adding("first"))
-
-        async def breaks(tx: Tx) -> None:
-            tx.emit("CREATE", ORG, "x", b"{}")
-            await tx.session.all(
-                "INSERT INTO event (seq, id, org, kind, target, at, body) VALUES (2,'','','','',0,'')"
-            )
-
-        with pytest.raises(Exception, match="stored"):
-            await store.write(breaks)
-        await store.write(adding("second"))
-    found = await verdict(place)
-    assert (found.events, found.faults) == (2, [])
-
-
-@pytest.fixture
-def postgres_url(postgres: Any) -> Iterator[str]:
-    with postgres.fresh_database() as url:
-        yield url
-
-
-async def test_two_replicas_that_write_at_once_make_one_chain(postgres_url: str, tmp_path: Path):
-    place = Place(postgres_url, tmp_path)
-    async with place.opened() as one, place.opened() as two:
-        await asyncio.gather(
-            *(
-                store.write(adding(f"{who}-{number}"))
-                for number in range(60)
-                for who, store in (("one", one), ("two", two))
-            )
-        )
-        for number in range(5):
-            for who, store in (("one", one), ("two", two)):
-                await store.write(adding(f"{who}-later-{number}"))
-    found = await verdict(place)
-    assert (found.events, found.faults) == (130, [])
-
-
-async def test_it_can_be_verified_while_the_server_writes(place: Place):
-    async with place.opened() as store:
-        writing = asyncio.gather(*(store.write(adding(str(n))) for n in range(200)))
-        seen = [await asyncio.to_thread(asyncio.run, verified(settings_of(place))) for _ in range(3)]
-        await writing
-    assert [found.faults for found in seen] == [[], [], []]
-    for found in seen:
-        if found.head:
-            assert (await verdict(place, found.head)).faults == []
-
-
-@pytest.fixture(scope="module")
-def brood() -> Iterator[Brood]:
-    with breeding(PROGRAM) as made:
-        yield made
-
-
-async def test_a_killed_server_leaves_a_chain_that_holds(brood: Brood, tmp_path: Path):
-    place, head = Place("", tmp_path), ""
-    for round in range(2):
-        server = Server(brood, place)
-        address = await server.listening()
-        async with aiohttp.ClientSession(address, headers={"Authorization": f"Token {ADMIN}"}) as session:
-            creating = asyncio.create_task(create_many(session, f"{round}"))
-            await until(partial(has_some, place, f"{round}"))
-            server.end()
-            await creating
-        found = await verdict(place, head)
-        assert found.faults == []
-        head = found.head
-
-
-async def create_many(session: aiohttp.ClientSession, name: str) -> None:
-    async with session.get("/organization") as answer:
-        org = (await answer.json())["id"]
-
-    async def create(number: int) -> None:
-        with contextlib.suppress(aiohttp.ClientError):
-            await session.post(f"/organization/{org}/project", json={"name": f"{name}-{number}"})
-
-    await asyncio.gather(*(create(number) for number in range(100)))
-
-
-async def has_some(place: Place, name: str) -> bool:
-    (row,) = await place.sql("SELECT count(*) FROM resource WHERE name LIKE $1", f"{name}-%")
-    return int(row[0]) > 3
-
-
-async def test_a_backup_keeps_the_chain_on_the_other_database(
-    database_url: str, postgres_url: str, tmp_path: Path
-):
-    async with make_world(database_url, folder=tmp_path / "one") as world:
-        for _ in range(3):
-            await world.project()
-        settings = world.installation.ctx.settings
-        await asyncio.to_thread(asyncio.run, backup(settings, tmp_path / "it.zip"))
-        head = (await asyncio.to_thread(asyncio.run, verified(settings))).head
-        key = (tmp_path / "one" / "key").read_bytes()
-    (tmp_path / "two").mkdir()
-    (tmp_path / "two" / "key").write_bytes(key)
-    url = "" if database_url else postgres_url
-    other = Settings(data_dir=str(tmp_path / "two"), database_url=url)
-    await asyncio.to_thread(asyncio.run, restore(other, tmp_path / "it.zip", force=False))
-    assert (await verified(other, head)).faults == []
-    async with make_world(url, folder=tmp_path / "two") as world:
-        await world.project(name="later")
-    found = await verified(other, head)
-    assert found.faults == []
-    assert found.head != head
-
-
-# From before
-
-
-async def test_events_from_before_the_chain_are_counted_and_not_vouched_for(place: Place):
-    async with place.opened() as store:
-        for number in range(3):
-            await store.write(adding(str(number)))
-    await make_old(place)
-    async with place.opened() as store:
-        await store.write(adding("first of the chain"))
-    found = await verdict(place)
-    assert (found.events, found.unchained, found.faults) == (4, 3, [])
-    await place.sql("UPDATE event SET hash = NULL WHERE seq = 4")
-    assert (await verdict(place)).faults[0].startswith("Event 4 ")
-
-
-async def make_old(place: Place) -> None:
-    """As a database of before looks after it was brought up to date."""
-    await place.sql("UPDATE event SET hash = NULL, subject = '', family = ''")
-    await place.sql("UPDATE counter SET value = 3 WHERE name = 'unchained'")
-
-
-async def test_a_database_that_was_never_brought_up_to_date_is_refused(tmp_path: Path):
-    place = Place("", tmp_path)
-    async with place.opened():
-        pass
-    await place.sql("DELETE FROM migration WHERE number >= 4")
-    with pytest.raises(CommandRefused, match="start this version"):
-        await verdict(place)
-
-
-def test_the_migration_says_where_the_chain_begins():
-    (one,) = [migration for migration in migrations() if migration.number == 4]
-    assert any("'unchained'" in statement for statement in one.statements)
-
-
-# Retention
-
-
-@contextlib.asynccontextmanager
-async def aged(place: Place) -> AsyncIterator[Callable[..., Awaitable[int]]]:
-    """Events of ten days, two a day; answers what lets go of them."""
-    clock = HandClock()
-    async with place.opened(clock) as store:
-        for number in range(20):
-            await store.write(adding(str(number)))
-            if number % 2:
-                clock.turn(DAY / 1000)
-
-        async def let_go(days: int, most: int = 500) -> int:
-            return await store.write(lambda tx: tx.events.forget(tx.now - days * DAY, most))
-
-        yield let_go
-
-
-async def test_a_chain_stays_valid_after_retention(place: Place):
-    async with aged(place) as let_go:
-        head = (await asyncio.to_thread(asyncio.run, verified(settings_of(place)))).head
-        assert await let_go(4) == 12
-        assert await let_go(4) == 0
-        found = await asyncio.to_thread(asyncio.run, verified(settings_of(place), head))
-        assert (found.events, found.first, found.let_go, found.faults) == (8, 13, 12, [])
-        assert await let_go(2, most=3) == 3, "a part at a time"
-        assert (await verdict(place)).faults == []
-
-
-async def test_the_newest_event_always_stays(place: Place):
-    async with aged(place) as let_go:
-        assert await let_go(-1) == 19
-        assert await let_go(-1) == 0
-    async with place.opened() as store:
-        await store.write(adding("later"))
-    found = await verdict(place)
-    assert (found.events, found.faults) == (2, [])
-
-
-async def test_retention_hides_no_further_deletion(place: Place):
-    async with aged(place) as let_go:
-        await let_go(4)
-    await place.sql("DELETE FROM event WHERE seq = 13")
-    assert (await verdict(place)).faults == ["Event 13: removed."]
-
-
-async def test_a_note_that_is_too_old_cannot_be_compared(place: Place):
-    async with aged(place) as let_go:
-        (row,) = await place.sql("SELECT hash FROM event WHERE seq = 3")
-        (last,) = await place.sql("SELECT hash FROM event WHERE seq = 12")
-        await let_go(4)
-    assert "compare with a newer note" in (await verdict(place, f"3:{row[0].hex()}")).faults[0]
-    assert (await verdict(place, f"12:{last[0].hex()}")).faults == [], "the last that went is still known"
-
-
-async def test_the_hourly_sweep_lets_go_as_the_setting_says(database_url: str):
-    async with make_world(database_url, audit_retention_days=30) as world:
-        await world.project()
-        world.clock.turn(31 * 86_400)
-        kept = await world.project()
-        await world.settle()
-        answer = await world.get(f"/organization/{world.org}/events")
-        assert [one["target_id"] for one in answer["events"]] == [kept]
-        assert answer["organization_max_limit_reached"] is True
-        (org,) = (await world.get("/organization"))["results"]
-        assert org["organization_plan"]["audit_logs_retention_in_days"] == 30
-
-
-async def test_without_a_limit_everything_stays(tmp_path: Path):
-    async with make_world(audit_retention_days=0) as world:
-        project = await world.project()
-        world.clock.turn(20 * 365 * 86_400)
-        await world.settle()
-        answer = await world.get(f"/organization/{world.org}/events?targetId={project}")
-        assert len(answer["events"]) == 1
 
 
 # The command

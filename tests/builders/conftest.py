@@ -111,3 +111,8 @@ def processes_of(home: Path) -> list[str]:
         except OSError:
             continue  # it ended meanwhile, or is somebody else's
     return found
+
+
+@pytest.fixture
+def canary(tmp_path):
+    return tmp_path / "canary"

@@ -16,7 +16,7 @@ import pytest
 from tests.cli.conftest import say
 from tests.cli.streamer import END, Turn, line, remark, streaming
 from tests.cli.test_stories import shop
-from tests.test_logs import settled
+from tests.logs.streams import settled
 from tests.world import ADMIN
 from windlass.cli.following import StreamEvent, heard
 from windlass.core.deploy.workload import OutputLine

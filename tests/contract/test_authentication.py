@@ -11,7 +11,7 @@ import pytest
 
 from tests.contract.contract import COMMIT, ENDPOINTS, Endpoint, instant, is_refused, stocked
 from tests.contract.rows import row
-from tests.forged_tokens import AUDIENCE, ISSUER, NOW, Mint
+from tests.mint import AUDIENCE, ISSUER, NOW, Mint
 from tests.world import HandClock, World, make_world
 
 HOUR = 3600

@@ -2,4 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.engines.conformance", "tests.engines.stations")
+pytest.register_assert_rewrite(
+    *(f"tests.engines.{name}" for name in ("conformance", "lifecycle", "once", "rollouts", "stations"))
+)

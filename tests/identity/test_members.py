@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests import forged_tokens
-from tests.forged_tokens import FORGED, VALID, Mint
+from tests.forged_tokens import FORGED, VALID
 from tests.identity.issuer import ABSENT, LIFETIME, Issuer, invitations, invite, joined, members, role
+from tests.mint import ALGORITHMS, ISSUER, NOW, Mint
 from tests.oidc.provider import JWKS
 from tests.oidc.provider import Provider as Publisher
 from tests.world import HandClock, make_world
@@ -348,9 +348,9 @@ async def test_every_forged_token_is_refused_at_the_door_and_no_good_one_is(data
     publisher = Publisher(mint.jwks())
     async with make_world(
         database_url,
-        clock=HandClock(forged_tokens.NOW * 1000),
-        oidc_issuer=forged_tokens.ISSUER,
-        oidc_algorithms=forged_tokens.ALGORITHMS,
+        clock=HandClock(NOW * 1000),
+        oidc_issuer=ISSUER,
+        oidc_algorithms=ALGORITHMS,
         oidc_join="Read",
         fetcher=publisher.fetch,
     ) as world:
@@ -365,4 +365,4 @@ async def test_every_forged_token_is_refused_at_the_door_and_no_good_one_is(data
             if answer.status != status or not headers <= answer.headers.keys():
                 wrong[name] = answer
         assert wrong == {}
-        assert set(publisher.asked) <= {f"{forged_tokens.ISSUER}/.well-known/openid-configuration", JWKS}
+        assert set(publisher.asked) <= {f"{ISSUER}/.well-known/openid-configuration", JWKS}

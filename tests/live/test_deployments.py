@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from tests.test_logs import asked
+from tests.logs.streams import asked
 from tests.world import World
 
 

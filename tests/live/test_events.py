@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.logs.streams import Client, Event, asked, settled
 from tests.schemathesis.serving import served
-from tests.test_logs import Client, Event, asked, settled
 from tests.world import ADMIN, World
 from windlass.base.clock import DAY
 from windlass.control.context.shared_readers import SharedReaders

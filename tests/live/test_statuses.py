@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.logs.streams import Client, asked, settled
 from tests.schemathesis.serving import served
-from tests.test_logs import Client, asked, settled
 from tests.world import World
 
 

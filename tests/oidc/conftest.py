@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.forged_tokens import (
-    Mint,
-)
+from tests.mint import Mint
 from tests.oidc.provider import Clock, Provider, trusted
 from windlass.base.issuer import Signer
 from windlass.base.oidc import Verifier

@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import KeySet
 
-from tests.forged_tokens import (
-    ALGORITHMS,
-    AUDIENCE,
-    ISSUER,
-    NOW,
-)
+from tests.mint import ALGORITHMS, AUDIENCE, ISSUER, NOW
 from windlass.base.issuer import Signer
 from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused
 from windlass.base.oidc import Trusted, Verifier

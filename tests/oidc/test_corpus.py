@@ -12,16 +12,8 @@ from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 from joserfc.registry import HeaderParameter
 
-from tests.forged_tokens import (
-    ALGORITHMS,
-    AUDIENCE,
-    FORGED,
-    ISSUER,
-    LEEWAY,
-    NOW,
-    VALID,
-    Mint,
-)
+from tests.forged_tokens import FORGED, VALID
+from tests.mint import ALGORITHMS, AUDIENCE, ISSUER, LEEWAY, NOW, Mint
 from tests.oidc.provider import JWKS, WELL_KNOWN
 from windlass.base.issuer_keys import TokenRefused
 from windlass.base.oidc import MAX_TOKEN

@@ -6,11 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.forged_tokens import (
-    ISSUER,
-    NOW,
-    jwk,
-)
+from tests.mint import ISSUER, NOW, jwk
 from tests.oidc.provider import HOUR, JWKS, MINUTE, WELL_KNOWN, Provider, accepted, refused, trusted
 from windlass.base.issuer_keys import MAX_DOCUMENT, IssuerUnreachable, TokenRefused
 from windlass.base.oidc import Verifier

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.forged_tokens import (
-    ABSENT,
-    jwk,
-    private_jwk,
-)
+from tests.mint import ABSENT, jwk, private_jwk
 from tests.oidc.provider import HOUR, accepted, knowing, never, refused, trusted
 from windlass.base.oidc import Verifier
 

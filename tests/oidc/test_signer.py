@@ -8,11 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from joserfc import jwt as second
 from joserfc.jwk import ECKey
 
-from tests.forged_tokens import (
-    AUDIENCE,
-    LEEWAY,
-    NOW,
-)
+from tests.mint import AUDIENCE, LEEWAY, NOW
 from tests.oidc.provider import WELL_KNOWN, Clock, Provider, accepted, never, published, refused
 from windlass.base.issuer import Signer
 from windlass.base.oidc import Trusted, Verifier

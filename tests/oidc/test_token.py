@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512
 
-from tests.forged_tokens import (
+from tests.mint import (
     ABSENT,
     ISSUER,
     LEEWAY,

@@ -1,6 +1,10 @@
 """Databases to restore into."""
 
+from __future__ import annotations
+
 import pytest
+
+from tests.operate.installations import furnish
 
 
 @pytest.fixture
@@ -12,3 +16,9 @@ def postgres_url(postgres):
 @pytest.fixture(params=["into sqlite", "into postgres"])
 def other_database(request):
     return request.getfixturevalue("postgres_url") if request.param == "into postgres" else ""
+
+
+@pytest.fixture
+async def furnished(world):
+    await furnish(world)
+    return world

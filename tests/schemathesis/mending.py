@@ -181,7 +181,7 @@ class Mending:
                 ]
 
     def _end(self, operation: Operation, case: Case) -> None:
-        """An answer that never ends cannot be checked: see tests/test_logs.py and tests/live for streams."""
+        """An answer that never ends cannot be checked: see tests/logs and tests/live for streams."""
         if operation.streams and "follow" not in (case.query or {}):
             case.query = {**(case.query or {}), "follow": "false"}
         if case.query and str(case.query.get("follow")).lower() in {"true", "1"}:

@@ -1,18 +1,16 @@
-"""What receivers are told, in which order, and what becomes of it when they do not listen."""
+"""Deliveries are repeated, ordered, dropped and replayed."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from tests.forms import either
-from tests.webhooks.receivers import SECRET, Receivers, Sent
+from tests.webhooks.receivers import SECRET, Receivers
+from tests.webhooks.told import HOUR, URL, deploy, kinds, pass_by, path, webhook
 from tests.world import World
 from windlass.base.errors import Unavailable
 from windlass.base.http_out import HttpResult
@@ -20,223 +18,11 @@ from windlass.control.records.outbox import DELIVER, work_of
 from windlass.control.telling.delivery import WebhookSender
 from windlass.store import Claim, Store, Write
 
-URL = "https://receiver.example/hook"
-ALL = ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED", "DEPLOYMENT_FAILED", "DEPLOYMENT_CANCELLED"]
-HOUR = 3600
 DAY = 24 * HOUR
-
-
-async def webhook(world: World, url: str = URL, **fields: Any) -> str:
-    body = {"target_url": url, "events": ALL, "enabled": True} | fields
-    return await world.made(f"/organization/{world.org}/webhook", body)
-
-
-def path(world: World, id: str, rest: str = "") -> str:
-    return f"/organization/{world.org}/webhook/{id}{rest}"
-
-
-async def deploy(world: World, app: str) -> str:
-    answer = await world.post(f"/application/{app}/deploy")
-    assert answer.status == 202, answer
-    await world.settle()
-    return str(answer["id"])
-
-
-async def pass_by(world: World, seconds: int, step: int = 30) -> None:
-    """Lets time pass in larger steps than a second."""
-    for _ in range(0, seconds, step):
-        await world.settle()
-        world.clock.turn(step)
-    await world.settle()
 
 
 async def deliveries(world: World, id: str) -> list[Any]:
     return list((await world.get(path(world, id, "/event?page_size=1000"))).json["results"])
-
-
-def kinds(sent: list[Sent]) -> list[str]:
-    return [one.kind for one in sent]
-
-
-# What is told
-
-
-async def test_a_deployment_is_told_of_when_it_begins_and_when_it_ends(world: World, receivers: Receivers):
-    await webhook(world)
-    app = await world.application()
-    deployment = await deploy(world, app)
-    started, succeeded = receivers.got[URL]
-    assert [started.kind, succeeded.kind] == ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
-    for one in (started, succeeded):
-        assert one.payload["application_id"] == app
-        assert one.payload["service_kind"] == "APPLICATION"
-        assert one.payload["deployment_id"] == deployment
-        assert one.payload["organization_id"] == world.org
-        assert one.headers["Content-Type"] == "application/json"
-    assert succeeded.payload["status"] == "SUCCEEDED"
-    assert succeeded.payload["finished_at"] is not None
-
-
-async def test_a_deployment_that_fails_says_why(world: World, receivers: Receivers):
-    await webhook(world)
-    world.builder.broken = "the Dockerfile is wrong in line 3"
-    await deploy(world, await world.application())
-    assert kinds(receivers.got[URL]) == ["DEPLOYMENT_STARTED", "DEPLOYMENT_FAILED"]
-    assert "wrong in line 3" in receivers.got[URL][1].payload["message"]
-
-
-async def test_a_database_is_told_of_with_its_own_id(world: World, receivers: Receivers):
-    await webhook(world)
-    database = await world.database()
-    await world.post(f"/database/{database}/deploy")
-    await world.settle()
-    payload = receivers.got[URL][0].payload
-    assert (payload["database_id"], payload["service_kind"]) == (database, "DATABASE")
-    assert "application_id" not in payload
-
-
-async def test_only_what_was_asked_for_is_told(world: World, receivers: Receivers):
-    await webhook(world, events=["DEPLOYMENT_FAILED"])
-    await webhook(world, "https://off.example/", enabled=False)
-    await deploy(world, await world.application())
-    assert not receivers.tried
-
-
-@pytest.mark.parametrize(
-    ("filters", "told"),
-    [
-        ({"project_names_filter": ["SHOP"]}, True),
-        ({"project_names_filter": ["other", "sh*"]}, True),
-        ({"project_names_filter": ["*op"]}, True),
-        ({"project_names_filter": ["sho"]}, False),
-        ({"project_names_filter": ["s.op"]}, False),
-        ({"environment_types_filter": ["PRODUCTION"]}, True),
-        ({"environment_types_filter": ["STAGING", "PREVIEW"]}, False),
-        ({"project_names_filter": ["shop"], "environment_types_filter": ["STAGING"]}, False),
-    ],
-    ids=str,
-)
-async def test_filters_are_of_project_names_and_kinds_of_environment(
-    world: World, receivers: Receivers, filters, told
-):
-    await webhook(world, **filters)
-    project = await world.project(name="Shop")
-    environment = await world.environment(project, mode="PRODUCTION")
-    await deploy(world, await world.application(environment))
-    assert bool(receivers.got[URL]) is told
-
-
-async def test_a_webhook_of_the_full_vocabulary_gets_its_words(world: World, receivers: Receivers):
-    await webhook(world, events=["DEPLOYMENT_SUCCESSFUL", "DEPLOYMENT_FAILURE"])
-    await webhook(world, "https://plain.example/", events=["DEPLOYMENT_SUCCEEDED"])
-    await deploy(world, await world.application())
-    assert kinds(receivers.got[URL]) == ["DEPLOYMENT_SUCCESSFUL"]
-    assert kinds(receivers.got["https://plain.example/"]) == ["DEPLOYMENT_SUCCEEDED"]
-
-
-async def test_another_organization_is_told_nothing(world: World, receivers: Receivers):
-    other, token = await world.organization()
-    body = {"target_url": URL, "events": ALL, "enabled": True}
-    assert (await world.post(f"/organization/{other}/webhook", body, token=token)).status == 201
-    await deploy(world, await world.application())
-    assert not receivers.tried
-
-
-async def test_slack_is_told_in_a_message_for_people(world: World, receivers: Receivers):
-    await webhook(world, kind="SLACK", target_secret=SECRET)
-    world.builder.broken = "no <main> & no module"
-    app = await world.application()
-    deployment = await deploy(world, app)
-    failed = receivers.got[URL][1]
-    said = json.dumps(failed.json)
-    assert "could not be deployed" in failed.json["text"]
-    assert "no &lt;main&gt; &amp; no module" in said
-    assert f"/application/{app}/deployment/{deployment}|" in said
-    assert not any(name.startswith("webhook-") for name in failed.headers)
-
-
-# Signatures
-
-
-async def test_signatures_are_verified_by_the_standard_library_of_receivers(
-    world: World, receivers: Receivers
-):
-    secret = "whsec_" + "c2VjcmV0IG9mIHRoZSB0ZXN0cw=="
-    await webhook(world, target_secret=secret)
-    await deploy(world, await world.application())
-    sent = receivers.got[URL][0]
-    world_time = int(sent.headers["webhook-timestamp"])
-    assert world_time == world.clock.ms // 1000
-    assert verified(secret, sent)["event_type"] == "DEPLOYMENT_STARTED"
-    with pytest.raises(WebhookVerificationError):
-        verified("whsec_" + "YW5vdGhlciBzZWNyZXQ=", sent)
-    sent.body = sent.body.replace(b"STARTED", b"ENDED")
-    with pytest.raises(WebhookVerificationError):
-        verified(secret, sent)
-
-
-def verified(secret: str | bytes, sent: Sent) -> Any:
-    """By the package that receivers use; the clock of the test stands at another time than the machine's."""
-    judge = Webhook(secret)
-    judge._Webhook__verify_timestamp = _timestamp  # type: ignore[attr-defined]
-    return judge.verify(sent.body, dict(sent.headers))
-
-
-def _timestamp(header: str) -> datetime:
-    return datetime.fromtimestamp(float(header), UTC)
-
-
-async def test_without_a_secret_nothing_is_signed(world: World, receivers: Receivers):
-    await webhook(world)
-    await deploy(world, await world.application())
-    assert "webhook-signature" not in receivers.got[URL][0].headers
-    assert "webhook-id" in receivers.got[URL][0].headers
-
-
-async def test_the_secret_itself_is_sent_only_if_asked_for(world: World, receivers: Receivers):
-    await webhook(world, target_secret=SECRET)
-    await webhook(world, "https://old.example/", target_secret=SECRET, send_secret=True)
-    await deploy(world, await world.application())
-    assert "Qovery-Signature" not in receivers.got[URL][0].headers
-    assert receivers.got["https://old.example/"][0].headers["Qovery-Signature"] == SECRET
-
-
-async def test_a_secret_is_rotated_with_two_valid_signatures(world: World, receivers: Receivers):
-    id = await webhook(world, target_secret=SECRET)
-    answer = await world.post(path(world, id, "/rotateSecret"), {"overlap_in_hours": 2})
-    new = str(answer["target_secret"])
-    assert new.startswith("whsec_")
-    app = await world.application()
-    await deploy(world, app)
-    sent = receivers.got[URL][-1]
-    assert verified(new, sent) == verified(SECRET.encode(), sent)
-    await pass_by(world, 2 * HOUR, HOUR)
-    await deploy(world, app)
-    sent = receivers.got[URL][-1]
-    assert verified(new, sent)
-    with pytest.raises(WebhookVerificationError):
-        verified(SECRET.encode(), sent)
-
-
-async def test_a_secret_of_ones_own_is_rotated_to_and_not_answered(world: World, receivers: Receivers):
-    id = await webhook(world)
-    answer = await world.post(path(world, id, "/rotateSecret"), {"target_secret": SECRET})
-    assert answer["target_secret"] == ""
-    assert answer["previous_valid_until"] is None
-    assert (await world.get(path(world, id)))["target_secret_set"] is True
-    await deploy(world, await world.application())
-    assert verified(SECRET.encode(), receivers.got[URL][0])
-
-
-async def test_a_secret_that_no_header_can_carry_is_refused_also_when_it_is_rotated_to(
-    world: World, receivers: Receivers
-):
-    id = await webhook(world, target_secret=SECRET, send_secret=True)
-    answer = await world.post(path(world, id, "/rotateSecret"), {"target_secret": "gehëim"})
-    assert answer.status == 400
-    assert "target_secret" in answer["message"]
-    await deploy(world, await world.application())
-    assert receivers.got[URL][0].headers["Qovery-Signature"] == SECRET
 
 
 # Again, later, in order
@@ -505,9 +291,6 @@ async def test_a_message_is_kept_a_while_and_then_forgotten(world: World, receiv
     assert len(await deliveries(world, id)) == 2
     await pass_by(world, 2 * DAY, HOUR)
     assert await deliveries(world, id) == []
-
-
-# When it cannot be written down
 
 
 class Away:

@@ -1,0 +1,150 @@
+"""A Docker engine that is away or killed costs nothing but time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.engines.docker.watched import FOREVER, nothing_left, seen, until, wanted
+from tests.engines.dockers import own_engine
+from tests.engines.proxies import proxied
+from windlass.core.deploy.workload import (
+    Phase,
+    Volume,
+)
+from windlass.docker import Docker, EngineRefused
+from windlass.engines.engine import EngineAway
+
+
+@pytest.fixture(scope="module")
+def dockerd():
+    """An engine that may be killed."""
+    with own_engine() as made:
+        yield made
+
+
+class TestAway:
+    @pytest.fixture
+    async def proxy(self, host, tmp_path):
+        socket = Path(Docker(host).host.removeprefix("unix://"))
+        async with proxied(socket, tmp_path) as made:
+            yield made
+
+    async def test_every_call_says_so_and_none_of_them_hangs(self, proxy, make_engine):
+        watched = make_engine(proxy.host)
+        await watched.begin()
+        it = wanted()
+        found = await watched.engine.run(it, 0)
+        await proxy.vanish()
+        engine = watched.engine
+        assert "start it, or set docker_host" in await engine.trouble()
+        for call in (
+            engine.run(it, 0),
+            engine.copies(it.service),
+            engine.all(),
+            engine.remove(it.service),
+            engine.discard(it.service),
+            engine.execute(found, ["true"], 5),
+            engine.usage(),
+            engine.services(),
+            engine.sweep(()),
+        ):
+            with pytest.raises(EngineAway, match="does not answer"):
+                await call
+        await proxy.appear()
+        assert await engine.trouble() == ""
+        await nothing_left(watched)
+
+    async def test_windlass_starts_without_the_engine_and_finds_what_runs_when_it_comes(
+        self, proxy, host, make_engine
+    ):
+        other = make_engine(host)
+        it = wanted("echo hello; " + FOREVER)
+        await other.engine.run(it, 0)
+        await proxy.vanish()
+        watched = make_engine(proxy.host, other.installation)
+        await watched.begin()
+        assert watched.noticed == []
+        await proxy.appear()
+        await until(lambda: it.service in watched.noticed and watched.said() == ["hello"])
+        await watched.engine.stop()
+        await nothing_left(other)
+
+    async def test_nothing_of_what_happened_meanwhile_is_missed(self, proxy, make_engine):
+        watched = make_engine(proxy.host)
+        await watched.begin()
+        it = wanted("echo one; sleep 1; echo two; sleep 1; exit 4")
+        await watched.engine.run(it, 0)
+        await until(lambda: watched.said() == ["one"])
+        await proxy.vanish()
+        await asyncio.sleep(2.5)
+        watched.noticed.clear()
+        await proxy.appear()
+        await until(lambda: it.service in watched.noticed)
+        found = await seen(watched.engine, it.service, lambda each: each.exit_code == 4)
+        assert found.reason == "exited with code 4"
+        await until(lambda: watched.said()[:3] == ["one", "two", "one"])
+        await nothing_left(watched)
+
+    async def test_where_there_is_no_engine_the_message_says_what_to_do(self, tmp_path, make_engine):
+        nowhere = make_engine(f"unix://{tmp_path}/none.sock")
+        await nowhere.begin()
+        assert f"{tmp_path}/none.sock does not answer" in await nowhere.engine.trouble()
+        strange = make_engine("ssh://somewhere")
+        assert "must begin with unix://" in await strange.engine.trouble()
+        await nowhere.engine.stop()
+
+
+class TestKilled:
+    """The engine itself dies, and comes back."""
+
+    async def test_what_ran_runs_again_and_its_lines_are_neither_lost_nor_repeated(
+        self, dockerd, make_engine
+    ):
+        watched = make_engine(dockerd.host)
+        await watched.begin()
+        it = wanted(
+            "echo began >> /log/starts; wc -l < /log/starts; " + FOREVER,
+            volumes=(Volume(name="l", mount="/log"),),
+        )
+        await watched.engine.run(it, 0)
+        await until(lambda: watched.said() == ["1"])
+        dockerd.kill()
+        with pytest.raises(EngineAway):
+            await watched.engine.copies(it.service)
+        await asyncio.to_thread(dockerd.start)
+        await watched.engine.run(it, 0)
+        await until(lambda: watched.said() == ["1", "2"])
+        await nothing_left(watched)
+
+    async def test_killed_while_an_instance_is_started_there_is_one_afterwards(self, dockerd, make_engine):
+        watched = make_engine(dockerd.host)
+        await watched.begin()
+        for pause in (0.01, 0.1, 0.3):
+            it = wanted(volumes=(Volume(name="data", mount="/data"),))
+            running = asyncio.create_task(watched.engine.run(it, 0))
+            await asyncio.sleep(pause)
+            dockerd.kill()
+            await asyncio.gather(running, return_exceptions=True)
+            assert not isinstance(running.exception(), EngineRefused)
+            await asyncio.to_thread(dockerd.start)
+            assert (await watched.engine.run(it, 0)).phase is Phase.RUNNING
+            assert len(await watched.engine.copies(it.service)) == 1
+        await nothing_left(watched)
+
+    async def test_killed_while_an_instance_is_stopped_it_is_gone_afterwards(self, dockerd, make_engine):
+        watched = make_engine(dockerd.host)
+        await watched.begin()
+        it = wanted("trap '' TERM; " + FOREVER)
+        await watched.engine.run(it, 0)
+        removing = asyncio.create_task(watched.engine.remove(it.service, grace=5))
+        await asyncio.sleep(0.3)
+        dockerd.kill()
+        with pytest.raises(EngineAway):
+            await removing
+        await asyncio.to_thread(dockerd.start)
+        await watched.engine.remove(it.service, grace=0)
+        assert await watched.engine.copies(it.service) == []
+        await nothing_left(watched)

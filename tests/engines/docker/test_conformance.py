@@ -1,0 +1,16 @@
+"""The Docker engine keeps the promises of every engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engines.conformance import Conformance
+from tests.engines.dockers import DockerRig
+
+
+class TestConformance(Conformance):
+    """What every engine promises."""
+
+    @pytest.fixture
+    def rig(self, host, tmp_path):
+        return DockerRig(host, tmp_path)

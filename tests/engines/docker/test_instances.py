@@ -1,0 +1,204 @@
+"""The Docker engine starts instances with their limits, files, networks and volumes."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+
+from tests.engines.docker.watched import FOREVER, SECONDS, again, nothing_left, seen, until, wanted
+from tests.engines.dockers import BOX
+from windlass.core.deploy.workload import (
+    Artifact,
+    Phase,
+    Volume,
+    WorkloadPort,
+)
+from windlass.docker import Docker, EngineRefused
+from windlass.engines.docker import DockerEngine
+from windlass.engines.docker import names as words
+from windlass.engines.docker.resources import DockerResources
+
+
+async def test_an_instance_has_the_capabilities_that_official_images_need_and_no_more(engine):
+    it = await engine.run(wanted(), 0)
+    code, status = await engine.execute(it, ["cat", "/proc/1/status"], 10)
+    assert code == 0
+    facts = dict(line.split(":\t") for line in status.splitlines())
+    assert int(facts["CapBnd"], 16) == sum(1 << number for number in (0, 1, 3, 5, 6, 7, 10))
+    assert facts["NoNewPrivs"] == "1"
+
+
+async def test_an_instance_has_its_limits(engine, raw):
+    it = await engine.run(wanted(cpu=250, memory=48), 0)
+    limits = (await raw.json("GET", f"/containers/{it.id}/json"))["HostConfig"]
+    assert limits["NanoCpus"] == 250_000_000
+    assert limits["Memory"] == limits["MemorySwap"] == 48 * 1024 * 1024
+    assert limits["PidsLimit"] == 2048
+    assert limits["LogConfig"]["Config"]["max-size"]
+
+
+async def test_an_instance_that_takes_too_much_memory_is_started_anew_and_says_why(engine):
+    it = wanted("sleep 0.5; tail /dev/zero", memory=16)
+    await engine.run(it, 0)
+    found = await seen(engine, it.service, lambda each: "memory" in each.reason)
+    assert found.reason == "was killed: out of memory (it may use 16 MB)"
+    assert found.exit_code == 137
+    await seen(engine, it.service, lambda each: each.restarts > 0)
+
+
+async def test_what_ends_is_started_anew_and_the_reason_is_known_while_it_runs_again(engine, watched):
+    it = wanted("[ -e /tmp/second ] || { touch /tmp/second; exit 3; }; " + FOREVER)
+    await engine.run(it, 0)
+    found = await seen(engine, it.service, lambda each: each.restarts == 1 and each.phase is Phase.RUNNING)
+    await until(lambda: watched.noticed.count(it.service) >= 2)
+    found = await seen(engine, it.service, lambda each: each.exit_code == 3)
+    assert found.reason == "exited with code 3"
+
+
+async def test_services_of_one_environment_find_each_other_by_name_and_others_do_not(engine):
+    page = "mkdir /tmp/www; echo hello > /tmp/www/index.html; httpd -f -p 8000 -h /tmp/www"
+    shop = wanted(page, name="Böok Shop!", aliases=("app-z1",))
+    await engine.run(shop, 0)
+    friend = await engine.run(wanted(environment=shop.environment), 0)
+    stranger = await engine.run(wanted(), 0)
+    address = await engine.neighbour_address(shop.environment, shop.service, shop.name, 8000)
+    sure, port = address.host, address.port
+    for name in ("book-shop", "app-z1", sure):
+        asks = ["wget", "-qO-", f"http://{name}:{port}/"]
+        assert await engine.execute(friend, asks, 20) == (0, "hello\n")
+        assert (await engine.execute(stranger, asks, 20))[0] != 0
+
+
+async def test_of_two_names_that_resemble_each_other_the_first_service_keeps_its_own(engine, raw):
+    first = wanted(name="my shop")
+    second = wanted(name="My-Shop", environment=first.environment)
+    for it in (first, second):
+        await engine.run(it, 0)
+    names = [await _names_of(engine, raw, it) for it in (first, second)]
+    assert "my-shop" in names[0]
+    assert "my-shop" not in names[1]
+    address = await engine.neighbour_address(second.environment, second.service, second.name, 1)
+    assert address.host in names[1]
+
+
+async def test_of_two_that_begin_at_once_with_names_that_resemble_each_other_one_has_the_plain_name(
+    engine, raw
+):
+    first = wanted(name="my shop")
+    second = wanted(name="My-Shop", environment=first.environment)
+    await asyncio.gather(engine.run(first, 0), engine.run(second, 0))
+    names = [await _names_of(engine, raw, it) for it in (first, second)]
+    assert ["my-shop" in each for each in names].count(True) == 1
+
+
+async def _names_of(engine, raw, it) -> set[str]:
+    (made,) = await engine.copies(it.service)
+    said = await raw.json("GET", f"/containers/{made.id}/json")
+    (network,) = said["NetworkSettings"]["Networks"].values()
+    return set(network["Aliases"])
+
+
+async def test_a_published_port_is_reached_on_this_machine_alone(engine, raw):
+    it = wanted(
+        "httpd -f -p $PORT -h /etc",
+        ports=(
+            WorkloadPort(name="web", internal=8123),
+            WorkloadPort(name="dns", internal=53, protocol="UDP"),
+        ),
+    )
+    found = await engine.run(it, 0)
+    assert set(found.ports) == {8123, 53}
+    bound = (await raw.json("GET", f"/containers/{found.id}/json"))["NetworkSettings"]["Ports"]
+    assert {each["HostIp"] for each in bound["8123/tcp"]} == {"127.0.0.1"}
+    async with asyncio.timeout(SECONDS):
+        while True:
+            reader, writer = await asyncio.open_connection(found.address, found.ports[8123])
+            writer.write(b"GET /passwd HTTP/1.0\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            if answer:
+                break
+    assert b"200 OK" in answer
+
+
+async def test_files_and_variables_are_there_before_the_first_line_runs(engine, watched):
+    it = wanted(
+        f"cat /etc/app/config; cat /etc/second; echo $GREETING $WHO; {FOREVER}",
+        files={"/etc/app/config": b"one\n", "etc/second": b"two\n"},
+        artifact=Artifact(kind="image", ref=BOX, environment={"GREETING": "hello", "WHO": "nobody"}),
+        variables={"WHO": "world"},
+    )
+    await engine.run(it, 0)
+    await until(lambda: len(watched.lines) == 3)
+    assert watched.said() == ["one", "two", "hello world"]
+
+
+async def test_a_user_without_rights_can_read_files(engine, watched, raw):
+    it = wanted("su shop -c 'cat /etc/secret'; " + FOREVER, files={"/etc/secret": b"seen\n"})
+    await engine.run(it, 0)
+    await until(lambda: watched.said() == ["seen"])
+
+
+async def test_a_volume_outlives_instances_and_ends_with_the_service(engine, raw):
+    it = wanted(volumes=(Volume(name="my data", mount="/data"), Volume(name="my-data", mount="/other")))
+    first = await engine.run(it, 0)
+    await engine.execute(first, ["sh", "-c", "echo kept > /data/file"], 10)
+    await engine.remove(it.service, grace=0)
+    second = await engine.run(again(it, generation=2), 0)
+    assert await engine.execute(second, ["sh", "-c", "cat /data/file; ls /other"], 10) == (0, "kept\n")
+    await engine.discard(it.service)
+    filters = {"label": [f"windlass.service={it.service}"]}
+    assert not (await raw.json("GET", "/volumes", params={"filters": filters}))["Volumes"]
+
+
+async def test_a_network_is_there_as_long_as_something_of_its_environment_is(engine, raw):
+    first = wanted()
+    second = wanted(environment=first.environment)
+    for it in (first, second):
+        await engine.run(it, 0)
+    filters = {"label": [f"windlass.environment={first.environment}"]}
+    await engine.discard(first.service)
+    assert len(await raw.json("GET", "/networks", params={"filters": filters})) == 1
+    await engine.discard(second.service)
+    assert not await raw.json("GET", "/networks", params={"filters": filters})
+
+
+async def test_a_network_into_which_something_is_just_being_put_does_not_go_away_and_holds_up_nobody(raw):
+    place, environment = DockerResources(raw, f"test-{uuid.uuid4()}"), str(uuid.uuid4())
+    async with place.network(environment) as network:
+        async with asyncio.timeout(SECONDS), place.network(environment) as same:
+            assert same == network
+        await place.discard_networks()
+        assert (await raw.json("GET", f"/networks/{network}"))["Id"] == network
+    await place.discard_networks()  # nothing is in it, and nobody is about to put anything there
+    with pytest.raises(EngineRefused):
+        await raw.json("GET", f"/networks/{network}")
+
+
+async def test_twins_that_run_the_same_instance_at_once_make_one(host, make_engine):
+    one = make_engine(host)
+    other = make_engine(host, one.installation)
+    it = wanted()
+    found = await asyncio.gather(*(each.engine.run(it, 0) for each in (one, other) for _ in range(3)))
+    assert len({(each.id, each.started_at) for each in found}) == 1
+    assert len(await one.engine.copies(it.service)) == 1
+    await other.engine.stop()
+    await nothing_left(one)
+
+
+async def test_what_was_made_and_never_started_is_started_with_its_files(engine, watched, raw):
+    it = wanted("cat /etc/secret; " + FOREVER, files={"/etc/secret": b"all here\n"})
+    labels = {**await labels_of(engine, raw), "windlass.service": it.service}
+    half = {"Image": BOX, "Cmd": list(it.command), "Labels": labels}
+    name = words.container(labels["windlass.installation"], it.service, 1, 0)
+    await raw.json("POST", "/containers/create", params={"name": name}, body=half)
+    assert [each.phase for each in await engine.copies(it.service)] == [Phase.WAITING]
+    assert (await engine.run(it, 0)).phase is Phase.RUNNING
+    await until(lambda: watched.said() == ["all here"])
+
+
+async def labels_of(engine: DockerEngine, raw: Docker) -> dict[str, str]:
+    other = await engine.run(wanted(), 0)
+    return dict((await raw.json("GET", f"/containers/{other.id}/json"))["Config"]["Labels"])

@@ -1,0 +1,49 @@
+"""No line of a container is lost or repeated."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.engines.docker.watched import FOREVER, until, wanted
+
+
+class TestOutput:
+    async def test_no_line_is_lost_or_repeated_over_restarts_of_windlass(self, watched):
+        it = wanted(
+            "i=0; while [ $i -lt 150 ]; do echo $i; echo $i >&2; i=$((i+1)); sleep 0.01; done; " + FOREVER
+        )
+        await watched.engine.run(it, 0)
+        for many in (10, 100, 200):
+            await until(lambda many=many: len(watched.lines) > many)  # type: ignore[misc]
+            await watched.begin_anew()
+        await until(lambda: len(watched.lines) >= 300)
+        assert sorted(map(int, watched.said())) == sorted([*range(150), *range(150)])
+
+    async def test_what_was_written_while_windlass_was_down_is_read_afterwards(self, watched):
+        it = wanted("echo one; sleep 1; echo two; exit 0")
+        await watched.engine.run(it, 0)
+        await until(lambda: watched.said() == ["one"])
+        await watched.engine.stop()
+        await asyncio.sleep(1.5)
+        await watched.begin_anew()
+        await until(lambda: watched.said()[:2] == ["one", "two"])
+
+    async def test_lines_are_cut_at_16_kilobytes_and_whole_when_put_together(self, watched):
+        it = wanted("head -c 40000 /dev/zero | tr '\\\\0' x; echo; echo end; " + FOREVER)
+        await watched.engine.run(it, 0)
+        await until(lambda: watched.said()[-1:] == ["end"])
+        assert [len(line) for line in watched.said()[:-1]] == [16_384, 16_384, 40_000 - 2 * 16_384]
+
+    async def test_lines_tell_their_instance_their_deployment_and_the_moment(self, watched):
+        it = wanted("echo hello; " + FOREVER, name="Shop", deployment="d-7")
+        await watched.engine.run(it, 2)
+        (line,) = await until(lambda: watched.lines)
+        assert (line.pod, line.version) == ("shop-1-2", "d-7")
+        instance = (await watched.engine.all())[0]
+        assert abs(line.at - instance.started_at) < 60_000
+
+    async def test_a_flood_is_read_whole(self, watched):
+        it = wanted("seq 1 50000; echo end; " + FOREVER, cpu=1000)
+        await watched.engine.run(it, 0)
+        await until(lambda: watched.said()[-1:] == ["end"])
+        assert watched.said() == [*map(str, range(1, 50_001)), "end"]

@@ -1,0 +1,310 @@
+"""Every engine starts, restarts and removes instances, and leaves nothing of what is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.engines import programs
+from tests.engines.stations import AtStation, Rig, Station, ask, free_port, needs, until, wanted
+from windlass.core.deploy.workload import Phase, Volume, Workload
+from windlass.engines.engine import EngineError
+
+PORT = 8080
+
+
+async def two_with_volumes(rig: Rig, station: Station) -> tuple[Workload, Workload]:
+    """Two services that store something, and run."""
+    artifact = await rig.artifact(programs.STORES)
+    first, second = (
+        wanted(artifact, service=service, volumes=(Volume(name="data", mount="/app/data"),))
+        for service in ("66666666-aaaa-4aaa-8aaa-000000000006", "77777777-aaaa-4aaa-8aaa-000000000007")
+    )
+    for each in (first, second):
+        await station.apply(each)
+    return first, second
+
+
+class Lifecycle(AtStation):
+    # It begins.
+
+    async def test_what_is_run_runs(self, rig, station):
+        it = wanted(await rig.artifact(programs.SLEEPS))
+        made = await station.apply(it)
+        assert (made.service, made.generation, made.index) == (it.service, 1, 0)
+        assert made.phase is Phase.RUNNING
+        assert (made.restarts, made.reason, made.exit_code) == (0, "", None)
+        await station.hears("here")
+        assert await station.one(it.service) == made
+        assert await station.engine.all() == [made]
+        assert await rig.copies(it.service) == [(1, 0)]
+        assert await station.engine.trouble() == ""
+
+    async def test_an_artifact_is_made_ready_as_often_as_asked_and_runs_nothing(self, rig, station):
+        artifact = await rig.artifact(programs.SLEEPS)
+        for _ in range(2):
+            await station.engine.prepare(artifact, lambda line: None)
+        assert await station.engine.all() == []
+        await station.apply(wanted(artifact))
+
+    async def test_what_is_run_twice_is_there_once(self, rig, station):
+        it = wanted(await rig.artifact(programs.SLEEPS))
+        first = await station.apply(it)
+        again = await station.apply(it)
+        assert again == first
+        assert await rig.copies(it.service) == [(1, 0)]
+
+    async def test_what_is_run_many_times_at_once_is_there_once(self, rig, station):
+        it = wanted(await rig.artifact(programs.SLEEPS))
+        made = await asyncio.gather(*(station.apply(it) for _ in range(8)))
+        assert {(each.id, each.started_at) for each in made} == {(made[0].id, made[0].started_at)}
+        await station.hears("here")
+        assert await rig.copies(it.service) == [(1, 0)]
+
+    async def test_what_two_windlasses_run_at_once_is_there_once(self, rig, station):
+        needs(rig, "replicas")
+        it = wanted(await rig.artifact(programs.SLEEPS))
+        async with Station(rig) as other:
+            made = await asyncio.gather(*(each.apply(it) for each in (station, other) * 4))
+            assert len({(each.id, each.started_at) for each in made}) == 1
+            assert await rig.copies(it.service) == [(1, 0)]
+            assert await other.one(it.service) == await station.one(it.service)
+            await until(lambda: _true("here" in station.said + other.said))
+            await other.engine.remove(it.service)
+            assert not await station.seen(it.service)
+            assert await rig.copies(it.service) == []
+
+    async def test_somebody_is_told_when_an_instance_ends_and_begins_anew(self, rig, station):
+        it = wanted(await rig.artifact(programs.ENDS), variables={"AFTER": "0.5"})
+        await station.apply(it)
+        assert it.service not in station.notices
+        await until(lambda: _true(it.service in station.notices))
+        assert (await station.running(it.service, restarts=1)).reason
+        await until(lambda: _true(len(station.notices) >= 2))
+
+    async def test_it_is_reached_where_it_says(self, rig, station):
+        it = wanted(await rig.artifact(programs.SERVES), ports=[PORT], variables={"WHO": "it"})
+        await station.apply(it)
+        await station.hears("listening")
+        assert await ask(await station.one(it.service), PORT) == "hello from it"
+
+    async def test_a_program_that_chooses_its_port_itself_is_reached_there(self, rig, station):
+        needs(rig, "fixed ports")
+        port = free_port()
+        it = wanted(
+            await rig.artifact(programs.SERVES_ELSEWHERE),
+            ports=[port],
+            variables={"WHO": "it", "OWN_CHOICE": str(port)},
+        )
+        await station.apply(it)
+        await station.hears("listening")
+        assert await ask(await station.one(it.service), port) == "hello from it"
+
+    # It ends, and is begun anew.
+
+    async def test_what_ends_is_begun_anew_and_says_how_it_ended(self, rig, station):
+        it = wanted(await rig.artifact(programs.ENDS))
+        await station.apply(it)
+
+        async def twice() -> Any:
+            return (await station.one(it.service)).restarts >= 2
+
+        await until(twice)
+        await station.hears("ending", times=3)
+        seen = await station.ended(it.service)
+        assert seen.exit_code == 3
+        assert "exited with code 3" in seen.reason
+
+    async def test_between_an_end_and_the_next_start_it_waits(self, rig, station):
+        it = wanted(await rig.artifact(programs.ENDS))
+        await station.apply(it)
+
+        async def waits() -> Any:
+            return (await station.one(it.service)).phase is Phase.WAITING
+
+        await until(waits)
+        assert (await station.apply(it)).phase in (Phase.WAITING, Phase.RUNNING)
+        assert len(await rig.copies(it.service)) <= 1
+
+    async def test_what_is_killed_says_by_what(self, rig, station):
+        it = wanted(await rig.artifact(programs.IS_KILLED))
+        await station.apply(it)
+        seen = await station.ended(it.service)
+        assert "SIGSEGV" in seen.reason
+        assert seen.exit_code == 128 + 11
+
+    async def test_children_do_not_outlive_their_program(self, rig, station):
+        it = wanted(await rig.artifact(programs.LEAVES_CHILDREN), variables={"AFTER": "0.1"})
+        await station.apply(it)
+        await station.running(it.service, restarts=1)
+        assert len(await rig.copies(it.service)) <= 1
+        await station.engine.remove(it.service, grace=0.1)
+        assert list(await rig.traces(it.service)) == []
+
+    async def test_who_uses_more_memory_than_it_has_is_ended_and_says_so(self, rig, station):
+        needs(rig, "memory")
+        it = wanted(await rig.artifact(programs.EATS), memory=64)
+        await station.apply(it)
+        seen = await station.ended(it.service)
+        assert "memory" in seen.reason
+        assert "64" in seen.reason
+
+    # It is removed.
+
+    async def test_what_is_removed_is_gone(self, rig, station):
+        it = wanted(await rig.artifact(programs.SLEEPS))
+        await station.apply(it)
+        await station.engine.remove(it.service)
+        assert await rig.copies(it.service) == []
+        assert not await station.seen(it.service)
+        await station.engine.remove(it.service)
+
+    async def test_to_remove_what_was_never_there_is_fine(self, station):
+        await station.engine.remove("55555555-aaaa-4aaa-8aaa-000000000005")
+        await station.engine.remove("55555555-aaaa-4aaa-8aaa-000000000005", generation=3)
+        await station.engine.discard("55555555-aaaa-4aaa-8aaa-000000000005")
+        assert not await station.seen("55555555-aaaa-4aaa-8aaa-000000000005")
+
+    async def test_who_is_asked_to_end_may_say_good_bye(self, rig, station):
+        it = wanted(await rig.artifact(programs.ENDS_WELL))
+        await station.apply(it)
+        await station.hears("here")
+        await station.engine.remove(it.service, grace=20)
+        await station.hears("good bye")
+
+    async def test_who_does_not_want_to_end_is_ended(self, rig, station):
+        it = wanted(await rig.artifact(programs.STAYS))
+        await station.apply(it)
+        await station.hears("here")
+        await station.engine.remove(it.service, grace=0.2)
+        assert await rig.copies(it.service) == []
+
+    async def test_children_that_do_not_want_to_end_are_ended(self, rig, station):
+        it = wanted(await rig.artifact(programs.LEAVES_CHILDREN))
+        await station.apply(it)
+        await station.hears("here")
+        await station.engine.remove(it.service, grace=0.1)
+        assert list(await rig.traces(it.service)) == []
+
+    async def test_what_waits_for_its_next_start_is_removed_and_never_starts(self, rig, station):
+        it = wanted(await rig.artifact(programs.ENDS))
+        await station.apply(it)
+        await station.ended(it.service)
+        await station.engine.remove(it.service)
+        begun = station.said.count("ending")
+        await asyncio.sleep(0.6)
+        assert station.said.count("ending") == begun
+        assert await rig.copies(it.service) == []
+
+    async def test_generations_stand_side_by_side(self, rig, station):
+        art = await rig.artifact(programs.SERVES)
+        for generation in (1, 2):
+            it = wanted(art, generation=generation, ports=[PORT], variables={"WHO": str(generation)})
+            await station.apply(it)
+        await station.hears("listening", times=2)
+        both = await station.seen(it.service)
+        assert [await ask(each, PORT) for each in both] == ["hello from 1", "hello from 2"]
+        await station.engine.remove(it.service, generation=1)
+        assert await ask(await station.one(it.service), PORT) == "hello from 2"
+
+    async def test_a_removed_generation_does_not_come_back_by_a_late_call(self, rig, station):
+        it = wanted(await rig.artifact(programs.SLEEPS))
+        await station.apply(it)
+        await station.engine.remove(it.service, generation=1)
+        with pytest.raises(EngineError):
+            await station.apply(it)
+        assert not await station.seen(it.service)
+        assert list(await rig.traces(it.service)) == []
+
+    async def test_a_release_that_failed_does_not_stand_in_the_way_of_the_one_before(self, rig, station):
+        art = await rig.artifact(programs.SLEEPS)
+        old, new = wanted(art, generation=4), wanted(art, generation=5)
+        await station.apply(old)
+        await station.apply(new)
+        await station.engine.remove(old.service, generation=5)
+        await station.apply(old)
+        await station.engine.apply(old, 2)
+        assert sorted(await rig.copies(old.service)) == [(4, 0), (4, 1)]
+
+    async def test_what_made_room_for_a_release_that_failed_comes_back_and_stays(self, rig, station):
+        """As when both write to the same storage, and cannot stand side by side."""
+        art = await rig.artifact(programs.SLEEPS)
+        old, new = wanted(art, generation=4), wanted(art, generation=5)
+        await station.apply(old)
+        await station.engine.remove(old.service, generation=4)
+        await station.apply(new)
+        with pytest.raises(EngineError):
+            await station.apply(old)
+        await station.engine.remove(old.service, generation=5)
+        await station.apply(old)
+        with pytest.raises(EngineError):
+            await station.apply(new)
+        assert await rig.copies(old.service) == [(4, 0)]
+        if "adopt" not in rig.cannot:
+            async with Station(rig) as after:
+                await after.apply(old)
+                assert await rig.copies(old.service) == [(4, 0)]
+
+    async def test_one_and_none_applied_at_once_end_in_one_or_none(self, rig, station):
+        it = wanted(await rig.artifact(programs.SLEEPS))
+        deeds: list[Any] = []
+        for _ in range(6):
+            deeds += [station.engine.apply(it, 1), station.engine.apply(it, 0)]
+        await asyncio.gather(*deeds)
+        assert len(await rig.copies(it.service)) == len(await station.seen(it.service)) <= 1
+
+    async def test_what_is_discarded_leaves_nothing(self, rig, station):
+        volume = Volume(name="data", mount="/app/data")
+        it = wanted(await rig.artifact(programs.SLEEPS), volumes=(volume,), ports=[PORT])
+        await station.apply(it)
+        await station.engine.discard(it.service)
+        assert not await station.seen(it.service)
+        assert list(await rig.traces(it.service)) == []
+        await station.apply(wanted(it.artifact, generation=2))
+
+    async def test_a_sweep_erases_what_it_is_told_and_nothing_else(self, rig, station):
+        kept, deleted = await two_with_volumes(rig, station)
+        before = await station.one(kept.service)
+        await station.engine.sweep([deleted.service, "88888888-aaaa-4aaa-8aaa-000000000008"])
+        assert list(await rig.traces(deleted.service)) == []
+        assert await station.engine.all() == [before]
+        assert await rig.copies(kept.service) == [(1, 0)]
+
+    async def test_a_sweep_that_is_told_nothing_erases_nothing(self, rig, station):
+        both = await two_with_volumes(rig, station)
+        before = await station.engine.all(), [sorted(await rig.traces(each.service)) for each in both]
+        await station.engine.sweep(())
+        assert before == (
+            await station.engine.all(),
+            [sorted(await rig.traces(each.service)) for each in both],
+        )
+
+    async def test_every_service_of_which_something_is_here_is_counted(self, rig, station):
+        both = await two_with_volumes(rig, station)
+        await station.engine.remove(both[1].service, grace=0)
+        found = await station.engine.services()
+        assert {service: (each.instances, each.volumes) for service, each in found.items()} == {
+            both[0].service: (1, 1),
+            both[1].service: (0, 1),
+        }
+        assert found[both[0].service].name == "web"
+
+    async def test_a_service_that_is_set_aside_ends_and_keeps_its_data(self, rig, station, tmp_path):
+        it, other = await two_with_volumes(rig, station)
+        await station.hears("kept", times=2)
+        for _ in range(2):  # as after an interruption
+            await station.engine.set_aside(it.service, tmp_path / "aside")
+        assert await rig.copies(it.service) == []
+        assert await rig.copies(other.service) == [(1, 0)]
+        await station.engine.sweep(())
+        for _ in range(2):
+            await station.engine.put_back(it.service, tmp_path / "aside")
+        assert await rig.copies(it.service) == []
+        assert (await station.apply(it)).phase is Phase.RUNNING
+        await station.hears("again kept")
+
+
+async def _true(value: Any) -> Any:
+    return value

@@ -1,0 +1,48 @@
+"""The engine of processes keeps the promises of every engine, and says what it does not enforce."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.engines.conformance import Conformance
+from tests.engines.processes import open_engine
+from tests.engines.stations import CAPABILITIES
+from windlass.engines.engine import Engine
+from windlass.engines.process import Pauses
+from windlass.engines.process.environment import by_this_python
+
+
+class TestConformance(Conformance):
+    """See there."""
+
+
+@pytest.mark.parametrize(
+    ("before", "ran", "pause"),
+    [(0, 0, 0.5), (0.5, 1, 1), (1, 59, 2), (32, 0, 60), (60, 0, 60), (60, 60, 0.5), (4, 3600, 0.5)],
+)
+def test_pauses_grow_until_it_has_run_well(before, ran, pause):
+    assert Pauses().after(before, ran) == pause
+
+
+def test_it_says_what_it_does_not_enforce(tmp_path):
+    assert any("volumes" in each for each in open_engine(tmp_path).unenforced)
+
+
+# The page about it.
+
+
+def test_the_manual_names_every_verb_and_every_capability():
+    page = (Path(__file__).parents[3] / "docs" / "adding-an-engine.md").read_text()
+    verbs = [name for name, _ in inspect.getmembers(Engine, inspect.isfunction) if not name.startswith("_")]
+    assert [name for name in (*verbs, *CAPABILITIES) if f"`{name}`" not in page] == []
+
+
+def test_a_launcher_that_another_folder_of_windlass_noted_is_run_by_this_python():
+    noted = ("/gone/.venv/bin/python", "-I", "-m", "windlass.launch.postgresql", "x")
+    assert by_this_python(noted) == (sys.executable, *noted[1:])
+    other = ("/gone/.venv/bin/python", "-I", "-m", "shop")
+    assert by_this_python(other) == other

@@ -1,0 +1,117 @@
+"""Control groups hold limits and children, where the machine gives some."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines.process.helpers import KEY, answer_of
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, wanted
+from windlass.engines.process import cgroups, kernel
+from windlass.engines.process.records import RecordStore
+
+HIDES = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.execve("/bin/sleep", ["sleep", "1000"], {})
+print("here", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def delegated():
+    """A control group that is given to us, as systemd does."""
+    mount = cgroups.mount()
+    group = (mount or Path("/nowhere")) / f"windlass-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        os.setxattr(group, "trusted.delegate", b"1")
+    except OSError as error:
+        pytest.xfail(f"no control group can be made on this machine: {error.strerror}")
+    yield group
+    for each in sorted(group.rglob("*/"), reverse=True):
+        each.rmdir()
+    group.rmdir()
+
+
+def live_in(group: Path, rig: ProcessRig, answer: Any) -> None:
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    answer.send(asyncio.run(_live(rig)))
+
+
+async def _live(rig: ProcessRig) -> tuple[str, list[str], list[str]]:
+    async with Station(rig) as station:
+        it = wanted(rig.made(HIDES))
+        await station.apply(it)
+        await station.hears("here")
+        record = RecordStore(rig.folder).read(KEY)
+        assert record is not None
+        there = cgroups.members(record.cgroup)
+        inside = [str(kernel.stat(pid)) for pid in there if not kernel.leads_namespace(pid)]
+        await station.engine.remove(it.service, grace=1)
+        return record.cgroup, inside, [str(pid) for pid in cgroups.members(record.cgroup)]
+
+
+def test_in_a_control_group_not_even_a_child_that_hides_is_left(tmp_path, delegated):
+    group, inside, after = answer_of(live_in, delegated, ProcessRig(tmp_path))
+    assert Path(group).is_relative_to(delegated)
+    assert len(inside) == 2
+    assert after == []
+    assert not Path(group).exists()
+
+
+@pytest.mark.parametrize(
+    ("controllers", "limits"),
+    [
+        ("cpu memory pids", {"cpu.max": "50000 100000", "memory.max": str(64 << 20), "pids.max": "4096"}),
+        ("cpuset io", {}),
+    ],
+)
+def test_a_control_group_holds_what_its_controllers_can(tmp_path, controllers, limits):
+    base = tmp_path / "given"
+    base.mkdir()
+    (base / "cgroup.controllers").write_text(controllers)
+    (base / "cgroup.procs").touch()
+    groups = cgroups.Cgroups(base, tmp_path)
+    groups.prepare()
+    made = Path(groups.make("x", cpu=500, memory=64))
+    assert {name: (made / name).read_text() for name in limits} == limits
+    assert {name for name in ("cpu.max", "memory.max", "pids.max") if (made / name).exists()} == limits.keys()
+    if limits:
+        assert "+pids" in (base / "cgroup.subtree_control").read_text().split()
+
+
+@pytest.mark.parametrize(
+    ("line", "typed", "given"),
+    [
+        ("0::/", False, None),  # the whole machine's: systemd's, not ours
+        ("0::/", True, "."),  # a container with a namespace of its own
+        ("0::/user.slice/shop.service", True, None),  # of root, and given to nobody
+        ("1:cpu:/", True, None),
+    ],
+)
+def test_only_a_control_group_that_was_given_to_us_is_divided(tmp_path, line, typed, given):
+    mount, proc = tmp_path / "cgroup", tmp_path / "proc"
+    group = mount / line.rpartition(":")[2].strip("/")
+    group.mkdir(parents=True)
+    proc.mkdir()
+    (proc / "cgroup").write_text(f"5:pids:/\n{line}\n")
+    (proc / "mountinfo").write_text(f"30 24 0:26 / {mount} rw,relatime - cgroup2 cgroup2 rw\n")
+    (group / "cgroup.procs").touch()
+    if typed:
+        (group / "cgroup.type").write_text("domain")
+    found = cgroups.find(proc)
+    if os.getuid() != 0 and line.startswith("0::/user"):
+        given = line.partition("::/")[2]  # its owner is not root
+    assert found == (None if given is None else Path(os.path.normpath(mount / given)))

@@ -1,0 +1,199 @@
+"""Instances of the engine of processes have folders, volumes and ports of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from tests.engines import programs
+from tests.engines.process.helpers import SERVICE
+from tests.engines.stations import Station, ask, free_port, wanted
+from windlass.base.erasing import erase
+from windlass.core.deploy.workload import Volume
+from windlass.engines.engine import EngineError
+
+READS = """
+import os, time
+for path in os.environ["READ"].split():
+    print(path, open(os.path.expandvars(path)).read(), flush=True)
+time.sleep(1000)
+"""
+
+
+# Its folder.
+
+
+async def test_each_instance_has_a_copy_of_its_own_and_shares_what_lies_beside(rig, station):
+    art = rig.made(READS.replace("print", "open('mine', 'w').write(os.environ['HOME']); print"))
+    app = rig.artifact_folder(art) / "app"
+    (rig.artifact_folder(art) / "venv").mkdir()
+    (rig.artifact_folder(art) / "venv" / "shared").write_text("is shared")
+    (app / "sub").mkdir()
+    (app / "sub" / "own").write_text("is own")
+    (app / "absolute").symlink_to(rig.artifact_folder(art) / "venv")
+    (app / "relative").symlink_to("../venv")
+    (app / "sub" / "up").symlink_to("../sub/own")
+    (app / "itself").symlink_to(app / "sub")
+    read = "absolute/shared relative/shared sub/up itself/own"
+    await station.apply(wanted(art, variables={"READ": read}))
+    await station.hears("itself/own is own")
+    assert station.said == [
+        "absolute/shared is shared",
+        "relative/shared is shared",
+        "sub/up is own",
+        "itself/own is own",
+    ]
+    copy = rig.folder / "services" / SERVICE / "1-0" / "app"
+    assert (copy / "itself").resolve() == copy / "sub"
+    assert (copy / "mine").exists()
+    assert not (app / "mine").exists()
+    assert (copy / "main.py").stat().st_mtime_ns == (app / "main.py").stat().st_mtime_ns
+
+
+async def test_caches_of_tools_last_until_the_service_is_discarded(rig, station):
+    program = """
+import os, pathlib, time
+for name in (".cache", ".m2", ".gradle", ".npm", "go"):
+    (pathlib.Path(os.environ["HOME"]) / name / "fetched").open("a").write("x")
+    print(len((pathlib.Path(os.environ["HOME"]) / name / "fetched").read_text()), flush=True)
+time.sleep(1000)
+"""
+    it = wanted(rig.made(program))
+    await station.apply(it)
+    await station.hears("1", times=5)
+    await station.engine.remove(SERVICE)
+    await station.apply(structs.replace(it, generation=2))
+    await station.hears("2", times=5)
+    await station.engine.discard(SERVICE)
+    assert list((rig.folder / "caches").iterdir()) == []
+
+
+async def test_files_and_volumes_elsewhere_are_told_by_variables(rig, station):
+    it = wanted(
+        rig.made(READS),
+        files={"/etc/app/config.yml": b"a secret"},
+        volumes=(Volume(name="my-data", mount="/var/lib/data"),),
+        variables={"READ": "$WINDLASS_FILES/etc/app/config.yml $WINDLASS_VOLUME_MY_DATA/first"},
+    )
+    volume = rig.folder / "volumes" / SERVICE / "my-data"
+    volume.mkdir(parents=True)
+    (volume / "first").write_text("was kept")
+    await station.apply(it)
+    await station.hears("$WINDLASS_FILES/etc/app/config.yml a secret")
+    await station.hears("$WINDLASS_VOLUME_MY_DATA/first was kept")
+    written = rig.folder / "services" / SERVICE / "1-0" / "files" / "etc" / "app" / "config.yml"
+    assert written.stat().st_mode & 0o777 == 0o600
+
+
+async def test_an_empty_volume_begins_with_what_the_application_has_there(rig, station):
+    art = rig.made(programs.SLEEPS)
+    (rig.artifact_folder(art) / "app" / "data").mkdir()
+    (rig.artifact_folder(art) / "app" / "data" / "seed").write_text("first")
+    it = wanted(art, volumes=(Volume(name="data", mount="/app/data"),))
+    await station.apply(it)
+    seed = rig.folder / "volumes" / SERVICE / "data" / "seed"
+    assert seed.read_text() == "first"
+    seed.write_text("changed")
+    await station.apply(structs.replace(it, generation=2))
+    assert seed.read_text() == "changed"
+
+
+@pytest.mark.parametrize("path", ["/app/conf/passwd", "/app/deep/conf/passwd"])
+async def test_a_link_of_the_application_does_not_lead_us_to_write_elsewhere(rig, station, tmp_path, path):
+    (tmp_path / "etc").mkdir()
+    art = rig.made(programs.SLEEPS)
+    (rig.artifact_folder(art) / "app" / "conf").symlink_to(tmp_path / "etc")
+    (rig.artifact_folder(art) / "app" / "deep").symlink_to(".")
+    with pytest.raises(EngineError, match="leads elsewhere"):
+        await station.apply(wanted(art, files={path: b"root::0:0"}))
+    assert list((tmp_path / "etc").iterdir()) == []
+    assert await rig.traces(SERVICE) == []
+
+
+async def test_a_path_cannot_climb_out_of_the_folder_of_its_instance(rig, station):
+    it = wanted(rig.made(programs.SLEEPS), files={"/app/../../../climbed": b"", "../../../climbed": b""})
+    await station.apply(it)
+    found = {str(path.relative_to(rig.folder)) for path in rig.folder.rglob("climbed")}
+    assert found == {f"services/{SERVICE}/1-0/files/climbed"}
+
+
+# Ports.
+
+
+async def test_who_finds_its_port_taken_is_told_of_the_variable(rig, station):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        it = wanted(rig.made(programs.SERVES_ELSEWHERE), ports=[port], variables={"OWN_CHOICE": str(port)})
+        await station.apply(it)
+        seen = await station.ended(SERVICE)
+    assert "PORT" in seen.reason
+    assert f"port {port} of this machine is taken" in seen.reason
+
+
+async def test_who_ends_for_another_reason_is_not_told_of_ports(rig, station):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        await station.apply(wanted(rig.made(programs.ENDS), ports=[taken.getsockname()[1]]))
+        assert (await station.ended(SERVICE)).reason == "exited with code 3"
+
+
+async def test_a_variable_that_names_the_port_inside_becomes_the_one_that_stands_for_it(rig, station):
+    port = free_port()
+    for generation in (1, 2):
+        variables = {"PORT": str(port), "WHO": str(generation)}
+        it = wanted(rig.made(programs.SERVES), ports=[port], generation=generation, variables=variables)
+        await station.apply(it)
+    await station.hears("listening", times=2)
+    seen = await station.seen(SERVICE)
+    assert [await ask(each, port) for each in seen] == ["hello from 1", "hello from 2"]
+    assert port not in {each.ports[port] for each in seen}
+
+
+async def test_a_program_keeps_its_port_when_it_is_begun_anew(rig, station):
+    it = wanted(rig.made(programs.ENDS), ports=[80])
+    made = await station.apply(it)
+    assert (await station.running(SERVICE, restarts=1)).ports == made.ports
+
+
+async def test_ports_of_instances_that_are_gone_are_free_again(rig, station):
+    claims = rig.folder / "ports"
+    it = wanted(rig.made(programs.SLEEPS), ports=[80, 81])
+    await station.apply(it)
+    assert len(list(claims.iterdir())) == 2
+    (claims / "10000").symlink_to("somebody/1-0")  # of a Windlass that was killed in between
+    await station.engine.remove(SERVICE)
+    await station.engine.sweep(await station.engine.services())
+    assert list(claims.iterdir()) == []
+
+
+async def test_two_windlasses_never_give_the_same_whereabouts(rig, station):
+    async with Station(rig) as other:
+        asked = [(each, f"service-{number}") for number in range(20) for each in (station, other)]
+        found = await asyncio.gather(
+            *(each.engine.neighbour_address("environment", name, "", 80) for each, name in asked)
+        )
+    assert found[::2] == found[1::2]
+    assert len(set(found)) == 20
+
+
+def test_a_folder_to_which_a_program_still_writes_is_erased(tmp_path):
+    def write(folder: Path) -> None:
+        with suppress(OSError):
+            for number in range(5000):
+                (folder / f"{number}").write_text("")
+
+    for attempt in range(25):  # each alone may be lucky
+        folder = tmp_path / f"{attempt}" / "inner"
+        folder.mkdir(parents=True)
+        writing = threading.Thread(target=write, args=(folder,))
+        writing.start()
+        while not (folder / "20").exists():
+            pass
+        erase(folder.parent)
+        writing.join()
+        assert not folder.parent.exists()

@@ -1,0 +1,122 @@
+"""Output of processes becomes lines, once each, whoever reads them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.engines import programs
+from tests.engines.process.helpers import SERVICE
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, until, wanted
+from windlass.engines.process.output import OutputFile, prepare
+from windlass.engines.process.records import Record
+
+
+@pytest.mark.parametrize(
+    ("written", "lines"),
+    [
+        (b"one\ntwo\n", ["one", "two"]),
+        (b"\n\n", ["", ""]),
+        (b"windows\r\nand not\n", ["windows", "and not"]),
+        (b"caf\xe9 \xff\n", ["caf\ufffd \ufffd"]),
+        (b"n\0ul\n", ["nul"]),
+        (b"a" * 40_000 + b"\nb\n", ["a" * 16_384, "a" * 16_384, "a" * 7_232, "b"]),
+        (b"x" + "€".encode() * 6_000 + b"\n", ["x" + "€" * 5_461, "€" * 539]),
+        (b"without an end", ["without an end"]),
+        (b"y" * 300_000, ["y" * 16_384] * 18 + ["y" * 5_088]),
+    ],
+)
+def test_output_becomes_lines(tmp_path, written, lines):
+    with (tmp_path / "output").open("wb") as file:
+        prepare(file.fileno())
+        file.seek(0, os.SEEK_END)
+        file.write(written)
+    tail = OutputFile(tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1))
+    found: list[str] = []
+    while new := tail.lines(unfinished=True):
+        tail.taken()
+        found += new
+    tail.close()
+    assert found == lines
+    again = OutputFile(
+        tmp_path, SERVICE, Record(service=SERVICE, pod="", deployment="", workdir="", memory=1)
+    )
+    assert again.lines(unfinished=True) == []
+    again.close()
+
+
+async def test_what_a_program_writes_takes_no_room_once_it_is_read(rig, station):
+    it = wanted(rig.made(programs.WRITES), variables={"LINES": "600000"})
+    await station.apply(it)
+    await station.hears("done, without an end")
+    about = (rig.folder / "services" / SERVICE / "1-0" / "output").stat()
+    assert about.st_size > 6_000_000
+    assert about.st_blocks * 512 < 2_500_000
+
+
+async def test_of_a_backlog_that_is_too_long_the_oldest_is_lost_and_that_is_said(tmp_path):
+    rig = ProcessRig(tmp_path, backlog=100_000)
+    it = wanted(rig.made(programs.WRITES), variables={"LINES": "100000"})
+    async with Station(rig) as before:
+        await before.apply(it)
+    output = rig.folder / "services" / SERVICE / "1-0" / "output"
+    await until(lambda: _ends_with(output, b"without an end"))
+    async with Station(rig) as after:
+        await after.hears("done, without an end")
+        heard = [line for line in after.said if line.startswith("[windlass] ")]
+        assert len(heard) == 1
+        assert "bytes of output are lost" in heard[0]
+        numbers = [int(line.split()[1]) for line in after.said if line.startswith("line ")]
+        assert numbers == list(range(numbers[0], 100_000))
+        await after.engine.sweep(await after.engine.services())
+
+
+async def _ends_with(path, words):
+    return path.read_bytes().endswith(words)
+
+
+async def test_lines_that_could_not_be_kept_are_handed_over_again(rig):
+    it = wanted(rig.made(programs.WRITES), variables={"LINES": "100"})
+    refusals = [OSError("the disk is full")] * 2
+    lines: list[str] = []
+
+    def sink(service, said):
+        if refusals:
+            raise refusals.pop()
+        lines.extend(line.message for line in said)
+
+    engine = rig.opener()()
+    await engine.start(lambda service: None, sink)
+    await engine.apply(it, 1)
+    await until(lambda: _has(lines, "done, without an end"))
+    assert lines == [*(f"line {number}" for number in range(100)), "done, without an end"]
+    await engine.sweep(await engine.services())
+    await engine.stop()
+
+
+async def _has(lines, line):
+    return line in lines
+
+
+async def test_one_of_two_windlasses_reads_and_the_other_goes_on_when_it_ends(rig):
+    it = wanted(rig.made(programs.WRITES_ALWAYS))
+    async with Station(rig) as second, Station(rig) as first:
+        await second.apply(it)
+        await second.hears("line 20")
+        assert first.said == []
+        await second.engine.stop()
+        await first.hears(f"line {len(second.said) + 20}")
+        both = second.said + first.said
+        assert both == [f"line {number}" for number in range(len(both))]
+        await first.engine.sweep(await first.engine.services())
+
+
+async def test_a_program_that_truncates_its_own_output_is_read_on(rig, station):
+    program = (
+        "import os, time\nfor n in range(5):\n    os.system(f'echo {n} > /dev/stderr')\n    time.sleep(0.3)\n"
+    )
+    await station.apply(wanted(rig.made(program + "time.sleep(1000)")))
+    await station.hears("4")
+    assert station.said == ["0", "1", "2", "3", "4"]

@@ -1,0 +1,245 @@
+"""A later Windlass adopts, finishes or ends the processes of an earlier one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.engines import programs
+from tests.engines.process.helpers import KEY, SERVICE
+from tests.engines.processes import ProcessRig
+from tests.engines.stations import Station, until, wanted
+from windlass.core.deploy.workload import Phase
+from windlass.engines.engine import EngineAway, EngineError
+from windlass.engines.process import kernel
+from windlass.engines.process.kernel import Process
+from windlass.engines.process.process_table import OwnedProcess, ProcessTable, count
+from windlass.engines.process.records import RecordStore, UnknownRecord
+
+
+@pytest.fixture
+def stranger():
+    """A process of somebody else."""
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(1000)"]) as made:
+        yield made
+        made.kill()
+
+
+# What was left by a Windlass that is gone.
+
+
+async def test_a_pid_that_is_somebody_elses_by_now_is_not_taken_for_ours(rig, stranger):
+    it = wanted(rig.made(programs.SLEEPS))
+    async with Station(rig) as before:
+        await before.apply(it)
+        shelf = RecordStore(rig.folder)
+        record = shelf.read(KEY)
+        assert record is not None
+        assert record.process is not None
+    os.kill(record.process.pid, signal.SIGKILL)
+    now = identity(stranger.pid)
+    shelf.write(KEY, structs.replace(record, process=structs.replace(now, start=now.start - 1)))
+    async with Station(rig) as after:
+        assert (await after.one(SERVICE)).phase is not Phase.RUNNING
+        await after.engine.sweep(await after.engine.services())
+        assert stranger.poll() is None
+
+
+def identity(pid: int) -> Process:
+    found = kernel.identify(pid)
+    assert found is not None
+    return found
+
+
+async def test_a_process_of_another_boot_is_none(stranger):
+    now = identity(stranger.pid)
+    assert kernel.lives(now)
+    assert not kernel.lives(structs.replace(now, boot="another"))
+    assert not kernel.lives(structs.replace(now, start=now.start + 1))
+
+
+async def test_a_record_torn_by_a_power_cut_is_like_none(rig):
+    home = RecordStore(rig.folder).home(KEY)
+    home.mkdir(parents=True)
+    (home / "record.json").write_bytes(b"\0" * 40)
+    async with Station(rig) as station:
+        assert not await station.seen(SERVICE)
+        assert (await station.apply(wanted(rig.made(programs.SLEEPS)))).phase is Phase.RUNNING
+        await station.engine.sweep(await station.engine.services())
+
+
+OF_ANOTHER_VERSION = [b'{"form": 2, "instance": {}}', b'{"service": 1}', b"[]"]
+
+
+@pytest.mark.parametrize("record", OF_ANOTHER_VERSION)
+async def test_nothing_is_started_or_erased_over_a_record_of_another_version(rig, record, caplog):
+    it = wanted(rig.made(programs.SLEEPS))
+    async with Station(rig) as before:
+        await before.apply(it)
+    file = RecordStore(rig.folder).home(KEY) / "record.json"
+    readable = file.read_bytes()
+    file.write_bytes(record)
+    async with Station(rig) as after:
+        engine = after.engine
+        [instance] = await after.seen(SERVICE)
+        assert instance.phase is Phase.EXITED
+        for deed in (
+            engine.apply(it, 1),
+            engine.apply(structs.replace(it, generation=2), 1),
+            engine.apply(it, 0),
+            engine.remove(SERVICE, generation=1),
+            engine.set_aside(SERVICE, rig.folder / "aside"),
+            engine.discard(SERVICE),
+        ):
+            with pytest.raises(EngineError, match="another version of Windlass"):
+                await deed
+        await engine.sweep([SERVICE])
+        assert (await engine.services())[SERVICE].instances == 1
+        assert (await rig.copies(SERVICE), file.read_bytes()) == ([(1, 0)], record)
+        assert sum("of another version" in said.message for said in caplog.records) == 1
+        file.write_bytes(readable)
+        await engine.discard(SERVICE)
+        assert await rig.traces(SERVICE) == []
+
+
+async def _are_twins(rig) -> bool:
+    return bool(await rig.copies(SERVICE) == [(1, 0), (1, 0)])
+
+
+async def test_a_record_of_another_version_that_counts_as_none_starts_a_second_copy(rig, monkeypatch):
+    it = wanted(rig.made(programs.SLEEPS))
+    async with Station(rig) as before:
+        await before.apply(it)
+    (RecordStore(rig.folder).home(KEY) / "record.json").write_bytes(OF_ANOTHER_VERSION[0])
+    real = RecordStore.read_in
+
+    def as_if_torn(shelf, home):
+        with suppress(UnknownRecord):
+            return real(shelf, home)
+
+    monkeypatch.setattr(RecordStore, "read_in", as_if_torn)
+    async with Station(rig) as after:
+        await after.apply(it)
+        await until(partial(_are_twins, rig))
+        await after.engine.discard(SERVICE)
+        await after.engine.sweep([])  # the copy without a record is found by its folder, which is gone
+        assert await rig.copies(SERVICE) == []
+
+
+RECORD_OF_THE_FIRST_VERSION = {
+    "service",
+    "pod",
+    "deployment",
+    "workdir",
+    "memory",
+    "ports",
+    "made",
+    "process",
+}
+
+
+CELL_OF_THE_FIRST_VERSION = {
+    "identity", "uid", "inner", "name", "mounts", "processes", "landlock",
+    "readable", "writable", "temporary", "hidden", "most_processes",
+}  # fmt: skip
+
+
+async def test_an_instance_that_an_earlier_version_recorded_is_adopted_and_not_started_again(rig):
+    async with Station(rig) as before:
+        started = await before.apply(wanted(rig.made(programs.SLEEPS)))
+    file = RecordStore(rig.folder).home(KEY) / "record.json"
+    record = json.loads(file.read_bytes())
+    process = record["process"]
+    kept = {name: record[name] for name in RECORD_OF_THE_FIRST_VERSION}
+    assert record["cell"]  # rigs keep services apart as far as this machine allows
+    kept["cell"] = {name: record["cell"][name] for name in CELL_OF_THE_FIRST_VERSION}
+    file.write_text(json.dumps(kept))
+    async with Station(rig) as after:
+        [instance] = await after.seen(SERVICE)
+        assert instance.ports == started.ports
+        assert instance.restarts == 0
+        assert json.loads(file.read_bytes())["process"] == process
+        await after.engine.discard(SERVICE)
+
+
+async def test_a_removal_that_was_interrupted_is_finished(rig):
+    it = wanted(rig.made(programs.SLEEPS))
+    async with Station(rig) as before:
+        await before.apply(it)
+        await before.engine.apply(it, 2)
+    shelf = RecordStore(rig.folder)
+    shelf.removed.note(SERVICE, [1])  # as far as it came
+    async with Station(rig) as after:
+        await until(lambda: _nothing(after))
+        assert await rig.copies(SERVICE) == []
+        await until(lambda: _no_traces(rig))
+
+
+async def _nothing(station):
+    return not await station.seen(SERVICE)
+
+
+async def _no_traces(rig):
+    return await rig.traces(SERVICE) == []
+
+
+async def test_processes_without_a_folder_and_commands_without_a_windlass_are_ended(rig):
+    def start(**variables: str) -> subprocess.Popen[Any]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", "import time; time.sleep(1000)"],
+            env={"WINDLASS_INSTANCE": "x", **variables},
+            start_new_session=True,
+        )
+
+    it = wanted(rig.made(programs.SLEEPS))
+    async with Station(rig) as before:
+        await before.apply(it)
+    home = RecordStore(rig.folder).home(KEY)
+    gone = identity(os.getpid())
+    with (
+        start(WINDLASS_FILES=f"{rig.folder}/services/gone/1-0/files") as without_folder,
+        start(
+            WINDLASS_FILES=f"{home}/files", WINDLASS_EXECUTED_BY=f"{gone.pid}.{gone.start - 1}.{gone.boot}"
+        ) as without_windlass,
+        start(WINDLASS_FILES="/somewhere/else/services/gone/1-0/files") as of_another,
+    ):
+        async with Station(rig) as after:
+            for each in (without_folder, without_windlass):
+                await asyncio.to_thread(each.wait)
+            assert of_another.poll() is None
+            assert (await after.one(SERVICE)).phase is Phase.RUNNING
+            await after.engine.sweep(await after.engine.services())
+        of_another.kill()
+
+
+async def test_it_says_when_its_folder_cannot_be_used_and_goes_on_once_it_can(tmp_path):
+    (tmp_path / "engine").write_text("in the way")
+    rig = ProcessRig(tmp_path)
+    async with Station(rig) as station:
+        assert "cannot be used" in await station.engine.trouble()
+        with pytest.raises(EngineAway):
+            await station.apply(wanted(rig.made(programs.SLEEPS)))
+        (tmp_path / "engine").unlink()
+        assert await station.engine.trouble() == ""
+        assert (await station.apply(wanted(rig.made(programs.SLEEPS)))).phase is Phase.RUNNING
+        await station.engine.sweep(await station.engine.services())
+
+
+def test_a_census_remembers_who_was_ours_and_takes_nobody_else_for_him(tmp_path: Path):
+    me = kernel.stat(os.getpid())
+    assert me is not None
+    known = OwnedProcess(me, str(tmp_path / "home"), "")
+    assert count(tmp_path, ProcessTable([known])).by_pid[me.pid].home == known.home
+    another = structs.replace(known, stat=structs.replace(me, start=me.start - 1))
+    assert count(tmp_path, ProcessTable([another])).by_pid[me.pid].home == ""
