@@ -19,14 +19,16 @@ from tests.cli.test_stories import shop
 from tests.engines.dockers import docker_host
 from tests.operate.installations import again, apart, settings_of
 from tests.operate.test_losing_a_database import DOCKERFILE, PROGRAM, Site
+from tests.running.test_clusters import application_on, cluster, connector, deploy
 from tests.schemathesis.serving import served
 from tests.whole import Windlass, place
-from tests.world import ADMIN, HandClock, World, fake_parts, make_world
+from tests.world import ADMIN, FakeConnector, HandClock, World, fake_parts, make_world
 from windlass.base.clock import SECOND, SystemClock
 from windlass.config import DATABASE, Settings
 from windlass.engines.fake import FakeEngine
 from windlass.install import mark
 from windlass.install.ownership import NotOurs
+from windlass.install.parts import Parts
 from windlass.operate import stopping
 from windlass.operate.explain import explain
 from windlass.operate.serving import goodbye
@@ -179,6 +181,78 @@ async def test_the_folder_of_a_server_that_runs_is_left_to_that_server(tmp_path)
         with pytest.raises(CommandRefused, match="--url"):
             await apart(stopping.here(settings_of(world), sure, parts=fake_parts(FakeEngine())))
         assert {one.service for one in await world.engine.all()} == set(apps)
+
+
+@pytest.fixture
+async def on_two_places(tmp_path) -> tuple[Settings, Parts, FakeConnector, list[str]]:
+    """An installation without its server: one application runs on this machine, one on a cluster."""
+    engine = FakeEngine()
+    async with make_world(folder=tmp_path / "data", engine=engine) as world:
+        here, east = await world.application(name="here"), await cluster(world, "east")
+        there = await application_on(world, east, name="there")
+        for app in (here, there):
+            await deploy(world, app)
+        found, settings = connector(world), settings_of(world)
+    return settings, replace(fake_parts(engine), connector=found), found, [here, there]
+
+
+async def test_without_a_server_services_on_clusters_are_stopped_too(on_two_places):
+    settings, parts, found, _ = on_two_places
+    (east,) = found.engines.values()
+    assert len(east.instances) == 1
+    assert await apart(stopping.here(settings, sure, parts=parts)) == 2
+    assert not east.instances
+    assert await parts.engine.all() == []
+
+
+async def test_a_cluster_that_is_not_reached_is_named_and_all_others_are_stopped(on_two_places, capsys):
+    settings, parts, found, _ = on_two_places
+    (east,) = found.engines.values()
+    east.away = True
+    with pytest.raises(Stopped, match=r"^start the engine of each cluster .*\(east\), and repeat.*\(there\)"):
+        await apart(stopping.here(settings, sure, parts=parts))
+    assert capsys.readouterr().err == "here: STOPPED\n"
+    assert await parts.engine.all() == []
+    assert len(east.instances) == 1
+    east.away = False
+    assert await apart(stopping.here(settings, sure, parts=parts)) == 1
+    assert not east.instances
+
+
+async def test_instances_on_a_cluster_that_the_records_do_not_know_of_are_ended(on_two_places):
+    settings, parts, found, _ = on_two_places
+    (east,) = found.engines.values()
+    left = dict(east.instances)
+    assert await apart(stopping.here(settings, sure, parts=parts)) == 2
+    east.instances |= left
+    assert await apart(stopping.here(settings, sure, parts=parts)) == 1
+    assert not east.instances
+
+
+async def test_a_cluster_on_which_nothing_was_deployed_need_not_be_reached(tmp_path):
+    async with make_world(folder=tmp_path / "data") as world:
+        await application_on(world, await cluster(world, "east"))
+        found, settings = connector(world), settings_of(world)
+    found.engines |= {id: FakeEngine() for id in found.engines}
+    for engine in found.engines.values():
+        engine.away = True
+    parts = replace(fake_parts(FakeEngine()), connector=found)
+    assert await apart(stopping.here(settings, sure, parts=parts)) == 0
+
+
+async def test_through_the_api_a_cluster_that_is_not_reached_is_named(windlass):
+    world = windlass.world
+    east = await cluster(world, "east")
+    here, there = await world.application(name="here"), await application_on(world, east, name="there")
+    for app in (here, there):
+        await deploy(world, app)
+    connector(world).engines[east].away = True
+    said = await meanwhile(windlass, "stop", "--all")
+    assert said.code == 1
+    assert "start the engine of each cluster that was not reached (east), and repeat" in said.err
+    assert "what runs there goes on (there)" in said.err
+    assert await world.state(f"/application/{here}") == "STOPPED"
+    assert len(connector(world).engines[east].instances) == 1
 
 
 async def test_a_folder_without_a_database_is_refused_and_gets_none(tmp_path):

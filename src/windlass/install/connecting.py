@@ -44,13 +44,12 @@ class DockerConnector:
         from windlass.builders.docker import DockerBuilder  # noqa: PLC0415
         from windlass.engines.docker import DockerEngine  # noqa: PLC0415
 
-        docker = Docker(self._transport(access))
+        docker = Docker(self.transport(access))
         folder = Path(self._settings.data_dir).resolve() / PLACES / access.cluster
-        # Two clusters may name one engine: what is of one is nothing to the other.
-        label = f"{self._installation}.{access.cluster}"
+        label = self.label(access.cluster)
 
         async def reconnect(to: EngineAccess) -> None:
-            await docker.move(self._transport(to))
+            await docker.move(self.transport(to))
 
         return replace(
             local,
@@ -65,7 +64,7 @@ class DockerConnector:
     async def identity(self, access: EngineAccess) -> str:
         docker: Docker | None = None
         try:
-            docker = Docker(self._transport(replace(access, engine_id="")))
+            docker = Docker(self.transport(replace(access, engine_id="")))
             async with asyncio.timeout(_CHECK_SECONDS):
                 return await docker.identity()
         except BadIdentity as error:
@@ -79,7 +78,12 @@ class DockerConnector:
             if docker is not None:
                 await docker.close()
 
-    def _transport(self, access: EngineAccess) -> DockerTransport:
+    def label(self, cluster: str) -> str:
+        """Returns the label of what belongs to a cluster. Two clusters may name one engine: what is of one is
+        nothing to the other."""
+        return f"{self._installation}.{cluster}"
+
+    def transport(self, access: EngineAccess) -> DockerTransport:
         parts = urlsplit(access.address)
         identity = TlsIdentity(access.ca_certificate, access.certificate, access.key)
         port = parts.port or TLS_PORT

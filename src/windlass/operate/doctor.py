@@ -12,7 +12,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from windlass.install.database import file_of, looking
 from windlass.install.key import FACT, WrongKey, check_key, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal
 from windlass.operate.backup import log_folder
+from windlass.operate.clusters import clusters
 from windlass.operate.explain import Explained, explaining
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
 from windlass.operate.machine import ports, runs
@@ -62,6 +63,17 @@ async def _inside(settings: Settings) -> AsyncIterator[Finding]:
         yield finding
     for finding in _logs(settings):
         yield finding
+    for finding in await _clusters(settings):
+        yield finding
+
+
+async def _clusters(settings: Settings) -> Sequence[Finding]:
+    """Checks clusters, unless the database cannot be read, which its own check reports."""
+    try:
+        with explaining(*_OWN_WORDS):
+            return await clusters(settings)
+    except (CommandRefused, TimeoutError, Unavailable, Explained):
+        return ()
 
 
 def _python() -> Finding:

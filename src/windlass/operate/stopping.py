@@ -13,16 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
+from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.cli.client import Api, ServerUnreachable, path_of
 from windlass.cli.deployments import is_under_way, say, say_state
 from windlass.cli.following import Patience, insist, pauses, when_too_many
 from windlass.config import Settings
+from windlass.control.background.holdings import LONGEST_APART
 from windlass.control.context.context import Context
+from windlass.control.context.places import Place
+from windlass.control.request.engine_access import find_access
 from windlass.control.services.stopping import Stopping, stop_everything, up
 from windlass.core.declare.registry import Operation
 from windlass.core.deploy.states import OPEN, Progress
+from windlass.engines.engine import EngineError
 from windlass.families import registry
 from windlass.install.database import looking
 from windlass.install.installation import Installation, install
@@ -31,6 +36,16 @@ from windlass.store import Reads
 from windlass.store.sqlite import InUse
 from windlass.terminal.refused import CommandRefused
 from windlass.terminal.stopped import Stopped
+
+
+class UnreachedCluster(Struct, frozen=True):
+    """A cluster whose engine does not answer, so that nothing there could be ended."""
+
+    name: str
+    why: str
+    services: Mapping[str, str]
+    """Names of services that may go on running there, by id."""
+
 
 Sure = Callable[[int], None]
 """Asked with the number of services; raises if they are not to be stopped."""
@@ -48,7 +63,11 @@ def through(api: Api, sure: Sure) -> int:
         sure(len(running))
     for service in running:
         api.call("POST", path_of(_stop(service).path, {_stop(service).params[0]: service["id"]}))
-    _wait(api, {service["id"] for service in running})
+    unreached = _unreached(api, running)
+    left = {service for cluster in unreached for service in cluster.services}
+    _wait(api, {service["id"] for service in running if service["id"] not in left})
+    if unreached:
+        raise _not_reached(unreached)
     return len(running)
 
 
@@ -61,9 +80,21 @@ def answers(api: Api) -> bool:
     return True
 
 
+def _unreached(api: Api, services: Sequence[Mapping[str, Any]]) -> list[UnreachedCluster]:
+    """Returns the clusters of these services whose engine does not answer."""
+    unreached = []
+    for org, id in sorted({(service["organization_id"], service["cluster_id"]) for service in services}):
+        path = f"/organization/{org}/cluster/{id}"
+        status = insist(lambda path=path: api.get(f"{path}/status"), Patience())  # type: ignore[misc]
+        if status["is_connected"] and not status["is_deployed"]:
+            there = {service["id"]: service["name"] for service in services if service["cluster_id"] == id}
+            unreached.append(UnreachedCluster(api.get(path)["name"], status["message"], there))
+    return unreached
+
+
 def _services(api: Api) -> list[Any]:
     return [
-        service
+        service | {"organization_id": organization["id"]}
         for organization in api.everything("/organization")
         for service in insist(
             lambda id=organization["id"]: api.everything(f"/organization/{id}/services"),  # type: ignore[misc]
@@ -110,13 +141,63 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
     try:
         ctx = installation.ctx
         stopping = await ctx.store.write(lambda tx: stop_everything(ctx, tx))
-        if stopping:
-            await installation.start()
-            await _carried_out(installation, stopping)
+        await installation.start()
+        unreached = {place.id: why for place in ctx.places.all() if (why := await _trouble(place))}
+        clusters = {one.service: await ctx.places.cluster_of(one.service) for one in stopping}
+        await _carried_out(installation, [one for one in stopping if clusters[one.service] not in unreached])
         elsewhere = set() if parts else await _end_elsewhere(ctx)
+        elsewhere |= await _end_left_over(ctx, unreached)
+        left = [
+            UnreachedCluster(await _name(ctx, cluster), why, _on(cluster, stopping, clusters))
+            for cluster, why in unreached.items()
+            if cluster in clusters.values() or await _was_used(ctx, cluster)
+        ]
     finally:
         await installation.stop()
+    if left:
+        raise _not_reached(left)
     return len({one.service for one in stopping} | elsewhere)
+
+
+async def _trouble(place: Place) -> str:
+    """Says why the engine of a cluster is not reached, or returns an empty text."""
+    return "" if place.reconnect is None else await place.engine.trouble()
+
+
+async def _end_left_over(ctx: Context, unreached: dict[str, str]) -> set[str]:
+    """Ends instances on clusters that the records do not know of any more. Returns the ids of their services,
+    and adds clusters that are not reached any more."""
+    ended: set[str] = set()
+    for place in ctx.places.all():
+        if place.reconnect is None or place.id in unreached:
+            continue
+        known = set(await ctx.store.reads.statuses.on_cluster(place.id))
+        try:
+            async with asyncio.timeout(LONGEST_APART):
+                running = {instance.service for instance in await place.engine.all()} & known
+                for service in running:
+                    await place.engine.remove(service, grace=ctx.settings.stop_seconds)
+            ended |= running
+        except (EngineError, TimeoutError) as error:
+            unreached[place.id] = str(error)
+    return ended
+
+
+async def _name(ctx: Context, cluster: str) -> str:
+    access = await find_access(ctx, cluster)
+    return access.name if access else cluster
+
+
+def _on(cluster: str, stopping: Sequence[Stopping], clusters: Mapping[str, str]) -> dict[str, str]:
+    """Returns the names of services that are to be stopped on a cluster, by id."""
+    return {one.service: one.name for one in stopping if clusters[one.service] == cluster}
+
+
+async def _was_used(ctx: Context, cluster: str) -> bool:
+    """True if services were deployed on a cluster: instances may be left of one that is stopped by now."""
+    reads = ctx.store.reads
+    found = [await reads.statuses.get(id) for id in await reads.statuses.on_cluster(cluster)]
+    return any(status and status.deployed_at for status in found)
 
 
 async def _installed(settings: Settings, parts: Parts | None) -> Installation:
@@ -176,6 +257,18 @@ async def _carried_out(installation: Installation, stopping: Sequence[Stopping])
 def _not_stopped(names: Sequence[str]) -> Stopped:
     some = ", ".join(itertools.islice(names, 5))
     return Stopped(f"repeat the command: {len(names)} of the services did not stop ({some})")
+
+
+def _not_reached(clusters: Sequence[UnreachedCluster]) -> Stopped:
+    names = ", ".join(cluster.name for cluster in clusters)
+    left = [name for cluster in clusters for name in cluster.services.values()]
+    some = ", ".join(itertools.islice(left, 5)) + (", …" if len(left) > 5 else "")
+    reasons = "; ".join(f"{cluster.name}: {cluster.why}" for cluster in clusters)
+    goes_on = f"what runs there goes on ({some})" if some else "what may be left there was not looked for"
+    return Stopped(
+        f"start the engine of each cluster that was not reached ({names}), and repeat the command: {goes_on}"
+        f". Everything else is stopped. {reasons}"
+    )
 
 
 def report(count: int) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from windlass.base.encryption import Encryption
 from windlass.control.context.context import Context
 from windlass.control.context.places import EngineAccess
-from windlass.control.request.hidden import decrypt_hidden
+from windlass.control.request.hidden import decrypt_with
 from windlass.families.cluster import Cluster, cluster
+from windlass.store import Row
 
 
 async def find_access(ctx: Context, id: str) -> EngineAccess | None:
     row = await ctx.store.reads.resources.find(cluster.name, id)
-    if row is None:
-        return None
-    return access_of(row.id, row.org, row.read(Cluster), decrypt_hidden(ctx, row).get("engine_key", ""))
+    return access_in(ctx.encryption, row) if row else None
+
+
+def access_in(encryption: Encryption, row: Row) -> EngineAccess:
+    """Returns the engine that the row of a cluster names."""
+    return access_of(row.id, row.org, row.read(Cluster), decrypt_with(encryption, row).get("engine_key", ""))
 
 
 def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from windlass.base.encryption import Encryption
 from windlass.base.errors import Invalid
 from windlass.control.context.call import Call, encode
 from windlass.control.context.context import Context
@@ -44,10 +45,14 @@ def encrypt_hidden(ctx: Context, org: str, id: str, tag: str, hidden: Mapping[st
 
 
 def decrypt_hidden(ctx: Context, row: Row) -> dict[str, str]:
+    return decrypt_with(ctx.encryption, row)
+
+
+def decrypt_with(encryption: Encryption, row: Row) -> dict[str, str]:
     if row.sealed is None:
         return {}
     return msgspec.json.decode(
-        ctx.encryption.decrypt(row.sealed, row.org, row.id, "hidden", row.tag), type=dict[str, str]
+        encryption.decrypt(row.sealed, row.org, row.id, "hidden", row.tag), type=dict[str, str]
     )
 
 
