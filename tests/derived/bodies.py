@@ -80,7 +80,8 @@ def unwrapped(info: inspect.Type) -> Bounds:
 
 
 def valid(spec: type[msgspec.Struct], refer: Refer) -> dict[str, Any]:
-    """What is required, and whatever refers to something: each call is another body."""
+    """What is required, whatever refers to something, and choices without which the thing can hardly be used:
+    those without a default for which an example is declared. Each call is another body."""
     return _valid_object(_struct(spec), refer)
 
 
@@ -128,8 +129,14 @@ def _valid_object(info: inspect.StructType, refer: Refer) -> dict[str, Any]:
     return {
         field.encode_name: _valid_value(field.encode_name, field.type, refer)
         for field in info.fields
-        if field.required or "refers" in unwrapped(field.type).extra
+        if field.required or "refers" in unwrapped(field.type).extra or _is_advised(field)
     } | _addresses(info)
+
+
+def _is_advised(field: inspect.Field) -> bool:
+    annotation = unwrapped(field.type)
+    is_choice = isinstance(annotation.info, inspect.LiteralType)
+    return is_choice and field.default is msgspec.NODEFAULT and "examples" in annotation.schema
 
 
 def _addresses(info: inspect.StructType) -> dict[str, Any]:

@@ -27,9 +27,10 @@ from windlass.base.issuer import DISCOVERY_PATH, JWKS_PATH, Signer
 from windlass.core.access import WORDS, Scope
 from windlass.core.declare.operations import Operation, PathId
 from windlass.core.declare.registry import runs_once
-from windlass.core.declare.resource import Family
+from windlass.core.declare.resource import Family, Verb
 from windlass.engines.fake import FakeEngine
 from windlass.families import registry
+from windlass.families.member import member
 from windlass.store import FAR
 from windlass.store.sqlite import SqliteStore
 
@@ -114,9 +115,9 @@ class Plot:
         return self._standing[key]
 
     async def fresh(self, family: Family, parent: Family | None = None) -> Thing:
-        """A deployment is the only one of its service: of two that wait, one would take the other's place."""
+        """Of things that an action adds, it is the only one: a deployment replaces another that waits."""
         parent = parent or registry().parents(family)[0]
-        alone = family.name == "deployment"
+        alone = adding_to(operation_of("list", family, parent))
         above = await (self.fresh if alone else self.standing)(parent) if parent else None
         return await self.below(above, family)
 
@@ -127,39 +128,36 @@ class Plot:
         return Thing(family, made, above)
 
     async def _made(self, family: Family, above: Thing) -> str:
-        if family.name in _MAKERS:
-            return await _MAKERS[family.name](self._stage.world, self.tenant)
-        if family.name == "deployment":
-            return await self.deployed(above)
+        if family in _MAKERS:
+            return await _MAKERS[family](self._stage.world, self.tenant)
+        if action := adding_to(operation_of("list", family, above.family)):
+            return await self.added(action, above)
         operation = operation_of("create", family, above.family)
-        body = {**await self.body(operation), **_ALSO_SENT.get(family.name, {})}
-        answer = await self._stage.call(operation, (above.id,), body, self.tenant.admin)
+        answer = await self._stage.call(operation, (above.id,), await self.body(operation), self.tenant.admin)
         assert answer.status == operation.status, answer
         return str(answer["id"])
 
-    async def deployed(self, service: Thing) -> str:
-        """A deployment that waits: nobody works in these worlds unless asked to."""
-        family = service.family
-        deploy = operation_of("deploy", family, registry().parents(family)[0])
-        answer = await self._stage.call(deploy, service.ids, None, self.tenant.admin)
+    async def added(self, action: Operation, thing: Thing) -> str:
+        """What an action adds to a list. A deployment waits: nobody works in these worlds unless asked to."""
+        answer = await self._stage.call(action, thing.ids, None, self.tenant.admin)
         assert answer.status == 202, answer
         return str(answer["id"])
 
-    async def tested(self, webhook: Thing) -> None:
-        """Something is on its way to the receiver."""
-        test = registry().operation("testOrganizationWebhook")
-        answer = await self._stage.call(test, webhook.ids, None, self.tenant.admin)
-        assert answer.status == 202, answer
+    async def deployed(self, service: Thing) -> str:
+        family = service.family
+        return await self.added(operation_of("deploy", family, registry().parents(family)[0]), service)
 
     async def ran(self, service: Thing) -> str:
         """A deployment that succeeded."""
         await self._stage.postpone_work(service.family)
         deployment = await self.deployed(service)
         await self._stage.world.settle()
-        read = operation_of("read", registry()["deployment"], service.family)
-        answer = await self._stage.call(read, (service.id, deployment), None, self.tenant.admin)
-        assert answer["status"] == "SUCCEEDED", answer
+        assert await self.outcome(service, deployment) == "SUCCEEDED"
         return deployment
+
+    async def outcome(self, service: Thing, deployment: str) -> str:
+        path = f"/{service.family.name}/{service.id}/deployment/{deployment}"
+        return str((await self._stage.world.get(path, token=self.tenant.admin))["status"])
 
     async def body(self, operation: Operation) -> Any:
         if operation.body is None:
@@ -169,7 +167,7 @@ class Plot:
 
     async def _to_refer_to(self, family: Family) -> Thing:
         """What has no path of its own is what the operation is about, and that may be the end of it."""
-        return await (self.fresh if family.name in _MAKERS else self.standing)(family)
+        return await (self.fresh if family in _MAKERS else self.standing)(family)
 
     async def untouched(self, operation: Operation) -> Subject:
         """For those who are refused: it is there, and stays as it is."""
@@ -179,7 +177,7 @@ class Plot:
 
     async def subject(self, operation: Operation) -> Subject:
         """For those who may: whatever a write changes is made for it alone."""
-        if operation.handler == "organization.delete":
+        if operation.family and not operation.family.parent and operation.method == "DELETE":
             return await (await self._stage.new_plot()).subject_here(operation)
         return await self.subject_here(operation)
 
@@ -392,9 +390,7 @@ _PREPARED: Mapping[str, Callable[[Plot, Thing], Awaitable[dict[str, Any]]]] = {
 """What must be so before something can be done with a thing, and what the body says of it."""
 
 
-_ALSO_SENT: Mapping[str, Mapping[str, object]] = {"cluster": {"engine": "LOCAL"}}
-"""Optional fields that a resource needs to be used: nothing is deployed on a cluster without an engine."""
-_MAKERS: Mapping[str, Callable[[World, Tenant], Awaitable[str]]] = {"member": _member}
+_MAKERS: Mapping[Family, Callable[[World, Tenant], Awaitable[str]]] = {member: _member}
 
 
 @contextlib.asynccontextmanager
@@ -421,6 +417,25 @@ def operation_of(verb: str, family: Family, parent: Family | None) -> Operation:
         if operation.family is family
         and operation.parent is parent
         and operation.handler == f"{family.name}.{verb}"
+    )
+
+
+def adding_to(listing: Operation) -> Operation | None:
+    """The action that adds an entry to a list: a deploy to deployments, for example. Whatever is in the list
+    of a family that can be created is created instead."""
+    is_resources = listing.handler.endswith(".list")
+    if is_resources and listing.family and Verb.CREATE in listing.family.verbs:
+        return None
+    holder = listing.parent if is_resources else listing.family
+    return next(
+        (
+            action
+            for action in OPERATIONS
+            if (action.family, action.answer, action.listing) == (holder, listing.answer, False)
+            and action.method == "POST"
+            and holder
+        ),
+        None,
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.derived.stage import Stage, Subject, for_operations, operation_of, path_of
+from tests.derived.stage import Stage, Subject, adding_to, for_operations, operation_of, path_of
 from tests.forms import examples
 from tests.world import Answer
 from windlass.core.declare.registry import MOST_PER_PAGE, PAGE, Operation
@@ -319,14 +319,12 @@ async def populated(stage: Stage, operation: Operation) -> Subject:
     """A list with a few things in it, as far as they can be made."""
     family, plot = operation.family, stage.plot
     for _ in range(4):
-        if operation.handler == "webhook.event":
-            assert family is not None
-            await plot.tested(await plot.standing(family))
-            stage.world.clock.turn(0.001)
-        elif newest_first(operation):
-            service = operation.parent if family is registry()["deployment"] else family
-            assert service is not None
-            await plot.deployed(await plot.standing(service))
+        if newest_first(operation):
+            action = adding_to(operation)
+            holder = action.family if action else family
+            assert holder is not None
+            thing = await plot.standing(holder)
+            await (plot.added(action, thing) if action else plot.deployed(thing))
             stage.world.clock.turn(0.001)
         elif operation.answer is ServiceInBrief:
             await plot.fresh(registry().services[0])
@@ -337,8 +335,7 @@ async def populated(stage: Stage, operation: Operation) -> Subject:
 
 def newest_first(operation: Operation) -> bool:
     """So it is with what was done, and with nothing else."""
-    done = {"deployment.list", "webhook.event"}
-    return operation.handler in done or operation.handler.endswith(".deploymentHistory")
+    return bool(adding_to(operation)) or operation.handler.endswith(".deploymentHistory")
 
 
 async def asked(stage: Stage, subject: Subject, query: str, base: str = "") -> Answer:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.derived.stage import Stage, Thing, for_families, operation_of, to_deploy
+from tests.derived.stage import Stage, Thing, for_families, to_deploy
 from tests.world import Answer
 from windlass.core.declare.registry import is_service, runs_once
 from windlass.core.declare.resource import Family
@@ -34,8 +34,7 @@ async def done(stage: Stage, service: Thing, verb: str, body: Any = None) -> str
 
 
 async def outcome(stage: Stage, service: Thing, deployment: str) -> str:
-    read = operation_of("read", registry()["deployment"], service.family)
-    return str((await stage.call(read, (service.id, deployment), None, stage.plot.tenant.admin))["status"])
+    return await stage.plot.outcome(service, deployment)
 
 
 async def state(stage: Stage, service: Thing) -> str:

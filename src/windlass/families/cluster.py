@@ -86,6 +86,7 @@ class Cluster(Spec):
                 "engine at `engine_address`. Without it nothing is deployed on the cluster"
             ),
             kept(),
+            example("LOCAL"),
         ]
     ] = absent
     engine_address: Maybe[Annotated[EngineAddress, kept()]] = absent
