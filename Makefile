@@ -5,6 +5,7 @@ PYTHON  ?= python3
 ARGS    ?=
 TESTS   ?= tests
 WORKERS ?= logical
+GROWTH  ?= 3
 
 VENV := .venv
 BIN  := $(VENV)/bin
@@ -19,7 +20,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-long test-all check format bench pictures lock clean
+.PHONY: help setup dev run test test-long test-all test-grown check format bench pictures lock clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -41,6 +42,10 @@ test-long: dev  ## run the long form of the tests that have one: more examples, 
 test-all:  ## test, then test-long
 	$(MAKE) test
 	$(MAKE) test-long
+
+test-grown: dev  ## run the derived tests with three times the operations; others with GROWTH=2, TESTS=…
+	GROWTH=$(GROWTH) $(BIN)/python -m pytest -p tests.made_up_families -n $(WORKERS) --dist worksteal \
+	  $(if $(filter tests,$(TESTS)),tests/derived tests/test_openapi.py,$(TESTS)) $(ARGS)
 
 check: dev  ## formatting, lint, types and layering
 	$(BIN)/ruff format --check .

@@ -1,0 +1,44 @@
+"""The made-up families of `make test-grown` are as good as others, and as many as asked for."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+GROW = """
+import asyncio, pathlib, sys
+from tests.made_up_families import grow
+from windlass.families import declared, registry, registry_of
+
+before = len(registry_of(*declared()).operations)
+families, kinds = map(pathlib.Path, sys.argv[1:])
+grow(families, kinds)
+
+from tests.world import make_world
+
+async def start():
+    async with make_world() as world:
+        document = (await world.get("/openapi.json")).json
+        served = sum(map(len, document["paths"].values()))
+        assert served == len(registry().operations)
+        print(served / before)
+
+asyncio.run(start())
+"""
+
+
+def test_made_up_families_multiply_the_operations_that_a_server_has(tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("families", "kinds")]
+    for place in places:
+        place.mkdir()
+    grown = subprocess.run(
+        [sys.executable, "-c", GROW, *map(str, places)],
+        cwd=ROOT,
+        env={**os.environ, "GROWTH": "1.3"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert grown.returncode == 0, grown.stderr
+    assert 1.3 <= float(grown.stdout) < 1.7
