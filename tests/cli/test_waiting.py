@@ -131,6 +131,35 @@ async def test_a_deployment_that_a_newer_one_replaced_is_no_success(windlass):
     await settling
 
 
+DELETIONS = {
+    "the service": ("application", "delete", "web"),
+    "its environment": ("environment", "delete", "production"),
+    "its project": ("project", "delete", "shop"),
+}
+
+
+@pytest.mark.parametrize("force", [(), ("--skip-reconcile",)], ids=["", "forced"])
+@pytest.mark.parametrize("deletion", DELETIONS.values(), ids=DELETIONS.keys())
+@pytest.mark.parametrize("whole", [False, True], ids=["one", "all"])
+async def test_a_service_that_is_deleted_meanwhile_is_said_to_be_deleted(windlass, whole, deletion, force):
+    await shop(windlass)
+    gate = windlass.world.builder.gate = asyncio.Event()
+    words = ("environment", "deploy", "production") if whole else ("application", "deploy", "web")
+    waiting = asyncio.create_task(windlass(*words, "--wait"))
+    await asyncio.sleep(0.3)
+    settling = asyncio.create_task(windlass.world.settle())
+    await asyncio.sleep(0.1)
+    await windlass.done(*deletion, "--yes", *force)
+    said = await waiting
+    gate.set()
+    await settling
+    assert (said.code, said.out) == (1, "")
+    last = said.err.splitlines()[-1]
+    assert last.startswith("windlass: create web again if you still need it: "), said
+    assert "was deleted" in last
+    assert "cancelled" not in last
+
+
 async def test_a_cancelled_deployment_is_what_a_cancellation_waits_for(windlass):
     await shop(windlass)
     windlass.world.builder.gate = asyncio.Event()
@@ -207,7 +236,8 @@ async def test_of_an_environment_each_failure_has_its_reason(windlass):
     assert said.code == 1
     assert "The last lines of the log of web" in said.err
     for name in ("web", "api"):
-        assert f"mend this and deploy {name} again: no requirements.txt\n" in said.err
+        reason = f"no requirements.txt. No version of {name} serves now"
+        assert f"mend this and deploy {name} again: {reason}\n" in said.err
     assert said.err.endswith("windlass: 2 of 2 failed: see above what to do about each\n")
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 import click
 from msgspec import Struct
 
-from windlass.cli.client import Api
+from windlass.cli.client import Api, ApiRefused
 from windlass.cli.following import Patience, insist
 from windlass.core.deploy.states import Do, Progress
 from windlass.terminal.stopped import Stopped
@@ -52,6 +53,39 @@ class DeploymentFailed(Stopped):
     def __init__(self, name: str, deployment: Mapping[str, Any]) -> None:
         self.why = _why(deployment)
         super().__init__(f"{_advice(name, deployment)}: {self.why}")
+
+
+class ServiceDeleted(Stopped):
+    """The service of a deployment was deleted while a command waited for it."""
+
+    def __init__(self, name: str, why: str = "") -> None:
+        reason = why or f"{name} was deleted"
+        super().__init__(f"create {name} again if you still need it: {reason} while this command waited")
+
+
+def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> Stopped:
+    """Returns what to tell of a deployment that ended in another way than it should."""
+    if _is_ended_by_deletion(api, started, deployment):
+        return ServiceDeleted(started.name, _why(deployment))
+    return DeploymentFailed(started.name, deployment)
+
+
+def _is_ended_by_deletion(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> bool:
+    """True if a deployment was cancelled because its service is deleted, or is being deleted."""
+    if deployment["status"] != Progress.CANCELED:
+        return False
+    try:
+        newest = insist(lambda: api.get(f"{started.path}/deployment", page_size=1), Patience())["results"]
+    except ApiRefused as refused:
+        if is_gone(refused):
+            return True
+        raise
+    return bool(newest[0]["action"] == Do.DELETE)
+
+
+def is_gone(trouble: Exception) -> bool:
+    """True if the answer says that there is nothing any more."""
+    return isinstance(trouble, ApiRefused) and trouble.status == HTTPStatus.NOT_FOUND
 
 
 def _advice(name: str, deployment: Mapping[str, Any]) -> str:

@@ -18,9 +18,11 @@ from msgspec import Struct
 
 from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.deployments import (
-    DeploymentFailed,
     EndedDeployment,
+    ServiceDeleted,
     StartedDeployment,
+    failure_of,
+    is_gone,
     last_lines,
     say_state,
     show_below,
@@ -54,7 +56,7 @@ class DeploymentWait:
         self._shown = ""
 
     def until_done(self) -> EndedDeployment:
-        """Returns the deployment once it has ended; raises `DeploymentFailed` unless it ended as expected."""
+        """Returns the deployment once it has ended; raises `Stopped` unless it ended as expected."""
         following = Following(self._ask, insist(lambda: self._ask({}), self._patience))
         reader = _StreamReader(following, self._news, "deployment")
         with contextlib.closing(reader), contextlib.closing(self._build or reader):
@@ -64,7 +66,7 @@ class DeploymentWait:
         if deployment["status"] != self._wanted:
             if deployment["status"] == Progress.FAILED:
                 self._show_last_lines(deployment)
-            raise DeploymentFailed(self._started.name, deployment)
+            raise failure_of(self._api, self._started, deployment)
         return EndedDeployment(self._started, deployment)
 
     def _ask(self, headers: Mapping[str, str]) -> ApiAnswer:
@@ -76,10 +78,10 @@ class DeploymentWait:
         while deployment.get("status", Progress.QUEUED) in OPEN:
             received = self._next()
             match received.source:
+                case "deployment" if received.data is None or is_gone(received.data):
+                    raise ServiceDeleted(self._started.name)
                 case "deployment" if isinstance(received.data, Stopped):
                     raise received.data
-                case "deployment" if received.data is None:
-                    raise Stopped(f"{self._started.name} was deleted meanwhile")
                 case "deployment":
                     deployment = received.data
                     self._say(state_of(deployment))

@@ -9,11 +9,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from windlass.cli.client import Api, ApiAnswer
+from windlass.cli.client import Api, ApiAnswer, ApiRefused
 from windlass.cli.deployments import (
-    DeploymentFailed,
     EndedDeployment,
+    ServiceDeleted,
     StartedDeployment,
+    failure_of,
+    is_gone,
     is_under_way,
     last_lines,
     say,
@@ -38,29 +40,33 @@ class EnvironmentWait:
         self._shown: dict[str, str] = {}
 
     def until_done(self, services: Mapping[str, StartedDeployment]) -> list[EndedDeployment]:
-        """Waits for the services of an environment, by id; raises `DeploymentFailed` if one of them fails."""
+        """Waits for the services of an environment, by id; raises `Stopped` if one of them fails."""
         ended: list[EndedDeployment] = []
         waited: dict[str, StartedDeployment] = {}
+        deleted: list[StartedDeployment] = []
         first = True
-        for statuses in self._changes():
+        for event in self._changes():
+            statuses = _by_service(event)
             if first:
                 waited = dict(self._started(statuses, services))
                 first = False
+            deleted += [waited.pop(id) for id in event["removed"] if id in waited]
             ended += list(self._over(statuses, waited))
             if not waited:
                 break
-        self._judge(ended)
+        # The stream ends before that if the environment itself is deleted.
+        self._judge(ended, [*deleted, *waited.values()])
         return ended
 
     def _changes(self) -> Iterator[dict[str, Any]]:
-        """Yields statuses by service: first all, then those that changed."""
+        """Yields statuses of the environment: first all, then those that changed."""
 
         def ask(headers: Mapping[str, str]) -> ApiAnswer:
             return self._api.call("GET", f"{self._path}/status/stream", headers=headers)
 
         for event in Following(ask, insist(lambda: ask({}), Patience())).events():
             if event.kind == LINE:
-                yield _by_service(json.loads(event.data))
+                yield json.loads(event.data)
 
     def _started(
         self, now: Mapping[str, Any], services: Mapping[str, StartedDeployment]
@@ -84,30 +90,41 @@ class EnvironmentWait:
                 self._say(started, str(status["state"]))
                 continue
             deployment = self._read(started)
+            if deployment is None:
+                continue  # deleted a moment ago: the next event of the stream says so
             self._say(started, state_of(deployment))
             if deployment["status"] not in OPEN:
                 del waited[id]
                 yield EndedDeployment(started, deployment)
 
     def _read(self, started: StartedDeployment) -> Any:
-        return insist(lambda: self._api.get(started.itself), Patience())
+        """Returns the deployment, or None if it is gone with its service."""
+        try:
+            return insist(lambda: self._api.get(started.itself), Patience())
+        except ApiRefused as refused:
+            if is_gone(refused):
+                return None
+            raise
 
     def _say(self, started: StartedDeployment, state: str) -> None:
         if self._shown.get(started.path) != state:
             self._shown[started.path] = state
             say_state(started.name, state)
 
-    def _judge(self, ended: Sequence[EndedDeployment]) -> None:
+    def _judge(self, ended: Sequence[EndedDeployment], deleted: Sequence[StartedDeployment]) -> None:
         failed = [end for end in ended if end.deployment["status"] != self._wanted]
         for end in failed:
             if end.deployment["status"] == Progress.FAILED:
                 self._show_last_lines(end)
-        if len(failed) == 1:
-            raise DeploymentFailed(failed[0].started.name, failed[0].deployment)
-        for end in failed:
-            say(plain(DeploymentFailed(end.started.name, end.deployment).message))
-        if failed:
-            raise Stopped(f"{len(failed)} of {len(ended)} failed: see above what to do about each")
+        failures = [failure_of(self._api, end.started, end.deployment) for end in failed]
+        failures += [ServiceDeleted(started.name) for started in deleted]
+        if len(failures) == 1:
+            raise failures[0]
+        for failure in failures:
+            say(plain(failure.message))
+        if failures:
+            count = len(ended) + len(deleted)
+            raise Stopped(f"{len(failures)} of {count} failed: see above what to do about each")
 
     def _show_last_lines(self, end: EndedDeployment) -> None:
         lines = last_lines(self._api, end.started.path, since=end.deployment["created_at"])

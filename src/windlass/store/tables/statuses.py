@@ -96,5 +96,8 @@ class StatusChanges(StatusTable):
         )  # fmt: skip
 
     async def remove(self, id: str) -> bool:
-        """Removes a status; returns whether there was one."""
-        return bool(await self._session.all(REMOVE, id))
+        """Removes a status; returns whether there was one. Streams of it end at once."""
+        removed = bool(await self._session.all(REMOVE, id))
+        if removed:
+            self._session.nudge(status_word(id))
+        return removed
