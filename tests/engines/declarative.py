@@ -109,7 +109,7 @@ class DeclarativeEngine:
                 while (ready := await self._count_ready(workload)) < count:  # noqa: ASYNC110 (a fake polls)
                     await asyncio.sleep(MOMENT)
         if ready < count:
-            raise NotReady(f"{workload.name} was not well: {count - ready} of its instances never started")
+            raise NotReady(f"{workload.name} was not healthy: {count - ready} of its instances never started")
 
     async def _count_ready(self, workload: Workload) -> int:
         seen = (await self.observe(workload.service)).of(workload.generation)

@@ -161,7 +161,7 @@ class Rollouts(AtStation):
         needs(rig, "programs")
         it = await workload(rig, ports=[8080], ready=(tcp(8080),), patience=0.5)
         await station.engine.apply(it, 1)
-        with pytest.raises(NotReady, match=r"was not well after 0 seconds: .* port 8080"):
+        with pytest.raises(NotReady, match=r"was not healthy after 0 seconds: .* port 8080"):
             await station.engine.wait_until_ready(it, 1)
 
     # Alive and ready from then on

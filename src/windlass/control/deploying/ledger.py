@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
 from windlass.control.context.places import Place
+from windlass.control.deploying.still_serving import still_serving, with_remarks
 from windlass.control.records.deployments import RECONCILE, announce, finish, move, particulars, status_of
 from windlass.control.records.names import reserve_declared, reserve_hosts
 from windlass.control.records.sealed_workload import decrypt_workload, encrypt_workload
@@ -172,18 +173,27 @@ class Ledger:
             await tx.statuses.change(replace(status, deployed_at=None, digest="", instances=0))
         await self._settle(tx, self.service, state)
 
+    async def cancel(self) -> None:
+        await self._cancel(await self._still_serving())
+
     @in_transaction
-    async def cancel(self, tx: Tx, current: DeploymentRow) -> None:
-        message = particulars(current).message
+    async def _cancel(self, tx: Tx, current: DeploymentRow, serving: str) -> None:
+        message = with_remarks(particulars(current).message, serving)
         await finish(tx, self.service, current, Progress.CANCELED, message)
         await self._settle(tx, self.service, State.CANCELED, message)
 
-    async def fail(self, message: str, state: State | None = None, report: RunReport | None = None) -> None:
-        """Records the failure of the deployment. `state` replaces the usual state after its action."""
-        message = self._mask(message)
+    async def fail(
+        self, failure: str, state: State | None = None, report: RunReport | None = None, output: str = ""
+    ) -> None:
+        """Records the failure of the deployment, and which version serves now. `state` replaces the usual
+        state after its action; `output` holds the last lines of what was started."""
+        message = self._mask(with_remarks(failure, await self._still_serving(), output))
         await self._fail(message, state or WORDS[self.action].failed, report)
         line = f"Deployment {self.deployment.id} failed: {message}".splitlines()[0]
         self.ctx.logs.write(self.service.id, self.ctx.clock.now(), line)
+
+    async def _still_serving(self) -> str:
+        return await still_serving(self.ctx, self.place, self.service, self.status, self.deployment)
 
     @in_transaction
     async def _fail(

@@ -52,8 +52,10 @@ async def accept(
         raise Conflict(f"{name_of(service)} is being deleted")
     if not status.deployments:
         await refuse_in_deletion(tx, service.parent)
+    number = status.deployments + 1
+    newer = f"Look at v{number} of {name_of(service)}, a newer deployment, which took the place of this one"
     for position in superseded([deployment.status for deployment in waiting]):
-        await finish(tx, service, waiting[position], Progress.SUPERSEDED, "A newer one took its place")
+        await finish(tx, service, waiting[position], Progress.SUPERSEDED, newer)
     under_way = any(deployment.status != Progress.QUEUED for deployment in waiting)
     details = Particulars(
         family=service.family,
@@ -66,7 +68,7 @@ async def accept(
         of=version.of,
     )
     deployment = DeploymentRow(
-        ids.new_id(), service.org, service.id, status.deployments + 1, Progress.QUEUED, tx.now, tx.now,
+        ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,
         encode(details), do,
     )  # fmt: skip
     await tx.deployments.add(deployment)
@@ -148,19 +150,23 @@ async def finish(
     return closed
 
 
-async def cancel(tx: Tx, service: Row, which: list[DeploymentRow], call: Call) -> StatusRow:
-    """Cancels waiting deployments at once; asks one under way to stop."""
+async def cancel(
+    tx: Tx, service: Row, which: list[DeploymentRow], call: Call, message: str = ""
+) -> StatusRow:
+    """Cancels waiting deployments at once; asks one under way to stop. `message` is the reason,
+    unless it is the usual one."""
+    message = message or f"Cancelled by {call.actor.name}"
     if in_deletion(which):
         raise Conflict(f"{name_of(service)} is being deleted, and that cannot be cancelled")
     status = await status_of(tx, service)
     waiting = [deployment for deployment in which if deployment.status == Progress.QUEUED]
     for deployment in waiting:
-        await finish(tx, service, deployment, Progress.CANCELED, f"Cancelled by {call.actor.name}", call)
+        await finish(tx, service, deployment, Progress.CANCELED, message, call)
     under_way = [deployment for deployment in which if deployment.status != Progress.QUEUED]
     for deployment in under_way:
         details = particulars(deployment)
         details.cancelled = True
-        details.message = f"Cancelled by {call.actor.name}"
+        details.message = message
         await move(tx, deployment, Progress(deployment.status), details)
         await announce(tx, Event.CANCEL_ASKED, service, deployment, details, call=call)
         tx.nudge(cancel_word(deployment.id))
@@ -168,7 +174,7 @@ async def cancel(tx: Tx, service: Row, which: list[DeploymentRow], call: Call) -
     if under_way:
         status = replace(status, state=State.CANCELING)
     elif len(await tx.deployments.open(service.id)) == 0:
-        status = replace(status, state=State.CANCELED, message=f"Cancelled by {call.actor.name}")
+        status = replace(status, state=State.CANCELED, message=message)
     await tx.statuses.change(status)
     return status
 
@@ -265,7 +271,7 @@ def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) ->
         "execution_id": status.deployment or "",
         "deployment_request_id": status.deployment,
         "deployment_requests_count": status.deployments,
-        "instances": status.instances,
+        "instances": status.instances if status.serving else 0,
     }
     if status.deployed_at is not None:
         document["last_deployment_date"] = stamp(status.deployed_at)

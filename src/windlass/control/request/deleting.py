@@ -18,6 +18,7 @@ from windlass.control.request.changing import check_tag
 from windlass.control.request.creating import count
 from windlass.control.request.paths import target
 from windlass.core.declare.removal import Removal
+from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.progress import Initiator
 from windlass.core.deploy.states import Do
 from windlass.core.words.events import Event
@@ -77,10 +78,15 @@ async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: boo
         if in_deletion(waiting):
             continue
         if waiting:
-            await cancel(tx, service, waiting, call)
+            await cancel(tx, service, waiting, call, _reason_of(row, call))
         await accept(tx, service, Do.DELETE, call)
     if row.id not in services:
         await tx.deletions.add(row.id, encode(asker_of(call)))
+
+
+def _reason_of(row: Row, call: Call) -> str:
+    """Says why the deployments of a service end with the deletion of `row`: itself, or what it is in."""
+    return f"The {row.family} {row.read(NamedDocument).name} was deleted by {call.actor.name}"
 
 
 async def finish_deletion(ctx: Context, tx: Tx, service: Row, asker: Asker) -> None:

@@ -34,7 +34,7 @@ class Status(Shown):
     execution_id: str = ""
     deployment_request_id: Id | None = None
     deployment_requests_count: Annotated[int, example(1)] = 0
-    instances: Annotated[int, Meta(description="How many instances are meant to run")] = 0
+    instances: Annotated[int, Meta(description="How many instances are meant to run; 0 if stopped")] = 0
 
 
 class Commit(Shown):
@@ -99,7 +99,9 @@ class Deployment(Shown):
     execution_id: str
     deployment_request_id: Id
     deployment_requests_count: int
-    instances: Annotated[int, Meta(description="How many instances of the service are meant to run")] = 0
+    instances: Annotated[
+        int, Meta(description="How many instances of the service are meant to run; 0 if stopped")
+    ] = 0
 
 
 class Link(Shown):

@@ -32,7 +32,7 @@ class ReadinessWait:
         while self._count and (reason := await self._reason(deadline)):
             if time.monotonic() > deadline:
                 name, patience = self._workload.name, self._workload.patience
-                raise NotReady(f"{name} was not well after {patience:.0f} seconds: {reason}")
+                raise NotReady(f"{name} was not healthy after {patience:.0f} seconds: {reason}")
             await asyncio.sleep(pause)
             pause = min(pause * _GROWTH, LONGEST_PAUSE)
 
@@ -80,5 +80,5 @@ class ReadinessWait:
                 return trouble
             self._passed[key] += 1
             if self._passed[key] < probe.successes:
-                return "it was well, but not often enough yet"
+                return "its probe succeeds, but not often enough in a row yet"
         return ""

@@ -61,12 +61,8 @@ async def _brought_up(ledger: Ledger, new: Workload, old: Workload | None, count
             failure = str(failed)
             await ledger.give_up(failure)
     output = await take_down(ledger.ctx, new, old, count, ledger.check_claim)
-    await ledger.fail(with_output(failure, output))
+    await ledger.fail(failure, output=output)
     return False
-
-
-def with_output(failure: str, output: str) -> str:
-    return f"{failure}\nIts last lines were:\n{output}" if output else failure
 
 
 async def prune(ledger: Ledger) -> None:

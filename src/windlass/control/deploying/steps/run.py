@@ -11,7 +11,7 @@ from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.older_database import examine
 from windlass.control.deploying.patience import HOLD, PAUSE, PutOff
 from windlass.control.deploying.release import last_output, with_known_volumes
-from windlass.control.deploying.steps.release import prune, with_output
+from windlass.control.deploying.steps.release import prune
 from windlass.control.records.deployments import particulars
 from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.workload import Outcome, Workload
@@ -47,7 +47,7 @@ async def run(ledger: Ledger) -> None:
     report = report_of(outcome, last_output(ledger.ctx, workload))
     await ledger.ctx.point("run to its end")
     if failure := failure_of(workload.name, report):
-        await ledger.fail(failure, report=report)
+        await ledger.fail(failure, report=report, output="\n".join(report.output))
         return
     await ledger.finish_run(report)
     await prune(ledger)
@@ -64,10 +64,8 @@ def report_of(outcome: Outcome, output: str) -> RunReport:
 
 
 def failure_of(name: str, report: RunReport) -> str:
-    """Says how a run failed, with its last lines, or returns an empty text: only the exit code 0 is well."""
-    if report.exit_code == 0:
-        return ""
-    return with_output(f"{name} {report.reason}", "\n".join(report.output))
+    """Says how a run failed, or returns an empty text: only the exit code 0 is a success."""
+    return "" if report.exit_code == 0 else f"{name} {report.reason}"
 
 
 async def _outcome(ledger: Ledger, workload: Workload, started_at: int) -> Outcome:
@@ -98,4 +96,4 @@ async def _end(ledger: Ledger, workload: Workload, failure: str) -> None:
     """Ends a run that was given up, before another may begin."""
     engine, generation = ledger.place.engine, workload.generation
     await engine.remove(workload.service, generation=generation, grace=workload.grace)
-    await ledger.fail(with_output(failure, last_output(ledger.ctx, workload)))
+    await ledger.fail(failure, output=last_output(ledger.ctx, workload))
