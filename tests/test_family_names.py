@@ -24,19 +24,6 @@ FAMILIES = registry().families
 SQL = re.compile(r"\bfamily\s*(?:=|<>|!=|IN\s*\()\s*((?:'\w+'(?:\s*,\s*)?)+)", re.IGNORECASE)
 REGISTERS = {"reads", "writes", "prepares"}
 
-ALLOWED = {
-    # The levels that contain services are fixed: what happened is kept with its project and environment.
-    "control/records/recording.py": {"project", "environment"},
-    # The same levels are where permissions are given, and environments alone have a mode.
-    "core/access/where.py": {"environment"},
-    "control/request/permissions.py": {"environment"},
-    # A type of mount in a Dockerfile.
-    "builders/docker/guard.py": {"secret"},
-    # A stream of the API, not a family.
-    "cli/waiting.py": {"deployment"},
-}
-"""Families that a module may compare with although it is none of theirs, each with the reason above it."""
-
 
 class Comparison(NamedTuple):
     file: str
@@ -48,7 +35,7 @@ def found_in(source: str, file: str) -> Iterator[Comparison]:
     """The comparisons with families that are none of the module's own."""
     tree = ast.parse(source)
     names = _imported(tree)
-    own = _own(tree, names) | ALLOWED.get(file, set())
+    own = _own(tree, names)
     for node in ast.walk(tree):
         for family in _compared(node, names):
             if family not in own:
@@ -126,13 +113,6 @@ def modules() -> list[str]:
 def test_no_module_compares_with_a_family_that_is_not_its_own() -> None:
     found = [one for file in modules() for one in found_in((ROOT / file).read_text(), file)]
     assert not found, "\n".join(f"{one.file}:{one.line} compares with {one.family}" for one in found)
-
-
-@pytest.mark.parametrize("file", ALLOWED)
-def test_each_exception_to_the_rule_is_needed(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    families = ALLOWED[file]
-    monkeypatch.setitem(ALLOWED, file, set())
-    assert {one.family for one in found_in((ROOT / file).read_text(), file)} == families
 
 
 @pytest.mark.parametrize(

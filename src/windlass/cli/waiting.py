@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
+from enum import Enum, auto
 from typing import Any, Final
 
 from msgspec import Struct
@@ -58,7 +59,7 @@ class DeploymentWait:
     def until_done(self) -> EndedDeployment:
         """Returns the deployment once it has ended; raises `Stopped` unless it ended as expected."""
         following = Following(self._ask, insist(lambda: self._ask({}), self._patience))
-        reader = _StreamReader(following, self._news, "deployment")
+        reader = _StreamReader(following, self._news, _Source.DEPLOYMENT)
         with contextlib.closing(reader), contextlib.closing(self._build or reader):
             deployment = self._last()
             if self._build is not None:
@@ -78,11 +79,11 @@ class DeploymentWait:
         while deployment.get("status", Progress.QUEUED) in OPEN:
             received = self._next()
             match received.source:
-                case "deployment" if received.data is None or is_gone(received.data):
+                case _Source.DEPLOYMENT if received.data is None or is_gone(received.data):
                     raise ServiceDeleted(self._started.name)
-                case "deployment" if isinstance(received.data, Stopped):
+                case _Source.DEPLOYMENT if isinstance(received.data, Stopped):
                     raise received.data
-                case "deployment":
+                case _Source.DEPLOYMENT:
                     deployment = received.data
                     self._say(state_of(deployment))
                     self._follow_build(deployment)
@@ -121,17 +122,22 @@ class DeploymentWait:
         show_log(self._started.name, lines)
 
 
+class _Source(Enum):
+    DEPLOYMENT = auto()
+    BUILD = auto()
+
+
 class _Received(Struct, frozen=True):
     """An event of one of the streams: its data, None at the end, or the final failure."""
 
-    source: str
+    source: _Source
     data: Any
 
 
 class _StreamReader:
     """Reads one stream in a thread, into a queue that it shares with others."""
 
-    def __init__(self, following: Following, news: queue.SimpleQueue[_Received], source: str) -> None:
+    def __init__(self, following: Following, news: queue.SimpleQueue[_Received], source: _Source) -> None:
         self._following = following
         self._news = news
         self._source = source
@@ -166,7 +172,7 @@ class BuildLog:
         """Starts to read the log, unless it is being read already."""
         if self._reader is None:
             following = Following(self._ask, insist(lambda: self._ask({}), Patience()), quiet=True)
-            self._reader = _StreamReader(following, self._news, "build")
+            self._reader = _StreamReader(following, self._news, _Source.BUILD)
 
     def show_rest(self, show: Any) -> None:
         """Prints the remaining lines of a build whose deployment has ended."""
@@ -176,9 +182,9 @@ class BuildLog:
         with contextlib.suppress(queue.Empty):
             while (left := until - time.monotonic()) > 0:
                 received = self._news.get(timeout=left)
-                if received.source == "build" and not isinstance(received.data, dict):
+                if received.source is _Source.BUILD and not isinstance(received.data, dict):
                     return
-                if received.source == "build":
+                if received.source is _Source.BUILD:
                     show(received.data)
 
     def close(self) -> None:

@@ -40,6 +40,9 @@ _FLAGS: Final = {
 _PLAIN: Final = re.compile(r"[^\s'\"\\`]*")
 _NETWORKS: Final = ("default", "none")
 _MOUNTS: Final = ("bind", "cache", "tmpfs")
+_MOUNT_HINTS: Final = {
+    "secret": " (builds get no secrets: use a build argument, or fetch it when the service runs)"
+}
 _HEREDOC: Final = re.compile(r"[A-Za-z0-9_.-]+")
 # An engine that parses heredocs in another way would take these for instructions.
 _LIKE_AN_INSTRUCTION: Final = re.compile(
@@ -252,9 +255,8 @@ class _Writing:
             raise BuildRefused(line, f"RUN --mount={_short(value)}: each option may come once")
         kind = given.get("type", "bind").lower()
         if kind not in _MOUNTS:
-            hint = " (builds get no secrets: use a build argument, or fetch it when the service runs)"
             raise BuildRefused(
-                line, f"RUN --mount=type={_short(kind)} is not known here{hint if kind == 'secret' else ''}"
+                line, f"RUN --mount=type={_short(kind)} is not known here{_MOUNT_HINTS.get(kind, '')}"
             )
         if "from" in given:
             self._taken_from(stage, line, given["from"])

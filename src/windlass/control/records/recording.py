@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from windlass.control.context.call import ITSELF, Call, Origin, encode
 from windlass.control.context.context import Context
-from windlass.core.access import Actor
+from windlass.core.access import LEVELS, Actor
 from windlass.core.words.events import Event
+from windlass.families import registry
 from windlass.store import Reads, Row, Tx
 
 
@@ -36,7 +37,7 @@ async def about(ctx: Context, source: Reads, row: Row, above: Row | None = None)
     """Returns the subject of an event about a resource; `above` is the parent, if it is known."""
     if not ctx.registry.audit.is_part(row.family):
         return await about_itself(source, row, above)
-    project, environment = await place(source, row, above)
+    project, environment = await levels_of(source, row, above)
     if row.parent == row.org:
         return About(row.id, row.family, row.org, "organization", project, environment)
     above = above or await source.resources.get(row.parent)
@@ -45,20 +46,20 @@ async def about(ctx: Context, source: Reads, row: Row, above: Row | None = None)
 
 async def about_itself(source: Reads, row: Row, above: Row | None = None) -> About:
     """The same for a resource that is no part of another, such as a service."""
-    project, environment = await place(source, row, above)
+    project, environment = await levels_of(source, row, above)
     return About(row.id, row.family, row.id, row.family, project, environment)
 
 
-async def place(source: Reads, row: Row, above: Row | None = None) -> tuple[str, str]:
-    """The project and the environment that it lies in, or is; empty where it is in none."""
-    if row.family == "project":
-        return row.id, ""
-    if row.family == "environment":
-        return row.parent, row.id
+async def levels_of(source: Reads, row: Row, above: Row | None = None) -> tuple[str, str]:
+    """Returns the project and the environment that a resource lies in, or is; empty where it is in none."""
+    if row.family in LEVELS:
+        parent = registry().families[row.family].parent
+        ids = {row.family: row.id} | ({parent.name: row.parent} if parent else {})
+        return ids.get("project", ""), ids.get("environment", "")
     if row.parent in ("", row.org):
         return "", ""
     above = above or await source.resources.get(row.parent)
-    return await place(source, above) if above else ("", "")
+    return await levels_of(source, above) if above else ("", "")
 
 
 async def record(

@@ -7,6 +7,7 @@ the caller may not read does not exist (404), and anything else is forbidden (40
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import Struct, json
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from windlass.core.access import (
 )
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family, Spec
-from windlass.families.environment import environment
+from windlass.families import registry
 from windlass.store import EventRow, Reads, Row
 
 
@@ -33,9 +34,15 @@ class _Mode(Struct):
     mode: str
 
 
+_WITH_MODE: Final = LEVELS & {
+    family.name for family in registry().families.values() if "mode" in family.spec.__struct_fields__
+}
+"""Families whose mode may decide what is allowed below them."""
+
+
 def mode_of(row: Row) -> str:
-    """Returns the mode of an environment, and an empty text for everything else."""
-    return json.decode(row.body, type=_Mode).mode if row.family == environment.name else ""
+    """Returns the mode of a resource that permissions may depend on, or an empty text."""
+    return json.decode(row.body, type=_Mode).mode if row.family in _WITH_MODE else ""
 
 
 async def where_of(source: Reads, row: Row) -> Where:
@@ -95,7 +102,7 @@ async def _visible(source: Reads, actor: Actor, row: Row, noun: str) -> Where:
 
 
 def _mode_in(family: Family, spec: Spec) -> str:
-    return str(spec.mode) if family is environment else ""  # type: ignore[attr-defined]
+    return str(getattr(spec, "mode", "")) if family.name in _WITH_MODE else ""
 
 
 async def allows(source: Reads, actor: Actor, need: Scope, row: Row) -> bool:

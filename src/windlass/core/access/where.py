@@ -38,10 +38,8 @@ class Where(Struct, frozen=True, gc=False):
 
     def below(self, family: str, id: str, mode: str = "") -> Where:
         """Returns the place of a resource directly below this one."""
-        if family == "environment":
-            return replace(self, environment=id, mode=mode)
         if family in LEVELS:
-            return replace(self, **{family: id})
+            return replace(self, mode=mode, **{family: id})
         if self.environment and not self.service:
             return replace(self, service=id)
         return replace(self, item=id)
