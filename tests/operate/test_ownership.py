@@ -17,6 +17,7 @@ from tests.world import make_world
 from windlass.base.errors import Unavailable
 from windlass.config import Settings
 from windlass.control.background import holdings
+from windlass.control.background.everywhere import OtherDatabase
 from windlass.control.background.holdings import INSTALLATION
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
@@ -104,7 +105,7 @@ async def test_a_database_that_answers_wrongly_changes_nothing(world, monkeypatc
 
     monkeypatch.setattr(StatusTable, "services", nothing)
     monkeypatch.setattr(FactTable, "get", another)
-    with pytest.raises((holdings.OtherDatabase, Unavailable)):
+    with pytest.raises((OtherDatabase, Unavailable)):
         await holdings.set_unknown_aside(ctx, "a test")
     await holdings.sweep(ctx, ctx.places.local.engine)
     await holdings.sweep(ctx, ctx.places.local.builder)

@@ -350,7 +350,7 @@ async def test_an_engine_that_talks_nonsense_keeps_no_other_waiting(world):
 
     local: Any = world.engine
     local.services = counted
-    assert (await world.delete(f"/application/{app}?skip_reconcile=true")).status == 204
+    assert (await world.delete(f"/application/{app}?skipReconcile=true")).status == 204
     await world.settle()
     assert app not in await ctx.logs.services()
     await world.run(1800)
@@ -539,3 +539,97 @@ async def test_an_engine_that_never_answers_delays_the_routes_of_no_other(world)
     assert all(route.endpoints for route in world.router.routes[app])
     assert not any(route.endpoints for route in world.router.routes[slow])
     await world.installation.routes.stop()
+
+
+# Deleted while away
+
+
+async def test_what_a_deleted_service_left_on_a_host_that_was_away_is_erased_when_it_is_back(world):
+    """Also after a restart, when nothing else is on the cluster."""
+    east = await cluster(world)
+    app = await application_on(world, east)
+    await deploy(world, app)
+    engine, ctx = engine_of(world, east), world.installation.ctx
+    parent = (await world.get(f"/application/{app}"))["environment"]["id"]
+    engine.away = True
+    assert (await world.delete(f"/application/{app}?skipReconcile=true")).status == 204
+    assert (await world.delete(f"/environment/{parent}")).status == 204
+    await world.run(700)
+    path = f"/organization/{world.org}/cluster/{east}"
+    answer = await world.delete(path)
+    assert answer.status == 409
+    assert answer.message.startswith("Start the Docker engine of this cluster")
+    elsewhere = {"engine_address": "tcp://10.0.0.6:2376", "engine_key": KEY}
+    assert (await world.patch(path, elsewhere)).status == 409
+    ctx.places._open.clear()
+    await ctx.places.start(world.installation.noticed, ctx.logs.take)
+    engine.away = False
+    await world.run(700)
+    assert set(engine.discarded) == {app}
+    assert (await world.delete(path)).status == 204
+
+
+async def test_what_is_left_on_a_host_that_is_lost_is_given_up_by_disconnecting_it(world):
+    east = await cluster(world)
+    app = await application_on(world, east)
+    await deploy(world, app)
+    parent = (await world.get(f"/application/{app}"))["environment"]["id"]
+    engine_of(world, east).away = True
+    await world.delete(f"/application/{app}?skipReconcile=true")
+    await world.delete(f"/environment/{parent}")
+    await world.settle()
+    path = f"/organization/{world.org}/cluster/{east}"
+    nothing = dict.fromkeys(TLS) | {"engine_key": ""}
+    assert (await world.patch(path, nothing)).status == 200
+    assert (await world.delete(path)).status == 204
+
+
+async def test_a_deleted_service_is_told_to_no_engine_but_its_own(world):
+    east, west = await cluster(world, "east"), await cluster(world, "west")
+    app, other = await application_on(world, east), await application_on(world, west)
+    await deploy(world, app)
+    await deploy(world, other)
+    assert (await world.delete(f"/application/{app}")).status == 204
+    await world.settle()
+    assert set(engine_of(world, east).discarded) == {app}
+    assert engine_of(world, west).discarded == world.engine.discarded == []
+
+
+async def test_an_engine_is_not_changed_under_a_service_whose_first_deployment_was_cancelled(world):
+    east = await cluster(world)
+    app = await application_on(world, east, name="shop")
+    engine_of_east = (await world.installation.ctx.places.at(east)).engine
+    assert isinstance(engine_of_east, FakeEngine)
+    engine_of_east.gate = asyncio.Event()
+    begun = await world.post(f"/application/{app}/deploy")
+    settling = asyncio.create_task(world.settle())
+    async with asyncio.timeout(10):
+        while not engine_of_east.begun:  # noqa: ASYNC110 (the fake tells nobody)
+            await asyncio.sleep(0.01)
+    await world.post(f"/application/{app}/deployment/{begun['id']}/cancel")
+    await settling
+    await world.settle()
+    path = f"/organization/{world.org}/cluster/{east}"
+    answer = await world.patch(path, {"engine_address": "tcp://10.0.0.6:2376", "engine_key": KEY})
+    assert answer.status == 409
+    assert "(shop)" in answer.message
+    deleting = await world.delete(path)
+    assert (deleting.status, "(env-" in deleting.message) == (409, True)
+
+
+async def test_a_cluster_that_an_older_server_stores_during_an_upgrade_is_this_machine(world):
+    """It knows no engines, and runs all services on its machine."""
+    east = await cluster(world, name="east", cloud_provider="AWS")
+    store, path = world.installation.ctx.store, f"/organization/{world.org}/cluster/{east}"
+    row = await store.reads.resources.get(east)
+    document = {key: value for key, value in msgspec.json.decode(row.body).items() if "engine" not in key}
+    document |= {"has_access": True, "status": "DEPLOYED"}
+    await store.write(lambda tx: tx.resources.rewrite(east, msgspec.json.encode(document)))
+    world.installation.ctx.places.changed(east)
+    await world.settle()
+    app = await application_on(world, east)
+    await deploy(world, app)
+    assert {key[0] for key in world.engine.instances} == {app}
+    assert (await status(world, east))["is_deployed"] is True
+    assert (await world.patch(path, {"name": "east 2"})).status == 200
+    assert (await world.get(path))["engine"] == "LOCAL"

@@ -3,7 +3,7 @@
 A cluster without an engine is kept and shown, but nothing reaches it: nothing is deployed there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -35,6 +35,9 @@ Vendor = Literal["AWS", "SCW", "GCP", "DO", "AZURE", "OVH", "CIVO", "HETZNER", "
 
 
 EngineWord = Literal["LOCAL", "DOCKER"]
+THIS_MACHINE: Final[EngineWord] = "LOCAL"
+_ELSEWHERE: Final[tuple[EngineWord, ...]] = ("DOCKER",)
+"""Engines at an address of their own: they need the address, and credentials."""
 Pem = Annotated[
     str,
     Meta(
@@ -126,6 +129,11 @@ class Cluster(Spec):
         ]
     ] = absent
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """True if its services run on an engine at another address."""
+        return self.engine in _ELSEWHERE
+
 
 class ClusterShown(Shown):
     organization: Owner
@@ -168,16 +176,20 @@ def normalise(spec: Cluster) -> None:
         "engine_key": spec.engine_key,
         "router_port": spec.router_port,
     }
-    if spec.engine != "DOCKER":
+    if not spec.is_elsewhere:
         spec.engine_id = absent
     if spec.engine_address:
         _check_address(spec.engine_address)
     needed = _needed(spec)
     for name, value in given.items():
         if value and name not in needed:
-            raise clash(name, "leave it out: it is for a cluster whose engine is DOCKER")
+            raise clash(name, f"leave it out: it is for a cluster whose engine is {_words(_ELSEWHERE)}")
         if not value and needed.get(name):
-            raise clash(name, "is required where engine is DOCKER")
+            raise clash(name, f"is required where engine is {spec.engine}")
+
+
+def _words(engines: Collection[EngineWord]) -> str:
+    return " or ".join(engines)
 
 
 def _check_address(address: str) -> None:
@@ -193,7 +205,7 @@ def _check_address(address: str) -> None:
 
 def _needed(spec: Cluster) -> Mapping[str, bool]:
     """Returns the fields that an engine takes, and whether it must have them."""
-    if spec.engine != "DOCKER":
+    if not spec.is_elsewhere:
         return {}
     required = ("engine_address", "engine_ca_certificate", "engine_certificate", "engine_key")
     return dict.fromkeys(required, True) | {"router_port": False}

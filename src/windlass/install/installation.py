@@ -22,10 +22,12 @@ from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
-from windlass.control.background.holdings import apart, bring_back
+from windlass.control.background.everywhere import everywhere
+from windlass.control.background.holdings import bring_back
 from windlass.control.background.worker import LEASE, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
+from windlass.control.context.places import Place
 from windlass.control.deploying.route_updates import RouteUpdates
 from windlass.control.kinds import check_kinds, declared, kinds_of
 from windlass.control.kinds.service_kind import AnyKind
@@ -137,9 +139,11 @@ class Installation:
         with suppress(EngineError, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 seen: list[Instance] = []
-                for place in self.ctx.places.all():
-                    async with apart(place):
-                        seen += await place.engine.all()
+
+                async def look(place: Place) -> None:
+                    seen.extend(await place.engine.all())
+
+                await everywhere(self.ctx, look)
             return len({one.service for one in seen if one.phase is Phase.RUNNING})
         return 0
 

@@ -169,7 +169,7 @@ async def _volumes_here(moment: Snapshot) -> Mapping[str, Collection[str]]:
         return volumes
     for id in await reads.statuses.clusters():
         row = await reads.resources.get(id)
-        if row is not None and row.read(Cluster).engine == "DOCKER":
+        if row is not None and row.read(Cluster).is_elsewhere:
             for service in await reads.statuses.on_cluster(id):
                 volumes.pop(service, None)
     return volumes

@@ -177,7 +177,7 @@ class Tx(Reads):
             self.identities, self.volumes, self.names, self.tokens,
         ):  # fmt: skip
             await table.forget(id)
-        is_service = await self.statuses.remove(id)
-        if is_service:
-            await self.deletions.record(id)
-        return is_service
+        cluster = await self.statuses.remove(id)
+        if cluster is not None:
+            await self.deletions.record(id, cluster)
+        return cluster is not None

@@ -6,9 +6,8 @@ is set aside: it ends, and what it stored is kept below `set-aside/`, or where t
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -19,10 +18,10 @@ from msgspec.structs import replace
 from windlass.base import ids
 from windlass.base.atomic_files import write_whole
 from windlass.base.erasing import erase
-from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder, BuilderAway
+from windlass.control.background.everywhere import OtherDatabase, everywhere
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
 from windlass.control.context.log_store import Logs
@@ -43,8 +42,6 @@ SET_ASIDE: Final = "set-aside"
 """The folder of services that were set aside, below the data directory."""
 INSTALLATION: Final = "installation"
 """The fact of the database that holds the id of the installation."""
-LONGEST_APART: Final = 20.0
-"""Seconds that the engine of a cluster may take."""
 MOST_ASIDE: Final = 20
 """Services that are set aside at one time at the engine of a cluster."""
 _LONGEST_NAME: Final = 63
@@ -235,10 +232,6 @@ def holdings_of(ctx: Context, place: Place) -> Holdings:
 # Decided by the database
 
 
-class OtherDatabase(Exception):
-    """The database is no longer the one that this server was started with."""
-
-
 async def sweep(ctx: Context, holder: Holder) -> None:
     """Erases what is left of services that were deleted."""
     there = set(await holder.services()) - records(Path(ctx.settings.data_dir)).keys()
@@ -247,29 +240,12 @@ async def sweep(ctx: Context, holder: Holder) -> None:
     )
 
 
-@asynccontextmanager
-async def apart(place: Place) -> AsyncIterator[None]:
-    """Lets no engine of a cluster, which may be away, slow, or say nonsense, keep the others waiting."""
-    if place.reconnect is None:
-        yield
-        return
-    try:
-        async with asyncio.timeout(LONGEST_APART):
-            yield
-    except (OtherDatabase, Unavailable):
-        raise
-    except Exception as error:  # noqa: BLE001 (the engine of an organization may fail in any way)
-        _log.warning(
-            "the engine of a cluster is passed over", extra={"cluster": place.id, "why": repr(error)}
-        )
-
-
 async def set_unknown_aside(ctx: Context, why: str) -> None:
-    for place in ctx.places.all():
-        # It is asked again next time.
-        async with apart(place):
-            with suppress(EngineAway, BuilderAway):
-                await _set_unknown_aside(ctx, place, why)
+    async def at(place: Place) -> None:
+        with suppress(EngineAway, BuilderAway):  # It is asked again next time.
+            await _set_unknown_aside(ctx, place, why)
+
+    await everywhere(ctx, at)
 
 
 async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:

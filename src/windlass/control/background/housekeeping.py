@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
 from msgspec import Struct, field
@@ -12,6 +12,7 @@ from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway
 from windlass.control.background import holdings
+from windlass.control.background.everywhere import apart, everywhere
 from windlass.control.context.context import Context
 from windlass.control.context.places import Place
 from windlass.control.deploying.release import count_of
@@ -64,14 +65,7 @@ async def tidy(ctx: Context, claim: Claim) -> None:
     """Erases what is left of services that were deleted, with old builds and lines, and sets aside what this
     database does not know."""
     await ctx.point("about to sweep")
-    for place in ctx.places.all():
-        async with holdings.apart(place):
-            with suppress(EngineAway):  # It is asked again next time.
-                await holdings.sweep(ctx, place.engine)
-            await ctx.point("engine swept")
-            with suppress(BuilderAway):
-                await holdings.sweep(ctx, place.builder)
-        await holdings.sweep(ctx, place.servers)
+    await everywhere(ctx, lambda place: _sweep(ctx, place))
     await ctx.point("builds swept")
     await sweep_work(ctx)
     await holdings.sweep(ctx, ctx.logs)
@@ -87,28 +81,39 @@ async def discard(ctx: Context, claim: Claim) -> None:
         _log.error("nothing is erased of a service that was not deleted", extra={"service": service})
         await ctx.store.write(lambda tx: tx.work.done(claim))
         return
-    for place in ctx.places.all():
-        async with ctx.routing[service]:
-            await forget(ctx, place, service)
-        await ctx.point("about to discard")
-        async with holdings.apart(place):  # Sweeping finds it when the host is back.
-            await place.engine.discard(service)
-            await ctx.point("discarded")
-            await place.builder.discard(service)
-        await place.servers.discard(service)
-        await ctx.point("builds discarded")
+    cluster = await ctx.store.reads.deletions.left_at(service)
+    place = await ctx.places.at(cluster)
+    async with ctx.routing[service]:
+        await forget(ctx, place, service)
+    await ctx.point("about to discard")
+    async with apart(place):  # Sweeping finds it when the host is back.
+        await _discard_at(ctx, place, service)
+    await ctx.point("builds discarded")
     ctx.logs.forget(service)
     await ctx.point("logs forgotten")
     await ctx.store.write(lambda tx: tx.work.done(claim))
 
 
-async def _told(place: Place) -> tuple[Mapping[str, Usage], Sequence[Instance]]:
-    """Returns usage and instances of an engine; nothing if a cluster's engine fails."""
-    usage: Mapping[str, Usage] = {}
-    instances: Sequence[Instance] = ()
-    async with holdings.apart(place):
-        usage, instances = await place.engine.usage(), await place.engine.all()
-    return usage, instances
+async def _discard_at(ctx: Context, place: Place, service: str) -> None:
+    """Erases all data of a deleted service, and records that nothing is left."""
+    if place.is_connected:
+        await place.engine.discard(service)
+        await ctx.point("discarded")
+        await place.builder.discard(service)
+        await place.servers.discard(service)
+    await ctx.store.write(lambda tx: tx.deletions.erased(service))
+
+
+async def _sweep(ctx: Context, place: Place) -> None:
+    with suppress(EngineAway):  # It is asked again next time.
+        await holdings.sweep(ctx, place.engine)
+    await ctx.point("engine swept")
+    with suppress(BuilderAway):
+        await holdings.sweep(ctx, place.builder)
+    await holdings.sweep(ctx, place.servers)
+    if place.reconnect is not None:
+        for service in await ctx.store.reads.deletions.left_on(place.id):
+            await _discard_at(ctx, place, service)
 
 
 # Scaling
@@ -142,15 +147,18 @@ class Autoscaler(Struct):
         now = ctx.clock.now()
         usage: dict[str, Usage] = {}
         by_service: dict[str, list[Instance]] = {}
-        for place in ctx.places.all():
+
+        async def look(place: Place) -> None:
             with suppress(EngineAway):
-                used, everything = await _told(place)
+                used, everything = await place.engine.usage(), await place.engine.all()
                 for instance in everything:
                     if await ctx.places.of(instance.service) is not place:
                         continue  # The engine of a cluster tells of services of others.
                     by_service.setdefault(instance.service, []).append(instance)
                     if instance.id in used:
                         usage[instance.id] = used[instance.id]
+
+        await everywhere(ctx, look)
         for service, workload in able.items():
             await self._judge(ctx, workload, by_service.get(service, []), usage, now)
 

@@ -77,7 +77,9 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
     org: str
     name: str
     engine: str
-    """LOCAL, DOCKER, or empty if the cluster names none."""
+    """The word of the engine; empty if the cluster names none."""
+    is_elsewhere: bool = False
+    """True for an engine at an address of its own."""
     address: str = ""
     ca_certificate: str = ""
     certificate: str = ""
@@ -180,7 +182,7 @@ class Places:
     async def identity(self, access: EngineAccess) -> str:
         """Returns the id of an engine that a cluster is to be connected to; empty for engines without one.
         Raises Invalid with what is wrong."""
-        return await self._connector.identity(access) if access.engine == "DOCKER" else ""
+        return await self._connector.identity(access) if access.is_elsewhere else ""
 
     async def check_port(self, access: EngineAccess) -> None:
         """Raises Invalid if a port that a cluster is to get is in use."""
@@ -194,7 +196,7 @@ class Places:
         self._watch = notice, sink
         for cluster, (_, place) in [*self._open.items()]:
             self._begin(cluster, place)
-        for cluster in await self._reads.statuses.clusters():
+        for cluster in {*await self._reads.statuses.clusters(), *await self._reads.deletions.clusters()}:
             await self.at(cluster)
         await asyncio.gather(*self._tasks)
 
@@ -235,10 +237,10 @@ class Places:
         access = await self._find(cluster)
         if access is None:
             return replace(self.local, id=cluster, is_connected=False)
-        if access.engine == "DOCKER":
+        if access.is_elsewhere:
             place = self._connector.place(access, self.local)
             self._begin(cluster, place)
-        elif access.engine == "LOCAL":
+        elif access.engine:
             place = self.local
         else:
             place = replace(self.local, id=cluster, is_connected=False)
@@ -268,7 +270,7 @@ class Places:
         async with self._locks[cluster]:
             known, access = self._open.get(cluster), await self._find(cluster)
             if known is None or known[0] == access:
-                if known is None and access and access.engine == "DOCKER":
+                if known is None and access and access.is_elsewhere:
                     await self._opened(cluster)
                 return
             before, place = known

@@ -15,7 +15,7 @@ from windlass.control.request.paths import target
 from windlass.control.request.reading import paged, with_fields
 from windlass.core.access import MEANINGS, ROLE_IDS, Actor, Scope, Where, may, may_below
 from windlass.core.words.events import Event
-from windlass.families.cluster import Cluster, cluster
+from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
 from windlass.families.organization import Organization, organization
 from windlass.store import Row, Tx
 
@@ -56,7 +56,8 @@ async def found_organization(
     reply = await create_in(ctx, tx, new)
     above = await tx.resources.find(organization.name, new.id)
     assert above is not None
-    await create_in(ctx, tx, NewResource(cluster, Cluster(name="local", engine="LOCAL"), above, actor, call))
+    local = Cluster(name="local", engine=THIS_MACHINE)
+    await create_in(ctx, tx, NewResource(cluster, local, above, actor, call))
     token = await issue(ctx, tx, above, "admin", Scope.ADMIN, actor) if with_token else None
     return reply, token
 
@@ -77,7 +78,7 @@ async def _refuse_elsewhere(tx: Tx, org: Row) -> None:
     """Refuses a deletion after which services on other hosts would be out of reach."""
     for row in await tx.resources.of_parent(org.id, cluster.name):
         spec = row.read(Cluster)
-        if spec.engine == "DOCKER" and await tx.links.sources(row.id, "cluster_id"):
+        if spec.is_elsewhere and await tx.links.sources(row.id, "cluster_id"):
             raise Conflict(
                 f"Delete the environments on the cluster {spec.name} first: they are on another host, and "
                 "nothing could remove them afterwards"

@@ -18,6 +18,7 @@ from windlass.control.context.call import Call, Origin, encode
 from windlass.control.context.places import NOT_CONNECTED
 from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit, origin_of
+from windlass.control.records.stored_clusters import spec_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.declare.traits import Deployment
@@ -25,7 +26,7 @@ from windlass.core.deploy.plan import superseded
 from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
 from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State, action, action_status
 from windlass.core.words.events import Event
-from windlass.families.cluster import Cluster, cluster
+from windlass.families.cluster import cluster
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 RECONCILE = "reconcile"
@@ -87,7 +88,7 @@ async def accept(
 
 async def _refuse_unconnected(source: Reads, id: str) -> None:
     row = await source.resources.find(cluster.name, id)
-    if row is not None and not row.read(Cluster).engine:
+    if row is not None and not spec_of(row).engine:
         raise Conflict(NOT_CONNECTED)
 
 

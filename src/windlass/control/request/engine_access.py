@@ -5,6 +5,7 @@ from __future__ import annotations
 from windlass.base.encryption import Encryption
 from windlass.control.context.context import Context
 from windlass.control.context.places import EngineAccess
+from windlass.control.records.stored_clusters import spec_of
 from windlass.control.request.hidden import decrypt_with
 from windlass.families.cluster import Cluster, cluster
 from windlass.store import Row
@@ -17,7 +18,7 @@ async def find_access(ctx: Context, id: str) -> EngineAccess | None:
 
 def access_in(encryption: Encryption, row: Row) -> EngineAccess:
     """Returns the engine that the row of a cluster names."""
-    return access_of(row.id, row.org, row.read(Cluster), decrypt_with(encryption, row).get("engine_key", ""))
+    return access_of(row.id, row.org, spec_of(row), decrypt_with(encryption, row).get("engine_key", ""))
 
 
 def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:
@@ -26,6 +27,7 @@ def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:
         org=org,
         name=spec.name,
         engine=spec.engine or "",
+        is_elsewhere=spec.is_elsewhere,
         address=spec.engine_address or "",
         ca_certificate=spec.engine_ca_certificate or "",
         certificate=spec.engine_certificate or "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from windlass.control.context.places import EngineAccess
 from windlass.control.deploying.older_database import OLDER
 from windlass.control.people.organizations import NOBODY
 from windlass.control.records.ports import PORT
+from windlass.control.records.stored_clusters import spec_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.engine_access import access_of
 from windlass.control.request.hidden import decrypt_hidden
@@ -21,14 +22,16 @@ from windlass.control.request.paths import parent_to_create_in, target
 from windlass.control.request.references import check_addresses
 from windlass.core.declare.document import Document, merge_patched, replaced, sent_in
 from windlass.core.declare.resource import Spec, Verb
-from windlass.core.declare.stored import rewritten
-from windlass.families.cluster import Cluster, ClusterShown, ClusterStatus, cluster
+from windlass.core.declare.stored import NamedDocument, rewritten
+from windlass.core.deploy.states import State
+from windlass.families.cluster import THIS_MACHINE, Cluster, ClusterShown, ClusterStatus, cluster
 from windlass.families.organization import organization
 from windlass.store import Reads, Row, Tx, cluster_word
 
 _CONNECTED = "clusters"
 """Set when the clusters of an older Windlass have got their engine."""
 _ENGINE_ID = "engine_id"
+_MOST_NAMED = 5
 _UNSAVED = "new"
 """Stands for the id of a cluster that is being created."""
 
@@ -59,7 +62,7 @@ async def check_changed(ctx: Context, call: Call) -> None:
     cluster.normalise(spec)
     check_addresses(cluster, before | hidden, spec, changes)
     access = access_of(row.id, row.org, spec, spec.engine_key)
-    known = access_of(row.id, row.org, row.read(Cluster), hidden.get("engine_key", ""))
+    known = access_of(row.id, row.org, spec_of(row), hidden.get("engine_key", ""))
     is_key_sent = bool(changes.get("engine_key"))
     if access.router_port != known.router_port:
         await ctx.places.check_port(access)
@@ -99,16 +102,30 @@ class Clusters(Behaviour[Cluster]):
         tx.nudge(cluster_word(draft.id))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
-        if _engine_of(change.before) != _engine_of(change.spec) and await _is_in_use(tx, change.row.id):
-            raise Conflict(
-                "Uninstall or delete the services of this cluster before changing engine or engine_address: "
-                "what they store is on the engine of now"
-            )
+        if not change.before.engine:
+            change.before.engine = spec_of(change.row).engine
+            change.spec.engine = change.spec.engine or change.before.engine
+        if _engine_of(change.before) != _engine_of(change.spec):
+            await self._refuse_to_leave(ctx, tx, change)
         change.extras |= _connected(change.spec)
         await tx.work.remove_queue(change.row.id)
         await give_queue(tx, change.row.id, change.spec)
         await _hold_port(tx, change.row.id, change.spec)
         tx.nudge(cluster_word(change.row.id))
+
+    async def _refuse_to_leave(self, ctx: Context, tx: Tx, change: Change[Cluster]) -> None:
+        """Refuses another engine while anything is on the present one. A cluster that is disconnected gives
+        up what deleted services have left there."""
+        if names := await _services_in_use(ctx, tx, change.row.id):
+            raise Conflict(
+                "Uninstall or delete the services of this cluster before changing engine or engine_address: "
+                f"what they store is on the engine of now ({_listed(names)})"
+            )
+        left = await tx.deletions.left_on(change.row.id)
+        if left and change.before.is_elsewhere and change.spec.engine:
+            raise Conflict(_left_behind(left))
+        for service in left:
+            await tx.deletions.erased(service)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Environments show the name of their cluster."""
@@ -118,7 +135,13 @@ class Clusters(Behaviour[Cluster]):
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         using = await tx.links.sources(row.id, "cluster_id")
         if using:
-            raise Conflict(f"{len(using)} environments run on this cluster: delete them first")
+            names = sorted(env.read(NamedDocument).name for env in using)
+            raise Conflict(
+                f"{len(using)} environments run on this cluster: delete them first ({_listed(names)})"
+            )
+        left = await tx.deletions.left_on(row.id)
+        if left and row.read(Cluster).is_elsewhere:
+            raise Conflict(_left_behind(left))
         if len(await tx.resources.of_parent(row.parent, cluster.name)) == 1:
             raise Conflict("This is the only cluster of the organization: add another before deleting it")
         if row.read(ClusterShown).is_default:
@@ -171,13 +194,29 @@ def _connected(spec: Cluster) -> Mapping[str, object]:
     return {"status": "READY", "deployment_status": "NEVER_DEPLOYED", "has_access": False}
 
 
-async def _is_in_use(source: Reads, id: str) -> bool:
-    """True if anything was deployed on the cluster, or is about to be."""
+async def _services_in_use(ctx: Context, source: Reads, id: str) -> list[str]:
+    """Returns the names of services that have anything on the cluster, or are about to."""
+    names: list[str] = []
     for service in await source.statuses.on_cluster(id):
-        status = await source.statuses.get(service)
-        if status and (status.serving or status.deployed_at or await source.deployments.open(service)):
-            return True
-    return False
+        row, status = await source.resources.get(service), await source.statuses.get(service)
+        if row is None or status is None or row.family not in ctx.kinds:
+            continue
+        # A deployment that failed or was cancelled may have left a volume or an image.
+        if status.state != State.READY or status.deployed_at or await source.deployments.open(service):
+            names.append(row.read(NamedDocument).name)
+    return sorted(names)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+
+
+def _left_behind(services: Sequence[str]) -> str:
+    return (
+        "Start the Docker engine of this cluster, and try again in ten minutes: what deleted services stored "
+        f"there is not erased yet (services: {len(services)}). To give it up, disconnect the cluster first: "
+        "set engine and the fields that go with it to null"
+    )
 
 
 async def connect_older_clusters(ctx: Context, tx: Tx) -> None:
@@ -186,7 +225,7 @@ async def connect_older_clusters(ctx: Context, tx: Tx) -> None:
         return
     for org in await tx.resources.of_parent(NOBODY, organization.name):
         for row in await tx.resources.of_parent(org.id, cluster.name):
-            await tx.resources.rewrite(row.id, rewritten(row.body, {"engine": "LOCAL"}))
+            await tx.resources.rewrite(row.id, rewritten(row.body, {"engine": THIS_MACHINE}))
     await tx.facts.set(_CONNECTED, b"connected")
 
 

@@ -20,10 +20,13 @@ ADD: Final = """
 INSERT INTO deletion (id, body) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
 FORGET: Final = "DELETE FROM deletion WHERE id = $1"
 
-TOMBSTONE: Final = "SELECT 1 FROM tombstone WHERE service = $1"
+TOMBSTONE: Final = "SELECT cluster FROM tombstone WHERE service = $1"
+LEFT_ON: Final = "SELECT service FROM tombstone WHERE cluster = $1 ORDER BY service"
+LEFT: Final = "SELECT DISTINCT cluster FROM tombstone WHERE cluster <> ''"
+ERASED: Final = "UPDATE tombstone SET cluster = '' WHERE service = $1"
 TOMBSTONES: Final = "SELECT service FROM tombstone"
 TOMBSTONE_ADD: Final = """
-INSERT INTO tombstone (service, at) VALUES ($1, $2) ON CONFLICT (service) DO NOTHING"""
+INSERT INTO tombstone (service, at, cluster) VALUES ($1, $2, $3) ON CONFLICT (service) DO NOTHING"""
 
 
 class DeletionTable(Table):
@@ -43,6 +46,19 @@ class DeletionTable(Table):
         """True if this database deleted the service: only then may its data be erased."""
         return await self._session.one(TOMBSTONE, service) is not None
 
+    async def left_at(self, service: str) -> str:
+        """Returns the cluster where data of a deleted service may still be; empty if it is erased."""
+        row = await self._session.one(TOMBSTONE, service)
+        return str(row[0]) if row else ""
+
+    async def left_on(self, cluster: str) -> list[str]:
+        """Returns the deleted services of which data may still be on a cluster."""
+        return [row[0] for row in await self._session.all(LEFT_ON, cluster)]
+
+    async def clusters(self) -> list[str]:
+        """Returns the clusters where data of deleted services may still be."""
+        return [row[0] for row in await self._session.all(LEFT)]
+
 
 class DeletionChanges(DeletionTable):
     __slots__ = ()
@@ -54,6 +70,10 @@ class DeletionChanges(DeletionTable):
     async def forget(self, id: str) -> None:
         await self._session.all(FORGET, id)
 
-    async def record(self, service: str) -> None:
-        """Remembers for ever that this service was deleted."""
-        await self._session.all(TOMBSTONE_ADD, service, self._session.now)
+    async def record(self, service: str, cluster: str) -> None:
+        """Remembers for ever that this service was deleted, which ran on that cluster."""
+        await self._session.all(TOMBSTONE_ADD, service, self._session.now, cluster)
+
+    async def erased(self, service: str) -> None:
+        """Records that no data of a deleted service is left."""
+        await self._session.all(ERASED, service)

@@ -47,7 +47,7 @@ CHANGE: Final = """
 UPDATE status SET state = $1, message = $2, deployment = $3, deployments = $4, deployed_at = $5, changed = $6,
     serving = $7, digest = $8, instances = $9
 WHERE id = $10"""
-REMOVE: Final = "DELETE FROM status WHERE id = $1 RETURNING id"
+REMOVE: Final = "DELETE FROM status WHERE id = $1 RETURNING cluster, deployments"
 
 
 class StatusTable(Table):
@@ -95,9 +95,12 @@ class StatusChanges(StatusTable):
             self._session.now, row.serving, row.digest, row.instances, row.id,
         )  # fmt: skip
 
-    async def remove(self, id: str) -> bool:
-        """Removes a status; returns whether there was one. Streams of it end at once."""
-        removed = bool(await self._session.all(REMOVE, id))
-        if removed:
-            self._session.nudge(status_word(id))
-        return removed
+    async def remove(self, id: str) -> str | None:
+        """Removes a status; returns the cluster with data of its service, or None if there was no status.
+        Streams of it end at once."""
+        rows = await self._session.all(REMOVE, id)
+        if not rows:
+            return None
+        self._session.nudge(status_word(id))
+        cluster, deployments = rows[0]
+        return str(cluster) if deployments else ""
