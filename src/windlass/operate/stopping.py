@@ -20,7 +20,7 @@ from windlass.cli.client import Api, ServerUnreachable, path_of
 from windlass.cli.deployments import is_under_way, say, say_state
 from windlass.cli.following import Patience, insist, pauses, when_too_many
 from windlass.config import Settings
-from windlass.control.background.holdings import LONGEST_APART
+from windlass.control.background.everywhere import LONGEST_APART
 from windlass.control.context.context import Context
 from windlass.control.context.places import Place
 from windlass.control.request.engine_access import find_access
