@@ -26,6 +26,10 @@ _SCALARS: Mapping[type[types.Type], type] = {
 }
 
 
+_FILES: Final = frozenset({"hidden", "veiled", "several_lines"})
+"""Marks of fields whose text may be read from a file."""
+
+
 class Field(Struct, frozen=True, kw_only=True):
     path: Path
     kind: type | None
@@ -37,6 +41,8 @@ class Field(Struct, frozen=True, kw_only=True):
     """The family whose id it takes."""
     default: Any = NODEFAULT
     required: bool = False
+    is_read_from_files: bool = False
+    """True for secrets and texts of several lines: the value may name a file."""
 
     @property
     def option(self) -> str:
@@ -78,6 +84,7 @@ def _field(path: Path, kind: types.Type, said: Mapping[str, Any], default: Any, 
         refers=str(said.get("refers", "")),
         default=default if scalar is not None and default is not UNSET else NODEFAULT,
         required=required,
+        is_read_from_files=scalar is str and not choices and not _FILES.isdisjoint(said),
     )
 
 

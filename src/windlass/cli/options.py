@@ -11,6 +11,7 @@ from msgspec import NODEFAULT, Struct
 from windlass.cli.client import Api
 from windlass.cli.derived_commands import DerivedCommand, ancestry, kebab
 from windlass.cli.fields import Field, fields_of, json_of
+from windlass.cli.texts import read_texts
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import LogLine
@@ -73,13 +74,21 @@ def api_of(given: Mapping[str, Any]) -> Api:
 
 def values(prefix: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> Iterator[tuple[Field, Any]]:
     """Yields the fields that were given, each with its value."""
+    at_stdin: set[str] = {"--from-file"} if _is_stdin(given.get("from_file")) else set()
     for place, field in enumerate(fields):
         value = given.get(f"{prefix}_{place}")
         if value is None or value == ():
             continue
         if field.kind is None:
             value = _json(value, field.option)
+        elif field.is_read_from_files:
+            texts = read_texts(field.option, value if field.many else [value], at_stdin)
+            value = texts if field.many else texts[0]
         yield field, list(value) if field.many else value
+
+
+def _is_stdin(file: Any) -> bool:
+    return getattr(file, "name", "") == "<stdin>"
 
 
 def base_body(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,6 +224,8 @@ def _metavar(field: Field) -> str | None:
         return "WORD" if _has_many(field) else "|".join(field.choices)
     if field.refers:
         return "ID|NAME"
+    if field.is_read_from_files:
+        return "TEXT|@FILE|-"
     return None
 
 

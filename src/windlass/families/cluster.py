@@ -26,6 +26,7 @@ from windlass.core.declare.fields import (
     example,
     hidden,
     kept,
+    several_lines,
     shaped,
 )
 from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
@@ -44,6 +45,7 @@ Pem = Annotated[
         max_length=32_768,
         pattern=shaped(r"^(|-----BEGIN [A-Z0-9 ]+-----[ -~\r\n]+)\Z", "must be in PEM form: -----BEGIN …"),
     ),
+    several_lines(),
 ]
 EngineAddress = Annotated[
     str,
@@ -74,7 +76,7 @@ class Cluster(Spec):
     disk_throughput: Maybe[Annotated[int, Meta(ge=125, le=1000)]] = absent
     instance_type: Maybe[Line] = absent
     production: bool = False
-    ssh_keys: list[Annotated[str, Meta(max_length=16_384)]] = []
+    ssh_keys: list[Annotated[str, Meta(max_length=16_384), several_lines()]] = []
     features: list[dict[str, Any]] = []
     metrics_parameters: Maybe[dict[str, Any]] = absent
     infrastructure_charts_parameters: Maybe[dict[str, Any]] = absent

@@ -74,10 +74,11 @@ Name = Annotated[
         "and no characters that are not seen.",
     ),
 ]
-Text = Annotated[str, Meta(max_length=65_536)]
+_LINES: Final = Meta(extra={"several_lines": True})
+Text = Annotated[str, Meta(max_length=65_536), _LINES]
 LONGEST_LINE: Final = 1024
 Line = Annotated[str, Meta(max_length=LONGEST_LINE, pattern=_VISIBLE)]
-Password = Annotated[str, Meta(max_length=1024)]
+Password = Annotated[str, Meta(max_length=1024), _LINES]
 Timestamp = Annotated[
     str,
     Meta(
@@ -172,6 +173,11 @@ def veiled() -> Meta:
     """Marks an address whose path may be a secret: encrypted whole, shown in full to Admin only. Others see
     its host."""
     return Meta(extra={"veiled": True})
+
+
+def several_lines() -> Meta:
+    """Marks a text that people keep in a file: the command line reads it from there, as it does secrets."""
+    return _LINES
 
 
 def shown_once() -> Meta:

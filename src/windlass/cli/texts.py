@@ -1,0 +1,68 @@
+"""Values of options that are read from files or standard input, so that no list of processes shows them.
+
+`@FILE` is the content of a file, `-` that of standard input, and `@@…` a text that begins with @.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from windlass.terminal.stopped import Misused
+
+MOST: Final = 1024 * 1024
+"""Bytes of a text: the API takes no larger body."""
+STDIN: Final = "-"
+
+
+def read_texts(option: str, values: Sequence[str], taken: set[str]) -> list[str]:
+    """Returns the texts that the values of an option stand for. `taken` holds the options that were given the
+    standard input, which can be read once."""
+    return [_text(option, value, taken) for value in values]
+
+
+def _text(option: str, value: str, taken: set[str]) -> str:
+    if value == STDIN:
+        if taken:
+            raise Misused(f"{option}: name a file, as @FILE: {min(taken)} reads the standard input already")
+        taken.add(option)
+        return _decoded(option, "the standard input", sys.stdin.buffer.read(MOST + 1))
+    if value.startswith("@@"):
+        return value[1:]
+    if value.startswith("@"):
+        return _content(option, value[1:])
+    return value
+
+
+def _content(option: str, name: str) -> str:
+    literal = f"a text that begins with @ is written with @@: @@{name}"
+    if not name:
+        raise Misused(f"{option}: name a file after the @; {literal}")
+    try:
+        with Path(name).open("rb") as file:
+            found = file.read(MOST + 1)
+    except FileNotFoundError as error:
+        raise Misused(f"{option}: check the name of the file: there is no file {name}; {literal}") from error
+    except IsADirectoryError as error:
+        raise Misused(f"{option}: name a file: {name} is a folder; {literal}") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Misused(
+            f"{option}: let this user read {name}, which cannot be read ({why}); {literal}"
+        ) from error
+    return _decoded(option, name, found)
+
+
+def _decoded(option: str, name: str, content: bytes) -> str:
+    """Returns the text without the end of its last line, which editors and `echo` add."""
+    if len(content) > MOST:
+        raise Misused(f"{option}: choose a smaller file: {name} has more than {MOST // 1024} KiB")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise Misused(
+            f"{option}: choose a file of text: {name} is not UTF-8 at byte {error.start}"
+        ) from error
+    return text.removesuffix("\n").removesuffix("\r")
