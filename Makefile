@@ -20,7 +20,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-long test-all test-grown check format bench pictures lock clean
+.PHONY: help setup dev run test test-all test-long test-grown check format bench pictures lock clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -36,12 +36,13 @@ run: setup  ## start the server; options in ARGS="--port 8080"
 test: dev  ## run the tests; choose with TESTS="tests/test_x.py -k name", WORKERS=0 for one process
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TESTS) $(ARGS)
 
-test-long: dev  ## run the long form of the tests that have one: more examples, attacks of full size
-	WINDLASS_TEST_FORM=long $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 900 $(TESTS) $(ARGS)
+test-all: test  ## test, then the long form of what does the same in each run: what CI runs
+	WINDLASS_TEST_FORM=fixed $(LONG)
 
-test-all:  ## test, then test-long
-	$(MAKE) test
-	$(MAKE) test-long
+test-long: dev  ## run the long form of all that has one: other examples in each run, attacks of full size
+	WINDLASS_TEST_FORM=long $(LONG)
+
+LONG = $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 900 $(TESTS) $(ARGS)
 
 test-grown: dev  ## run the derived tests with three times the operations; others with GROWTH=2, TESTS=…
 	GROWTH=$(GROWTH) $(BIN)/python -m pytest -p tests.made_up_families -n $(WORKERS) --dist worksteal \

@@ -1,12 +1,13 @@
-"""The two forms of a test: quick in `make test`, long in `make test-long`. A pytest plugin.
+"""Forms of a test: quick (`make test`), long (`make test-long`), fixed (`make test-all`). A pytest plugin.
 
 `WINDLASS_TEST_FORM=long` chooses the long form, and runs nothing but tests that have one:
 
 - `@pytest.mark.long`: the test exists in the long form only; a quick test keeps its promise too;
 - `@pytest.mark.sized`: the test has both forms, and `either(quick, long)` chooses its size;
-- `@pytest.mark.repeatable`, beside `sized`: CI runs the long form too, for it does not depend on the machine;
-- every property test: it tries more examples (`examples`), and others in each run, but the same ones
-  in CI, which runs the long form of all properties.
+- every property test: it tries more examples (`examples`), and others in each run.
+
+`WINDLASS_TEST_FORM=fixed` is the long form of what does the same in each run, on any machine: every property
+test, with the same examples each time, and `@pytest.mark.repeatable`, which stands beside `sized` or `long`.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 T = TypeVar("T")
 
 FORM = os.environ.get("WINDLASS_TEST_FORM", "quick")
-LONG = FORM == "long"
+LONG = FORM != "quick"
 FACTOR = 10
 """The long form of a property tries so many times as many examples, unless it says otherwise."""
 
-settings.register_profile("quick", max_examples=50, deadline=None, derandomize=True, database=None)
-settings.register_profile(
-    "long", max_examples=500, deadline=None, print_blob=True, database=None, derandomize="CI" in os.environ
-)
+# A machine under load draws examples slowly, which says nothing about the property.
+_ALWAYS: Any = {"deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", max_examples=50, derandomize=True, **_ALWAYS)
+settings.register_profile("long", max_examples=500, print_blob=True, **_ALWAYS)
+settings.register_profile("fixed", max_examples=500, derandomize=True, **_ALWAYS)
 settings.load_profile(FORM)
 
 
@@ -44,17 +46,25 @@ def pytest_report_header(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """What is of the other form is left out, not skipped."""
-    kept = (
-        [item for item in items if has_long_form(item)]
-        if LONG
-        else [item for item in items if not item.get_closest_marker("long")]
-    )
+    """What is of another form is left out, not skipped."""
+    kept = [item for item in items if IS_IN_FORM[FORM](item)]
     left_out = {*items} - {*kept}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = kept
 
 
-def has_long_form(item) -> bool:
-    is_property = hasattr(getattr(item, "obj", None), "hypothesis")
-    return is_property or any(item.get_closest_marker(name) for name in ("long", "sized"))
+def is_property(item) -> bool:
+    return hasattr(getattr(item, "obj", None), "hypothesis")
+
+
+def is_marked(item, *markers: str) -> bool:
+    return any(item.get_closest_marker(marker) for marker in markers)
+
+
+IS_IN_FORM = {
+    "quick": lambda item: not is_marked(item, "long"),
+    "long": lambda item: is_property(item) or is_marked(item, "long", "sized"),
+    "fixed": lambda item: (
+        is_marked(item, "repeatable") if is_marked(item, "long", "sized") else is_property(item)
+    ),
+}

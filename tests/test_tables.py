@@ -111,6 +111,10 @@ FORMS = """
     @pytest.mark.sized
     def test_sized(): print("sized", either(1, 100))
 
+    @pytest.mark.sized
+    @pytest.mark.repeatable
+    def test_repeatable(): print("repeatable", either(1, 100))
+
     @pytest.mark.long
     def test_long(): print("only long")
 
@@ -121,19 +125,22 @@ FORMS = """
 @pytest.mark.parametrize(
     ("form", "said", "unsaid", "small"),
     [
-        ("quick", {"property 50", "sized 1", "only quick"}, {"only long"}, 3),
-        ("long", {"property 500", "sized 100", "only long"}, {"only quick"}, 30),
+        ("quick", {"property 50", "sized 1", "repeatable 1", "only quick"}, {"only long"}, 3),
+        ("long", {"property 500", "sized 100", "repeatable 100", "only long"}, {"only quick"}, 30),
+        ("fixed", {"property 500", "repeatable 100"}, {"only long", "sized", "only quick"}, 30),
     ],
 )
 def test_each_form_runs_its_tests_in_its_size(pytester, monkeypatch, form, said, unsaid, small):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("WINDLASS_TEST_FORM", form)
     pytester.makeconftest('pytest_plugins = ["tests.forms"]')
-    pytester.makeini("[pytest]\nmarkers =\n  long\n  sized")
+    pytester.makeini("[pytest]\nmarkers =\n  long\n  sized\n  repeatable")
     pytester.makepyfile(FORMS)
     ran = pytester.runpytest_subprocess("-s", "-p", "no:schemathesis")
     lines = ran.outlines
-    ran.assert_outcomes(passed=4, deselected=1)
+    ran.assert_outcomes(
+        **({"passed": 3, "deselected": 3} if form == "fixed" else {"passed": 5, "deselected": 1})
+    )
     printed = "\n".join(lines)
     assert all(word in printed for word in said)
     assert not any(word in printed for word in unsaid)

@@ -112,7 +112,7 @@ class ListOfLines(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-TestListOfLines = pytest.mark.sized(ListOfLines.TestCase)
+TestListOfLines = pytest.mark.sized(pytest.mark.repeatable(ListOfLines.TestCase))
 
 
 TestListOfLines.settings = settings(

@@ -137,6 +137,7 @@ async def agree(store: Store, parent: str, model: Model) -> None:
 
 
 @pytest.mark.sized
+@pytest.mark.repeatable
 def test_any_history_of_changes_leaves_what_a_dictionary_would(place: Place):
     parents = (f"parent-{number}" for number in itertools.count())
     with asyncio.Runner() as runner:

@@ -95,6 +95,7 @@ def small_front(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.sized
+@pytest.mark.repeatable
 @pytest.mark.parametrize("front", [1, 3, 64])
 def test_any_work_is_taken_in_the_order_that_counting_gives(
     embedded: Place, monkeypatch: pytest.MonkeyPatch, front: int
