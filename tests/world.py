@@ -28,7 +28,7 @@ from windlass.base.private import private_file
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
-from windlass.control.context.places import EngineAccess, Gateway, Place, Places
+from windlass.control.context.places import EngineAccess, Gateway, Place, Places, Servers
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.core.declare.registry import Registry
 from windlass.engines.fake import FakeEngine, FakeProbes
@@ -272,13 +272,18 @@ class FakeConnector:
         self.reconnected.append(access)
 
 
-def fake_parts(engine: FakeEngine, router: Gateway | None = None, git: Repositories | None = None) -> Parts:
+def fake_parts(
+    engine: FakeEngine,
+    router: Gateway | None = None,
+    git: Repositories | None = None,
+    servers: Servers | None = None,
+) -> Parts:
     return Parts(
         engine=engine,
         builder=FakeBuilder(engine.takes),
         router=router or FakeRouter(),
         git=git or FakeRepositories(),
-        servers=FakeServers(),
+        servers=servers or FakeServers(),
         connector=FakeConnector(),
     )
 
@@ -296,6 +301,7 @@ async def make_world(
     out: OutgoingHttp | None = NO_WAY_OUT,
     router: Gateway | None = None,
     git: Repositories | None = None,
+    servers: Servers | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A Windlass that lives as long as the `async with`; `folder` lets it be opened again. With `out=None` it
@@ -315,7 +321,7 @@ async def make_world(
         installation = await install(
             chosen,
             clock=clock,
-            parts=fake_parts(engine, router, git),
+            parts=fake_parts(engine, router, git, servers),
             fetcher=fetcher,
             families=families,
             kinds=kinds,

@@ -64,7 +64,7 @@ async def test_where_there_is_no_server_it_says_what_to_install(tmp_path, type, 
 
 
 async def test_databases_that_run_only_in_containers_are_named(tmp_path):
-    with pytest.raises(BuildError, match=r"MONGODB runs only where there are containers.*POSTGRESQL"):
+    with pytest.raises(BuildError, match=r"POSTGRESQL.*MONGODB runs only in containers"):
         await NativeDatabases(tmp_path).artifact("MONGODB", "7", "db")
 
 

@@ -103,6 +103,9 @@ class FakeBuilder:
 
 
 class FakeServers:
+    async def hindrance(self, type: str, version: str) -> str:
+        return ""
+
     async def artifact(self, type: str, version: str, service: str) -> Artifact:
         return Artifact(kind="native", ref="fake", key=f"{type}-{version}", command=(type.lower(),))
 

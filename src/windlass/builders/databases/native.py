@@ -28,6 +28,14 @@ ANY: Final = frozenset({"latest", "stable", "any", "default"})
 """Versions that leave the choice open."""
 
 
+class NoServer(BuildError):
+    """The machine has no server for a database; `field` is the setting to change."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 class ServerKind(Struct, frozen=True):
     name: str
     port: int
@@ -54,10 +62,16 @@ class NativeDatabases:
         self._home = home
         self._places = places or ServerFolders()
 
+    async def hindrance(self, type: str, version: str) -> str:
+        """Returns why this machine cannot run such a database, beginning with the field; empty if it can."""
+        try:
+            await self._server(type, version)
+        except NoServer as error:
+            return f"{error.field}: {error}"
+        return ""
+
     async def artifact(self, type: str, version: str, service: str) -> Artifact:
-        kind = _kind(type)
-        server = _chosen(kind, version, await servers(type, self._places))
-        _check_client(kind, server)
+        kind, server = await self._server(type, version)
         ref = self._home / service
         private_folder(ref / "app")
         return Artifact(
@@ -68,6 +82,12 @@ class NativeDatabases:
             environment={SERVER: str(server.program), VERSION: server.version, **server.variables},
             ports=(kind.port,),
         )
+
+    async def _server(self, type: str, version: str) -> tuple[ServerKind, InstalledServer]:
+        kind = _kind(type)
+        server = _chosen(kind, version, await servers(type, self._places))
+        _check_client(kind, server)
+        return kind, server
 
     def ready(self, type: str) -> tuple[str, ...]:
         """Returns the command of a probe that logs in and sends a query."""
@@ -92,9 +112,10 @@ class NativeDatabases:
 
 def _kind(type: str) -> ServerKind:
     if type not in KINDS:
-        raise BuildError(
-            f"A database of type {type} runs only where there are containers, and here there are none: use a "
-            f"cluster with the engine docker, or one of the types {', '.join(KINDS)}."
+        raise NoServer(
+            "type",
+            f"Choose one of the types {', '.join(KINDS)}, or a cluster with the engine docker: a database of "
+            f"type {type} runs only in containers, and the engine of this cluster has none.",
         )
     return KINDS[type]
 
@@ -107,19 +128,21 @@ def _run(module: str) -> tuple[str, ...]:
 def _chosen(kind: ServerKind, version: str, found: Sequence[InstalledServer]) -> InstalledServer:
     """Returns the newest server of the requested major version, or of all if the choice was left open."""
     if not found:
-        raise BuildError(
+        raise NoServer(
+            "type",
             f"There is no {kind.name} on the machine that runs Windlass. Install {kind.advice}; it need not "
-            f"run as a service. Or use a cluster with the engine docker, which brings its own."
+            f"run as a service. Or use a cluster with the engine docker, which brings its own.",
         )
     major = _major(version)
     fitting = [one for one in found if version.lower() in ANY or _major(one.version) == major]
     if not fitting:
         had = ", ".join(f"{one.product} {one.version}" for one in found)
         majors = " or ".join(dict.fromkeys(_major(one.version) for one in found))
-        raise BuildError(
+        raise NoServer(
+            "version",
             f"There is no {kind.name} {version} on the machine that runs Windlass; it has {had}. Set the "
             f"version to {majors} or `latest`, install {kind.advice} in the version wanted, or use a cluster "
-            "with the engine docker, which has every version."
+            "with the engine docker, which has every version.",
         )
     return fitting[0]
 
@@ -128,9 +151,10 @@ def _check_client(kind: ServerKind, server: InstalledServer) -> None:
     """Checks that the client is there, which the readiness probe runs."""
     if client_of(kind.module, server.program) is None:
         name = CLIENTS[kind.module][0]
-        raise BuildError(
+        raise NoServer(
+            "type",
             f"The machine that runs Windlass has {server.product} {server.version}, but not its client "
-            f"{name}, which asks the server whether it is ready. Install {kind.advice}."
+            f"{name}, which asks the server whether it is ready. Install {kind.advice}.",
         )
 
 

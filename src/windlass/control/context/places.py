@@ -42,6 +42,10 @@ _log = log("places")
 class Servers(Protocol):
     """Database servers for engines without images; see `builders.databases`."""
 
+    async def hindrance(self, type: str, version: str) -> str:
+        """Returns why there is no such server, beginning with the field to change; empty if there is one."""
+        ...
+
     async def artifact(self, type: str, version: str, service: str) -> Artifact: ...
 
     def ready(self, type: str) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import shlex
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
@@ -88,6 +90,9 @@ def settle_program(spec: Program) -> None:
     settle_instances(spec)
     settle_ports(spec.ports)
     check_ids("storage", spec.storage, VOLUME_DIGITS)
+    check_mounts(spec.storage)
+    check_entrypoint(spec)
+    check_probes(spec)
     if spec.autoscaling:
         settle_autoscaling(spec.autoscaling)
     spec.description = spec.description or ""
@@ -121,6 +126,42 @@ def settle_ports(ports: Sequence[PortRequest]) -> None:
     default = chosen[0] if chosen else next(open_, None)
     for port in ports:
         port.is_default = port is default
+
+
+def check_mounts(storage: Sequence[StorageRequest]) -> None:
+    """Refuses volumes that no engine can mount beside each other, and one in the place of all files."""
+    seen: set[str] = set()
+    for index, volume in enumerate(storage):
+        folder = posixpath.normpath(volume.mount_point).lstrip("/")
+        if not folder:
+            raise clash(f"storage[{index}].mount_point", "must be a folder such as /data, and not / itself")
+        if folder in seen:
+            raise clash(f"storage[{index}].mount_point", f"another volume is mounted at /{folder}")
+        seen.add(folder)
+
+
+def check_entrypoint(spec: Program) -> None:
+    try:
+        shlex.split(spec.entrypoint or "")
+    except ValueError as error:
+        raise clash("entrypoint", f"must be a command as a shell reads it ({error})") from error
+
+
+def check_probes(spec: Program) -> None:
+    """Refuses probes that name no port where the service has none."""
+    checks = spec.healthchecks
+    for name, probe in (
+        ("readiness_probe", checks.readiness_probe),
+        ("liveness_probe", checks.liveness_probe),
+    ):
+        asked = probe.type if probe and probe.type else None
+        if spec.ports or asked is None:
+            continue
+        for word, kind in (("tcp", asked.tcp), ("http", asked.http), ("grpc", asked.grpc)):
+            if kind and not kind.port:
+                raise clash(
+                    f"healthchecks.{name}.type.{word}.port", "name a port, because the service declares none"
+                )
 
 
 def check_ids(field: str, items: Sequence[PortRequest | StorageRequest], digits: int = 36) -> None:

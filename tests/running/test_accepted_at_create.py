@@ -1,0 +1,94 @@
+"""What an engine cannot run is refused when it is created or changed; the rest can be deployed."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.test_databases import machine, postgresql
+from tests.world import REPOSITORY, World, make_world
+from windlass.builders.databases import NativeDatabases
+from windlass.core.deploy import databases
+from windlass.engines.fake import FakeEngine
+
+GIT = {"git_repository": {"url": REPOSITORY}}
+IMAGE = {"image_name": "nginx", "tag": "1"}
+HERE = "16"
+"""The only version of PostgreSQL, and the only database server, of the machine in these tests."""
+DATABASES = [
+    ("database", {"type": type, "version": version, "mode": mode})
+    for type in databases.TYPES
+    for version in (*databases.kind_of(type).versions, "11", "99", "latest")
+    for mode in databases.MODES
+]
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"entrypoint": "sh -c 'exec run'"},
+    {"entrypoint": "sh -c 'exec"},
+    {"storage": [{"size": 1, "mount_point": "/data"}, {"size": 1, "mount_point": "/other"}]},
+    {"storage": [{"size": 1, "mount_point": "/data"}, {"size": 1, "mount_point": "/data/"}]},
+    {"storage": [{"size": 1, "mount_point": "//"}]},
+    *({"healthchecks": {"readiness_probe": {"type": {kind: {}}}}} for kind in ("tcp", "http", "grpc")),
+    {"healthchecks": {"readiness_probe": {"type": {"http": {}}}}, "ports": [{"internal_port": 80}]},
+    {"healthchecks": {"liveness_probe": {"type": {"tcp": {"port": 80}}}}},
+]
+PROGRAMS = [
+    (family, own | more) for family, own in (("application", GIT), ("container", IMAGE)) for more in SETTINGS
+]
+
+
+@asynccontextmanager
+async def world_with(takes: Any, tmp_path: Path):
+    postgresql(tmp_path, f"{HERE}.4")
+    servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
+    async with make_world(engine=FakeEngine(takes), servers=servers) as world:
+        yield world
+
+
+async def is_accepted(world: World, environment: str, family: str, body: dict[str, Any]) -> bool:
+    """Creates a service: one that is accepted runs, and a refusal names a field of it."""
+    answer = await world.post(f"/environment/{environment}/{family}", {"name": world.name("one")} | body)
+    if answer.status == 400:
+        assert answer.message.partition(":")[0].partition(".")[0].partition("[")[0] in body, answer
+        return False
+    assert answer.status == 201, answer
+    path = f"/{family}/{answer['id']}"
+    assert (await world.post(f"{path}/deploy")).status == 202
+    await world.settle()
+    assert await world.state(path) == "RUNNING", (body, (await world.get(f"{path}/status"))["message"])
+    return True
+
+
+@pytest.mark.parametrize("takes", ["native", "image"])
+@pytest.mark.parametrize("rows", [DATABASES, PROGRAMS], ids=["databases", "programs"])
+async def test_what_is_accepted_can_be_deployed_and_what_is_refused_names_the_field(tmp_path, takes, rows):
+    async with world_with(takes, tmp_path) as world:
+        environment = await world.environment()
+        accepted = [await is_accepted(world, environment, family, body) for family, body in rows]
+        assert any(accepted)
+        assert all(accepted) == (takes == "image" and rows is DATABASES)
+
+
+async def test_a_version_that_the_machine_lacks_is_refused_in_every_change(tmp_path):
+    async with world_with("native", tmp_path) as world:
+        database = await world.database(version=HERE)
+        stored = (await world.get(f"/database/{database}")).json
+        fields = ("name", "type", "mode", "description")
+        whole = {name: stored[name] for name in fields} | {"version": "11"}
+        for answer in (
+            await world.patch(f"/database/{database}", {"version": "11"}),
+            await world.put(f"/database/{database}", whole),
+        ):
+            assert (answer.status, answer.message.partition(":")[0]) == (400, "version"), answer
+            assert f"Set the version to {HERE} or `latest`" in answer.message
+
+
+async def test_a_version_that_the_machine_has_no_more_hinders_no_other_change(tmp_path):
+    async with world_with("native", tmp_path) as world:
+        database = await world.database(version=HERE)
+        (tmp_path / HERE / "bin/postgres").unlink()
+        answer = await world.patch(f"/database/{database}", {"version": HERE, "description": "kept"})
+        assert answer.status == 200, answer
