@@ -56,12 +56,16 @@ def test_the_tools_are_locked_on_top_of_the_very_versions_that_run():
     assert run.items() <= dev.items()
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-@pytest.mark.parametrize("source", [SKIPPING, SKIPPED_WHOLE], ids=["test", "module"])
+@pytest.mark.parametrize(
+    ("source", "workers"),
+    [(SKIPPING, "0"), (SKIPPED_WHOLE, "0"), (SKIPPING, "2")],
+    ids=["test", "module", "test in a worker"],
+)
 def test_in_ci_a_skip_fails_the_run_and_is_named(inner, monkeypatch, source, workers):
     monkeypatch.setenv("CI", "true")
     inner.makepyfile(test_quiet=source)
-    ran = inner.runpytest_subprocess(*BARE, "-n", workers)
+    run = inner.runpytest_inprocess if workers == "0" else inner.runpytest_subprocess
+    ran = run(*BARE, "-n", workers)
     assert ran.ret == pytest.ExitCode.TESTS_FAILED
     ran.stdout.fnmatch_lines(["*skipped in CI, which is a failure*", "test_quiet.py*: *", "*1 skipped*in *"])
     ran.stdout.no_fnmatch_line("test_quiet.py*expected_to_fail*")
@@ -70,12 +74,12 @@ def test_in_ci_a_skip_fails_the_run_and_is_named(inner, monkeypatch, source, wor
 def test_elsewhere_a_skip_is_only_a_skip(inner, monkeypatch):
     monkeypatch.delenv("CI", raising=False)
     inner.makepyfile(test_quiet=SKIPPING)
-    assert inner.runpytest_subprocess(*BARE).ret == pytest.ExitCode.OK
+    assert inner.runpytest_inprocess(*BARE).ret == pytest.ExitCode.OK
 
 
 def test_in_ci_a_run_without_skips_passes(inner, monkeypatch):
     monkeypatch.setenv("CI", "true")
-    assert inner.runpytest_subprocess(*BARE).ret == pytest.ExitCode.OK
+    assert inner.runpytest_inprocess(*BARE).ret == pytest.ExitCode.OK
 
 
 def test_a_test_that_waits_for_ever_fails_and_the_next_one_runs(pytester):

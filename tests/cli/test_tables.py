@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -20,13 +21,12 @@ PORT = '[{"internal_port": 8080, "publicly_accessible": true}]'
 
 async def running(windlass) -> str:
     """`web` runs in shop/production, with an address, beside `idle`; answers the address."""
-    await shop(windlass)
-    await windlass.done("application", "edit", "web", "--ports", PORT)
-    await windlass.done("application", "deploy", "web")
-    await windlass.world.settle()
-    where = ("--environment", "production", "--git-repository.url", REPOSITORY)
-    await windlass.done("application", "create", "--name", "idle", *where)
-    [link] = (await windlass.done("application", "link", "web"))["results"]
+    world, web = windlass.world, f"/application/{await shop(windlass)}"
+    assert (await world.patch(web, {"ports": json.loads(PORT)})).status == 200
+    assert (await world.post(f"{web}/deploy")).status == 202
+    await world.settle()
+    await world.application((await world.get(web))["environment"]["id"], name="idle")
+    [link] = (await world.get(f"{web}/link"))["results"]
     return str(link["url"])
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tests.builders.repositories import Repository
 from tests.engines.dockers import BOX, docker_host
+from tests.forms import either
 from tests.whole import Place, Windlass, place, until
 from tests.world import fake_parts
 from windlass.config import DATABASE, Settings
@@ -175,15 +176,20 @@ class Site:
 def spare(postgres):
     """Databases of PostgreSQL that are empty."""
     with contextlib.ExitStack() as stack:
-        yield iter([stack.enter_context(postgres.fresh_database()) for _ in range(4)]).__next__
+        yield iter([stack.enter_context(postgres.fresh_database()) for _ in range(5)]).__next__
 
 
-@pytest.fixture(params=["process", "docker"])
-async def site(request, database_url, spare) -> AsyncIterator[Site]:
-    host = docker_host() if request.param == "docker" else ""
-    async with place(
-        request.param, host, git_allow_local=True, database_url=database_url, settle_seconds=0.2
-    ) as there:
+PAIRS = [("process", "sqlite"), ("docker", "postgres")]
+"""Engines and databases know nothing of each other: the quick form tries each of them once."""
+OTHER_PAIRS = [("process", "postgres"), ("docker", "sqlite")]
+
+
+@pytest.fixture(params=either(PAIRS, PAIRS + OTHER_PAIRS), ids="-".join)
+async def site(request, spare) -> AsyncIterator[Site]:
+    engine, database = request.param
+    host = docker_host() if engine == "docker" else ""
+    url = spare() if database == "postgres" else ""
+    async with place(engine, host, git_allow_local=True, database_url=url, settle_seconds=0.2) as there:
         made = Site(there, there.settings, spare)
         try:
             await made.furnish()
@@ -333,6 +339,7 @@ async def only_what_is_deleted_is_erased(site: Site) -> None:
         assert [each for each in await site.there.machine.traces() if site.second in each] == others
 
 
+@pytest.mark.sized
 async def test_no_way_to_lose_a_database_erases_anything(site: Site):
     # One installation for all of them: to furnish one takes longer than all that is done with it.
     await nothing_is_erased_whatever_becomes_of_the_database(site)
