@@ -24,7 +24,7 @@ async def shop(windlass) -> str:
     """Makes shop/production/web, and answers its id; over HTTP, which takes a hundredth of three commands."""
     world = windlass.world
     environment = await world.environment(await world.project(name="shop"), name="production")
-    return await world.application(environment, name="web")
+    return str(await world.application(environment, name="web"))
 
 
 async def web(windlass, environment: str) -> None:
