@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from bench.machine import SERVER_CORE, run_module
 from windlass.base.clock import SystemClock
-from windlass.base.http_out import Outgoing
+from windlass.base.http_out import HttpSender
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import Settings
 from windlass.control.background.worker import LEASE, Worker
@@ -277,7 +277,7 @@ async def _deployer(folder: Path, services: int) -> AsyncIterator[Deployer]:
         settle_seconds=0,
         parallel_deployments=AT_ONCE,
     )
-    installation = await install(settings, parts=parts, out=Outgoing(()))
+    installation = await install(settings, parts=parts, out=HttpSender(()))
     deployer = Deployer(installation, engine, services)
     try:
         await deployer.begin()

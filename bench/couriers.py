@@ -18,7 +18,7 @@ import uvloop
 from msgspec import Struct
 
 from bench.machine import LOAD_CORE, SERVER_CORE, run_module
-from windlass.base.http_out import Outgoing
+from windlass.base.http_out import HttpSender
 from windlass.base.ids import new_id
 from windlass.base.signing import key_of, new_secret, signature
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
@@ -103,7 +103,7 @@ class Caller:
         document = await self._document()
         body = encode(rendered(document, _news(), "http://127.0.0.1:8080"))
         left = iter(range(count))
-        out = Outgoing(LOOPBACK)
+        out = HttpSender(LOOPBACK)
 
         async def loop() -> None:
             for _ in left:

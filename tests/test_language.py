@@ -18,6 +18,27 @@ OPENS_LATE = re.compile(
 """First words of a sentence whose subject comes last, if at all."""
 UNUSUAL = re.compile(r"\b(nobody|somebody|whoever|whomever|anew|deeds?|whereabouts)\b", re.IGNORECASE)
 MOST = 0.02
+LATE_IN_A_MESSAGE = re.compile(
+    r"(who|whom|whose|what|of|whether|that|how|which|where|from where)\b", re.IGNORECASE
+)
+"""First words of a message whose subject comes late. A message may begin with `nothing` or `not`."""
+_LOGS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
+_HELPS = frozenset({"help", "short_help", "summary", "description"})
+NOUNS = frozenset(
+    [
+        "Nothing",
+        "Routing",
+        "TreeListing",
+        "BadSetting",
+        "ShownSetting",
+        "RunningListing",
+        "Finding",
+        "Paging",
+        "Autoscaling",
+        "Making",
+    ]
+) | frozenset(["Importing", "Imported", "Levelled", "Naming", "Replayed", "Rotated"])
+"""Classes whose last word ends like a participle and is a noun; and names of schemas that clients know."""
 
 
 def docstrings(text: str) -> Iterator[str]:
@@ -49,6 +70,70 @@ def test_docstrings_and_comments_use_the_usual_words():
         if UNUSUAL.search(words)
     ]
     assert unusual == []
+
+
+def messages(text: str) -> Iterator[str]:
+    """Yields the texts of failures and log events, and those of the help and of the document."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Raise(exc=ast.Call(args=arguments)):
+                yield from filter(None, map(words_of, arguments))
+            case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if name in _LOGS:
+                yield words_of(first)
+            case ast.Call(keywords=keywords):
+                yield from (words_of(word.value) for word in keywords if word.arg in _HELPS)
+
+
+def words_of(node: ast.expr) -> str:
+    """The text of an expression, with `…` for each part that is known at run time only."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return " ".join(text.split())
+        case ast.JoinedStr(values=parts):
+            return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
+        case ast.BinOp(left=left, right=right):
+            return words_of(left) + words_of(right)
+    return ""
+
+
+def participles(text: str) -> Iterator[str]:
+    """Yields names of classes that are no nouns. A failure may be named by the event: `BuildRefused`."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef) and not is_failure(node) and node.name not in NOUNS:
+            last = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", node.name)[-1]
+            if re.search(r"[^ef](ed|ing)$", last):
+                yield node.name
+
+
+def is_failure(node: ast.ClassDef) -> bool:
+    return any(
+        re.search(r"(Exception|Error|Failure|Refused|Stopped|Failed)$", ast.unparse(base))
+        for base in node.bases
+    )
+
+
+def test_messages_begin_with_their_subject_and_use_the_usual_words():
+    every = [(file, words) for file, text in FILES.items() for words in messages(text) if words]
+    assert len(every) > 500
+    wrong = [
+        f"{file}: {words[:100]}"
+        for file, words in every
+        if LATE_IN_A_MESSAGE.match(words) or UNUSUAL.search(words.replace("`nobody`", ""))
+    ]
+    assert wrong == []
+
+
+def test_classes_are_nouns():
+    assert [f"{file}: {name}" for file, text in FILES.items() for name in participles(text)] == []
+
+
+def test_a_message_with_a_late_subject_and_a_participle_are_found():
+    text = 'raise E("what came is none")\n_log.info("told anew")\nclass Wanted:\n    """It."""\n'
+    late, unusual = messages(text)
+    assert LATE_IN_A_MESSAGE.match(late)
+    assert UNUSUAL.search(unusual)
+    assert [*participles(text)] == ["Wanted"]
+    assert [*participles("class Family: ...\nclass BuildRefused(BuildError): ...\nclass Routing: ...")] == []
 
 
 def test_a_late_subject_and_an_unusual_word_are_found():

@@ -13,7 +13,7 @@ import pytest
 
 from tests.real_provider import ES256, HERE, LIFETIME, LOCK, RS256, Provider, running_provider
 from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused
-from windlass.base.oidc import Trusted, Verifier
+from windlass.base.oidc import TokenIssuer, Verifier
 
 LEEWAY, PATIENCE = 30, 30
 
@@ -24,7 +24,7 @@ class World:
     def __init__(self, issuer: str, audience: str) -> None:
         self.now = time.time()
         self.fetched: list[str] = []
-        trusted = Trusted(issuer=issuer, audiences=(audience,))
+        trusted = TokenIssuer(issuer=issuer, audiences=(audience,))
         self.verifier = Verifier(
             [trusted], self.fetch, lambda: self.now, leeway=LEEWAY, refetch_every=PATIENCE
         )

@@ -178,7 +178,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.public_url.rstrip("/") or f"http://{host}:{self.port}"
 
 
-class Described(Struct, frozen=True):
+class ShownSetting(Struct, frozen=True):
     """A setting as `windlass config` shows it."""
 
     name: str
@@ -227,13 +227,13 @@ def take_secrets() -> list[str]:
     return names
 
 
-def describe(settings: Settings, sources: Mapping[str, str]) -> list[Described]:
+def describe(settings: Settings, sources: Mapping[str, str]) -> list[ShownSetting]:
     """Returns every setting. The value of a secret is not shown."""
-    described: list[Described] = []
+    described: list[ShownSetting] = []
     for name, declared in _declared().items():
         value = getattr(settings, name)
         described.append(
-            Described(
+            ShownSetting(
                 name=name,
                 variable=PREFIX + name.upper(),
                 value=("(set)" if value else "(not set)") if declared.secret else value,
@@ -308,7 +308,7 @@ def _read(file: Path) -> dict[str, Any]:
         raise BadSetting(f"{file} cannot be read as TOML: {error}") from error
 
 
-class _Declared(NamedTuple):
+class _SettingAnnotation(NamedTuple):
     """The annotation of a setting, parsed."""
 
     default: Any
@@ -319,14 +319,14 @@ class _Declared(NamedTuple):
 
 
 @cache
-def _declared() -> Mapping[str, _Declared]:
+def _declared() -> Mapping[str, _SettingAnnotation]:
     """Returns every setting. Cached: to read annotations takes longer than everything else at a start."""
     settings = {}
     for field in msgspec.structs.fields(Settings):
         info = msgspec.inspect.type_info(field.type)
         assert isinstance(info, msgspec.inspect.Metadata)
         extra, schema = info.extra or {}, info.extra_json_schema or {}
-        settings[field.name] = _Declared(
+        settings[field.name] = _SettingAnnotation(
             field.default, str(schema["description"]), extra["opens"], bool(extra["secret"])
         )
     return settings

@@ -125,7 +125,7 @@ async def test_something_that_is_not_a_commit_is_refused(git, repository, refuse
     repository.write(app="x").commit()
     blob = repository.git("rev-parse", "HEAD:app")
     said = await refused(git, GitSource(repository.url, commit=blob))
-    assert said == "What was asked for is not a commit."
+    assert said == "This is not a commit."
 
 
 async def test_the_root_path_must_be_a_folder_of_the_commit(git, repository, into, refused):

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from windlass.builders.bundled import WithBundled
+from windlass.builders.bundled import BundledRepositories
 from windlass.builders.git import Git, GitError, GitSource
 from windlass.demo import BRANCH, URL, repository
 
@@ -60,7 +60,7 @@ async def test_plain_git_does_not_find_the_bundled_repository(tmp_path):
 
 async def test_only_the_repository_can_be_fetched_at_its_address(tmp_path):
     usual = Git(allow_local=False, outbound_allow=(), home=tmp_path / "home")
-    fetching = WithBundled(usual, tmp_path / "bundled")
+    fetching = BundledRepositories(usual, tmp_path / "bundled")
     source = GitSource(url=URL, branch=BRANCH)
     name, commit = await fetching.head(source)
     assert name == BRANCH

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.http_out.failures import LOOPBACK
-from windlass.base.http_out import Outgoing
+from windlass.base.http_out import HttpSender
 
 
 @pytest.fixture
-async def free() -> AsyncIterator[Outgoing]:
+async def free() -> AsyncIterator[HttpSender]:
     """Which may also call the machine itself."""
-    made = Outgoing(LOOPBACK)
+    made = HttpSender(LOOPBACK)
     yield made
     await made.close()

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from windlass.base.http_out import AddressRefused, NoAnswer, Outgoing
+from windlass.base.http_out import AddressRefused, HttpSender, NoAnswer
 from windlass.control.context.context import OutgoingHttp
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
@@ -19,7 +19,7 @@ def leads_to(*found: str):
     return resolve
 
 
-async def refusal(out: Outgoing, url: str) -> str:
+async def refusal(out: HttpSender, url: str) -> str:
     with pytest.raises(AddressRefused) as caught:
         await out.send("POST", url, b"x", seconds=5)
     await out.close()

@@ -11,7 +11,7 @@ import pytest
 from tests.forbidden_urls import NO_URL, NOT_PUBLIC
 from tests.http_out.failures import LOOPBACK, failure, leads_to, refusal
 from tests.loopback import Receiver, receiver
-from windlass.base.http_out import Outgoing
+from windlass.base.http_out import HttpSender
 
 
 @pytest.fixture
@@ -33,19 +33,19 @@ async def test_an_ambiguous_url_is_refused_despite_allowed_networks(everywhere):
     for text in NO_URL:
         url = text.replace("{port}", str(everywhere.port))
         for allowed in ((), ("0.0.0.0/0", "::/0")):
-            assert "outbound_allow" not in await refusal(Outgoing(allowed), url), url
+            assert "outbound_allow" not in await refusal(HttpSender(allowed), url), url
     assert everywhere.connections == 0
 
 
 async def test_a_private_address_is_refused_without_a_connection(everywhere):
     for text in NOT_PUBLIC:
-        said = await refusal(Outgoing(), text.replace("{port}", str(everywhere.port)))
+        said = await refusal(HttpSender(), text.replace("{port}", str(everywhere.port)))
         assert said.endswith("allow its network with the setting outbound_allow."), text
     assert everywhere.connections == 0
 
 
 async def test_an_allowed_network_is_called(everywhere):
-    out = Outgoing((*LOOPBACK, "0.0.0.0/32", "::/128", "::ffff:127.0.0.0/104"))
+    out = HttpSender((*LOOPBACK, "0.0.0.0/32", "::/128", "::ffff:127.0.0.0/104"))
     hosts = ["127.0.0.1", "127.0.0.2", "0.0.0.0", "localhost", "LOCALHOST."]
     if socket.has_dualstack_ipv6():
         hosts += ["[::1]", "[::]", "[::ffff:127.0.0.1]", "[0:0:0:0:0:0:0:1]"]
@@ -68,7 +68,7 @@ async def test_an_allowed_network_is_called(everywhere):
     ],
 )
 async def test_a_name_that_leads_only_to_addresses_that_are_not_public_is_refused(everywhere, found):
-    out = Outgoing(resolve=leads_to(*found))
+    out = HttpSender(resolve=leads_to(*found))
     said = await refusal(out, everywhere.url("hooks.example"))
     assert said.startswith("hooks.example has no public address."), said
     assert everywhere.connections == 0
@@ -76,11 +76,11 @@ async def test_a_name_that_leads_only_to_addresses_that_are_not_public_is_refuse
 
 async def test_of_the_addresses_of_a_name_only_admitted_ones_are_called():
     async with receiver(at=["127.0.0.1"]) as hidden:
-        out = Outgoing(["127.0.0.2/32"], resolve=leads_to("127.0.0.1", "::1", "127.0.0.2"))
+        out = HttpSender(["127.0.0.2/32"], resolve=leads_to("127.0.0.1", "::1", "127.0.0.2"))
         assert "hooks.example:" in await failure(out, hidden.url("hooks.example"))
         await out.close()
         assert hidden.connections == 0
-        out = Outgoing(LOOPBACK, resolve=leads_to("::1", "127.0.0.2", "127.0.0.1"))
+        out = HttpSender(LOOPBACK, resolve=leads_to("::1", "127.0.0.2", "127.0.0.1"))
         assert (await out.send("POST", hidden.url("hooks.example"))).status == 200
         await out.close()
 
@@ -94,7 +94,7 @@ async def test_a_name_that_leads_elsewhere_a_moment_later_is_judged_again(everyw
     async with receiver(
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", at=["127.0.0.2"]
     ) as first:
-        out = Outgoing(["127.0.0.2/32"], resolve=resolve)
+        out = HttpSender(["127.0.0.2/32"], resolve=resolve)
         assert (await out.send("POST", first.url("hooks.example"))).status == 200
         assert "has no public address" in await refusal(out, first.url("hooks.example"))
 
@@ -106,7 +106,7 @@ async def test_a_name_with_thousands_of_addresses_is_not_a_way_to_call_them_all(
         """Nobody speaks TLS here, so that the next address is tried."""
 
     async with receiver(reset, at=["0.0.0.0"]) as there:
-        out = Outgoing(LOOPBACK, resolve=leads_to(*many))
+        out = HttpSender(LOOPBACK, resolve=leads_to(*many))
         await failure(out, there.url("hooks.example", scheme="https"))
         await out.close()
         assert 1 <= there.connections <= 40
@@ -125,7 +125,7 @@ async def test_a_redirect_is_an_answer_and_is_not_followed(free, everywhere, sta
 async def test_proxy_variables_of_the_environment_are_ignored(everywhere, monkeypatch, name):
     monkeypatch.setenv(name, everywhere.url())
     async with receiver() as right:
-        out = Outgoing(LOOPBACK)
+        out = HttpSender(LOOPBACK)
         assert (await out.send("POST", right.url())).status == 200
         assert "no machine named" in await failure(out, "http://hooks.invalid/")
         await out.close()

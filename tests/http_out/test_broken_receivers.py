@@ -10,7 +10,7 @@ import pytest
 
 from tests.http_out.failures import failure
 from tests.loopback import receiver
-from windlass.base.http_out import MOST_READ, NoAnswer, Outgoing
+from windlass.base.http_out import MOST_READ, HttpSender, NoAnswer
 
 SOON = 0.3
 """Seconds that are given to receivers that never end."""
@@ -167,6 +167,6 @@ async def test_a_resolver_that_is_slow_ends_in_time():
     async def resolve(name, port):
         await asyncio.Event().wait()
 
-    out = Outgoing(resolve=resolve)
+    out = HttpSender(resolve=resolve)
     assert "hooks.example did not answer" in await failure(out, "https://hooks.example/", SOON)
     await out.close()

@@ -11,7 +11,7 @@ from tests.forbidden_urls import NO_URL, NOT_PUBLIC
 from tests.http_out.failures import LOOPBACK, failure, leads_to, refusal
 from tests.loopback import receiver
 from tests.world import make_world
-from windlass.base.http_out import Outgoing
+from windlass.base.http_out import HttpSender
 from windlass.config import BadSetting
 
 
@@ -23,14 +23,14 @@ async def test_the_certificate_must_be_of_the_name_and_of_an_authority_that_is_t
         receiver(tls=serves(ours, "else.example")) as misnamed,
         receiver(tls=serves(other, "hooks.example")) as stranger,
     ):
-        out = Outgoing(LOOPBACK, resolve=leads_to("127.0.0.1"), trust=trust)
+        out = HttpSender(LOOPBACK, resolve=leads_to("127.0.0.1"), trust=trust)
         assert (await out.send("POST", right.url("hooks.example.", scheme="https"))).status == 200
         for wrong in (misnamed, stranger):
             said = await failure(out, wrong.url("hooks.example", scheme="https"))
             assert "shows a certificate that is not valid" in said
         assert (misnamed.requests, stranger.requests) == ([], [])
         await out.close()
-        out = Outgoing(LOOPBACK, resolve=leads_to("127.0.0.1"))
+        out = HttpSender(LOOPBACK, resolve=leads_to("127.0.0.1"))
         assert "not valid" in await failure(out, right.url("hooks.example", scheme="https"))
         await out.close()
 
@@ -54,7 +54,7 @@ async def test_with_a_proxy_only_the_proxy_is_called_and_it_looks_names_up():
         raise AssertionError("names are the proxy's to look up")
 
     async with receiver() as proxy:
-        out = Outgoing(proxy=f"http://user:secret@127.0.0.1:{proxy.port}", resolve=never)
+        out = HttpSender(proxy=f"http://user:secret@127.0.0.1:{proxy.port}", resolve=never)
         assert (await out.send("POST", "http://hooks.example/x", b"hello")).status == 200
         head = proxy.requests[0]
         assert head.startswith(b"POST http://hooks.example/x HTTP/1.1\r\n")
@@ -65,22 +65,22 @@ async def test_with_a_proxy_only_the_proxy_is_called_and_it_looks_names_up():
 async def test_with_a_proxy_addresses_are_judged_all_the_same():
     async with receiver() as proxy:
         for text in (*NO_URL, *NOT_PUBLIC, "http://shop.localhost/"):
-            out = Outgoing(proxy=proxy.url(path=""))
+            out = HttpSender(proxy=proxy.url(path=""))
             await refusal(out, text.replace("{port}", "80"))
         assert proxy.connections == 0
-        out = Outgoing(["10.0.0.0/8"], proxy=proxy.url(path=""))
+        out = HttpSender(["10.0.0.0/8"], proxy=proxy.url(path=""))
         assert (await out.send("POST", "http://10.1.2.3/")).status == 200
         await out.close()
 
 
 async def test_a_proxy_that_does_not_connect_is_described():
     async with receiver(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n") as proxy:
-        out = Outgoing(proxy=proxy.url(path=""))
+        out = HttpSender(proxy=proxy.url(path=""))
         said = await failure(out, "https://hooks.example/")
         assert said == "The proxy (outbound_proxy) does not connect to hooks.example: it answers 403."
         assert proxy.requests[0].startswith(b"CONNECT hooks.example:443 HTTP/1.1\r\n")
         await out.close()
-    out = Outgoing(proxy=proxy.url(path=""))
+    out = HttpSender(proxy=proxy.url(path=""))
     assert await failure(out, "https://hooks.example/") == "The proxy (outbound_proxy) cannot be reached."
     await out.close()
 
@@ -90,7 +90,7 @@ async def test_a_proxy_that_does_not_connect_is_described():
 
 async def test_a_document_that_the_operator_named_is_fetched_wherever_it_is():
     async with receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") as issuer:
-        assert await Outgoing().fetch(issuer.url()) == b"{}"
+        assert await HttpSender().fetch(issuer.url()) == b"{}"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ async def test_a_document_that_the_operator_named_is_fetched_wherever_it_is():
 async def test_a_document_that_is_none_is_described(said, words):
     async with receiver(said) as issuer:
         with pytest.raises(OSError, match=words):
-            await Outgoing().fetch(issuer.url())
+            await HttpSender().fetch(issuer.url())
 
 
 @pytest.mark.parametrize(

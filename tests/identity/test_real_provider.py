@@ -12,7 +12,7 @@ import pytest
 from tests.identity.issuer import invite, members, role
 from tests.real_provider import ES256, LIFETIME, RS256, Provider, running_provider
 from tests.world import HandClock, World, make_world
-from windlass.base.http_out import Outgoing
+from windlass.base.http_out import HttpSender
 from windlass.core.access import Scope
 
 LEEWAY = PATIENCE = 30
@@ -29,7 +29,7 @@ async def trusting(provider: Provider, **settings: Any) -> AsyncIterator[World]:
     """Its clock stands where the provider's is; it asks the provider as it would in earnest."""
     now = HandClock(time.time_ns() // 1_000_000)
     chosen = {"oidc_issuer": provider.issuer, "oidc_audience": (RS256,)} | settings
-    async with make_world(clock=now, fetcher=Outgoing().fetch, **chosen) as world:
+    async with make_world(clock=now, fetcher=HttpSender().fetch, **chosen) as world:
         yield world
 
 

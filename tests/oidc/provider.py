@@ -12,7 +12,7 @@ from joserfc.jwk import KeySet
 from tests.mint import ALGORITHMS, AUDIENCE, ISSUER, NOW
 from windlass.base.issuer import Signer
 from windlass.base.issuer_keys import IssuerUnreachable, TokenRefused
-from windlass.base.oidc import Trusted, Verifier
+from windlass.base.oidc import TokenIssuer, Verifier
 
 WELL_KNOWN = "/.well-known/openid-configuration"
 
@@ -55,8 +55,8 @@ class Provider:
         return sum(url.endswith(WELL_KNOWN) for url in self.asked)
 
 
-def trusted(**changes: Any) -> Trusted:
-    return Trusted(**{"issuer": ISSUER, "audiences": (AUDIENCE,), "algorithms": ALGORITHMS, **changes})
+def trusted(**changes: Any) -> TokenIssuer:
+    return TokenIssuer(**{"issuer": ISSUER, "audiences": (AUDIENCE,), "algorithms": ALGORITHMS, **changes})
 
 
 def knowing(clock: Clock, *keys: dict[str, Any], **changes: Any) -> Verifier:

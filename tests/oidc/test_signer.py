@@ -11,11 +11,11 @@ from joserfc.jwk import ECKey
 from tests.mint import AUDIENCE, LEEWAY, NOW
 from tests.oidc.provider import WELL_KNOWN, Clock, Provider, accepted, never, published, refused
 from windlass.base.issuer import Signer
-from windlass.base.oidc import Trusted, Verifier
+from windlass.base.oidc import TokenIssuer, Verifier
 
 
 def trusting(signer: Signer, clock: Clock) -> Verifier:
-    own = Trusted(issuer=signer.issuer, audiences=(AUDIENCE,), algorithms=("ES256",), keys=signer.jwks())
+    own = TokenIssuer(issuer=signer.issuer, audiences=(AUDIENCE,), algorithms=("ES256",), keys=signer.jwks())
     return Verifier([own], never, clock)
 
 
@@ -43,7 +43,7 @@ async def test_no_two_tokens_have_the_same_id(signer):
 async def test_a_verifier_elsewhere_finds_the_keys_by_discovery(signer, clock):
     provider = Provider(signer.jwks())
     provider.discovery = signer.discovery()
-    verifier = Verifier([Trusted(issuer=signer.issuer, audiences=(AUDIENCE,))], provider.fetch, clock)
+    verifier = Verifier([TokenIssuer(issuer=signer.issuer, audiences=(AUDIENCE,))], provider.fetch, clock)
     await accepted(verifier, signer.sign({"sub": "ada", "aud": [AUDIENCE]}, 60))
     assert provider.asked == [signer.issuer + WELL_KNOWN, signer.discovery()["jwks_uri"]]
 

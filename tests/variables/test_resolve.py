@@ -18,7 +18,7 @@ from windlass.core.words.variables import (
     MOST_OF_ALL_FILES,
     MOST_OF_ONE,
     DeclaredVariable,
-    Resolved,
+    ResolvedVariables,
     Unusable,
     resolve,
 )
@@ -323,7 +323,7 @@ def test_a_plain_reading_of_the_rules_agrees(levels: list[list[DeclaredVariable]
         assert found.variables[key] == slowly(nearest, one)
 
 
-def tried(levels: Sequence[Sequence[DeclaredVariable]]) -> tuple[Resolved | None, str]:
+def tried(levels: Sequence[Sequence[DeclaredVariable]]) -> tuple[ResolvedVariables | None, str]:
     try:
         return resolve(levels), ""
     except Unusable as error:

@@ -33,7 +33,7 @@ class Error(Shown):
 
     status: Annotated[int, Meta(description="The HTTP status")]
     error: Annotated[str, Meta(description="The text of the status")]
-    message: Annotated[str, Meta(description="What is wrong, and what to do about it")]
+    message: Annotated[str, Meta(description="The problem, and the way out")]
     detail: Annotated[str, Meta(description="The same as `message`")]
 
 

@@ -226,9 +226,9 @@ def json_object(raw: bytes) -> dict[str, Any]:
         document = json.loads(raw.decode(), object_pairs_hook=_without_repetition)
         json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        raise TokenRefused("what should be JSON is not, or says a name twice") from error
+        raise TokenRefused("JSON was expected: this is none, or says a name twice") from error
     if not isinstance(document, dict):
-        raise TokenRefused("what should be a JSON object is something else")
+        raise TokenRefused("a JSON object was expected, and something else came")
     return document
 
 

@@ -35,7 +35,7 @@ _LAST_MOMENT = 253_402_300_799  # the end of the year 9999, where datetime ends 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Trusted(Struct, frozen=True, kw_only=True):
+class TokenIssuer(Struct, frozen=True, kw_only=True):
     """An issuer whose tokens are accepted, with the audiences and algorithms to expect."""
 
     issuer: str
@@ -58,7 +58,7 @@ class Verifier:
 
     def __init__(
         self,
-        trusted: Sequence[Trusted],
+        trusted: Sequence[TokenIssuer],
         fetch: Fetch,
         now: Now,
         *,
@@ -93,7 +93,7 @@ class Verifier:
         _check_subject(read.claims)
         return read.claims
 
-    def _issuer_of(self, claims: dict[str, Any]) -> Trusted:
+    def _issuer_of(self, claims: dict[str, Any]) -> TokenIssuer:
         issuer = claims.get("iss")
         if not isinstance(issuer, str) or issuer not in self._trusted:
             raise TokenRefused("the token's issuer is not trusted here")
@@ -138,7 +138,7 @@ def _check_header(header: dict[str, Any]) -> None:
         raise TokenRefused("the token's kid is not a string")
 
 
-def _algorithm_of(header: dict[str, Any], trusted: Trusted) -> str:
+def _algorithm_of(header: dict[str, Any], trusted: TokenIssuer) -> str:
     alg = header.get("alg")
     if not isinstance(alg, str) or alg not in trusted.algorithms:
         raise TokenRefused("the token's algorithm is not accepted of its issuer")

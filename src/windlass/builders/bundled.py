@@ -16,7 +16,7 @@ from windlass.builders.git import Git, GitCommit, GitSource
 from windlass.builders.git.remote import Progress, silent
 
 
-class WithBundled:
+class BundledRepositories:
     def __init__(self, others: Git, home: Path) -> None:
         """`home` is a folder for nothing else."""
         self._others = others

@@ -76,7 +76,7 @@ class ApiAnswer(Struct, frozen=True):
             return json.loads(self.body) if self.body else None
         except ValueError as error:
             raise Stopped(
-                "what answered there is not Windlass: is it the right --url (WINDLASS_URL)?"
+                "another program than Windlass answers there: is it the right --url (WINDLASS_URL)?"
             ) from error
 
     @property

@@ -21,7 +21,7 @@ from windlass.cli.derived_commands import (
     kebab,
 )
 from windlass.cli.fields import body_of
-from windlass.cli.following import LINE, Following, when_too_many
+from windlass.cli.following import LINE, StreamFollower, when_too_many
 from windlass.cli.names import NameResolver, ResolvedResource
 from windlass.cli.options import CommandOptions, api_of, base_body, free_fields, options_of, values
 from windlass.cli.show import show, show_event, show_list
@@ -194,7 +194,7 @@ def _operation(id: str) -> Operation:
 
 
 def _show_as_it_comes(invocation: Invocation, path: str, first: ApiAnswer, *, as_json: bool) -> None:
-    following = Following(lambda headers: invocation.answered(path, headers), first)
+    following = StreamFollower(lambda headers: invocation.answered(path, headers), first)
     with ended_by_hand():
         for event in following.events():
             show_event(invocation.operation, event.kind == LINE, event.data, as_json=as_json)

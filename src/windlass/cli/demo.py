@@ -69,7 +69,7 @@ def demo_command() -> click.Command:
                 default=600,
                 show_default=True,
                 metavar="SECONDS",
-                help="How long each of the two may take.",
+                help="Seconds that each of the two may take.",
             ),
             *call_options(),
         ],

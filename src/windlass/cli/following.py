@@ -109,7 +109,7 @@ def _is_too_many(trouble: Exception) -> bool:
     return isinstance(trouble, ApiRefused) and trouble.status == HTTPStatus.TOO_MANY_REQUESTS
 
 
-class Following:
+class StreamFollower:
     """A stream that is followed. One thread may read `events()`, and another end it with `hang_up`."""
 
     def __init__(self, ask: Ask, first: ApiAnswer, *, quiet: bool = False) -> None:
@@ -162,7 +162,7 @@ class Following:
 
 def _stream_of(answer: ApiAnswer) -> ResponseStream:
     if answer.going_on is None:
-        raise Stopped("what answered there does not go on as it began: is it still Windlass?")
+        raise Stopped("the answer does not go on as it began: is it still Windlass?")
     return answer.going_on
 
 

@@ -66,7 +66,7 @@ def show_event(operation: Operation, whole: bool, data: str, *, as_json: bool) -
         else:
             click.echo(plain(data))
     except (ValueError, KeyError, TypeError) as error:
-        raise Stopped("what comes there is not of Windlass: is it the right --url (WINDLASS_URL)?") from error
+        raise Stopped("the answer is not of Windlass: is it the right --url (WINDLASS_URL)?") from error
 
 
 def show_line(line: Any) -> None:

@@ -30,7 +30,7 @@ from windlass.cli.deployments import (
     show_log,
     state_of,
 )
-from windlass.cli.following import LINE, Following, Patience, insist
+from windlass.cli.following import LINE, Patience, StreamFollower, insist
 from windlass.core.deploy.states import BUILDS, OPEN, Progress
 from windlass.terminal.stopped import Stopped
 
@@ -51,14 +51,14 @@ class DeploymentWait:
         self._wanted = Progress.CANCELED if cancelled else Progress.SUCCEEDED
         self._until = None if seconds is None else time.monotonic() + seconds
         self._seconds = seconds
-        self._news: queue.SimpleQueue[_Received] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[_StreamEvent] = queue.SimpleQueue()
         self._patience = Patience()
         self._build = None if cancelled else BuildLog(api, started, self._news)
         self._shown = ""
 
     def until_done(self) -> EndedDeployment:
         """Returns the deployment once it has ended; raises `Stopped` unless it ended as expected."""
-        following = Following(self._ask, insist(lambda: self._ask({}), self._patience))
+        following = StreamFollower(self._ask, insist(lambda: self._ask({}), self._patience))
         reader = _StreamReader(following, self._news, _Source.DEPLOYMENT)
         with contextlib.closing(reader), contextlib.closing(self._build or reader):
             deployment = self._last()
@@ -91,7 +91,7 @@ class DeploymentWait:
                     self._show(received.data)
         return deployment
 
-    def _next(self) -> _Received:
+    def _next(self) -> _StreamEvent:
         if self._until is None:
             return self._news.get()
         with contextlib.suppress(queue.Empty):
@@ -127,7 +127,7 @@ class _Source(Enum):
     BUILD = auto()
 
 
-class _Received(Struct, frozen=True):
+class _StreamEvent(Struct, frozen=True):
     """An event of one of the streams: its data, None at the end, or the final failure."""
 
     source: _Source
@@ -137,8 +137,10 @@ class _Received(Struct, frozen=True):
 class _StreamReader:
     """Reads one stream in a thread, into a queue that it shares with others."""
 
-    def __init__(self, following: Following, news: queue.SimpleQueue[_Received], source: _Source) -> None:
-        self._following = following
+    def __init__(
+        self, follower: StreamFollower, news: queue.SimpleQueue[_StreamEvent], source: _Source
+    ) -> None:
+        self._following = follower
         self._news = news
         self._source = source
         self.thread = threading.Thread(target=self._read, daemon=True)
@@ -149,10 +151,10 @@ class _StreamReader:
         try:
             for event in self._following.events():
                 if event.kind == LINE:
-                    self._news.put(_Received(self._source, json.loads(event.data)))
+                    self._news.put(_StreamEvent(self._source, json.loads(event.data)))
         except Stopped as trouble:
             last = trouble
-        self._news.put(_Received(self._source, last))
+        self._news.put(_StreamEvent(self._source, last))
 
     def close(self) -> None:
         self._following.hang_up()
@@ -162,7 +164,7 @@ class _StreamReader:
 class BuildLog:
     """The log of one build, read beside the deployment as it comes."""
 
-    def __init__(self, api: Api, started: StartedDeployment, news: queue.SimpleQueue[_Received]) -> None:
+    def __init__(self, api: Api, started: StartedDeployment, news: queue.SimpleQueue[_StreamEvent]) -> None:
         self._api = api
         self._path = f"{started.itself}/log"
         self._news = news
@@ -171,7 +173,7 @@ class BuildLog:
     def follow(self) -> None:
         """Starts to read the log, unless it is being read already."""
         if self._reader is None:
-            following = Following(self._ask, insist(lambda: self._ask({}), Patience()), quiet=True)
+            following = StreamFollower(self._ask, insist(lambda: self._ask({}), Patience()), quiet=True)
             self._reader = _StreamReader(following, self._news, _Source.BUILD)
 
     def show_rest(self, show: Any) -> None:

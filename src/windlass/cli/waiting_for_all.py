@@ -23,7 +23,7 @@ from windlass.cli.deployments import (
     show_log,
     state_of,
 )
-from windlass.cli.following import LINE, Following, Patience, insist
+from windlass.cli.following import LINE, Patience, StreamFollower, insist
 from windlass.core.deploy.states import OPEN, Progress
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import plain
@@ -64,7 +64,7 @@ class EnvironmentWait:
         def ask(headers: Mapping[str, str]) -> ApiAnswer:
             return self._api.call("GET", f"{self._path}/status/stream", headers=headers)
 
-        for event in Following(ask, insist(lambda: ask({}), Patience())).events():
+        for event in StreamFollower(ask, insist(lambda: ask({}), Patience())).events():
             if event.kind == LINE:
                 yield json.loads(event.data)
 

@@ -56,7 +56,7 @@ EngineAddress = Annotated[
             "must be like tcp://10.0.0.5:2376, with the host in numbers, because "
             "containers publish their ports at exactly that address",
         ),
-        description="Where the Docker engine takes TLS, with the host in numbers: tcp://10.0.0.5:2376",
+        description="Address at which the Docker engine takes TLS, with the host in numbers: tcp://10.0.0.5:2376",
     ),
 ]
 _SENT_TO: Final = ("engine", "engine_address", "engine_ca_certificate")
@@ -159,9 +159,9 @@ class ClusterStatus(Shown):
         ),
         example("DEPLOYED"),
     ]
-    is_deployed: Annotated[bool, Meta(description="Whether its engine answers")]
-    is_connected: Annotated[bool, Meta(description="Whether the cluster names an engine")]
-    message: Annotated[str, Meta(description="What is wrong, and what to do")] = ""
+    is_deployed: Annotated[bool, Meta(description="True if its engine answers")]
+    is_connected: Annotated[bool, Meta(description="True if the cluster names an engine")]
+    message: Annotated[str, Meta(description="The problem, and the way out")] = ""
     next_k8s_available_version: str | None = None
     last_execution_id: str | None = None
     cluster_lock: dict[str, Any] | None = None

@@ -82,7 +82,7 @@ class EnvironmentStatuses(Shown):
 class EnvironmentChanges(EnvironmentStatuses):
     """The environment and those of its services whose status has changed since the last message."""
 
-    complete: Annotated[bool, Meta(description="Whether all services are listed, not only changed ones")]
+    complete: Annotated[bool, Meta(description="True if all services are listed, not only changed ones")]
     removed: Annotated[list[Id], Meta(description="Ids of deleted services")] = []
 
 

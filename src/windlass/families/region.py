@@ -16,7 +16,7 @@ class Region(Shown):
     country: str
     city: str
     arm_supported: Annotated[
-        bool, Meta(description="Whether ARM instance types exist in the region"), example(True)
+        bool, Meta(description="True if ARM instance types exist in the region"), example(True)
     ] = False
     zones: Annotated[list[str], Meta(description="Availability zones of the region")] = []
 

@@ -66,7 +66,7 @@ class Importing(Spec):
 
 class Import(Spec):
     overwrite: Annotated[
-        bool, Meta(description="Whether existing variables get the new value; otherwise they are skipped")
+        bool, Meta(description="True if existing variables get the new value; otherwise they are skipped")
     ] = False
     vars: Annotated[list[Importing], Meta(min_length=1, max_length=1000)]
 

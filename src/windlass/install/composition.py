@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from windlass.base.clock import SECOND, Clock
 from windlass.base.encryption import Encryption
-from windlass.base.http_out import Outgoing
+from windlass.base.http_out import HttpSender
 from windlass.base.ids import new_id
 from windlass.base.log import log
 from windlass.base.private import close_to_others, is_passable, private_folder
@@ -98,9 +98,9 @@ def assemble(
     return ctx
 
 
-def way_out(settings: Settings) -> Outgoing:
+def way_out(settings: Settings) -> HttpSender:
     try:
-        return Outgoing(settings.outbound_allow, settings.outbound_proxy)
+        return HttpSender(settings.outbound_allow, settings.outbound_proxy)
     except ValueError as error:
         raise BadSetting(str(error)) from error
 

@@ -15,7 +15,7 @@ from windlass.base.http_in.connections import trusted
 from windlass.base.isolation.isolation import Isolation, Mode
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder
-from windlass.builders.bundled import WithBundled
+from windlass.builders.bundled import BundledRepositories
 from windlass.builders.databases import NativeDatabases
 from windlass.builders.git import Git
 from windlass.builders.native import NativeBuilder
@@ -59,7 +59,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str) -> Par
         router=BuiltinRouter(
             settings.gateway_host, settings.gateway_port, trusts=trusted(settings.trusted_proxies)
         ),
-        git=WithBundled(git, folder / "bundled"),
+        git=BundledRepositories(git, folder / "bundled"),
         servers=NativeDatabases(folder / "databases"),
         connector=DockerConnector(settings, installation),
     )

@@ -43,7 +43,7 @@ def leave_root(data: Path, needed: Path) -> None:
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
     if os.geteuid() == 0:
-        raise LaunchRefused("the server must not run as root, and there is no way to be somebody else here")
+        raise LaunchRefused("the server must not run as root, and cannot change to another user here")
 
 
 def _ordinary() -> pwd.struct_passwd:

@@ -116,15 +116,15 @@ class ArchiveWriter:
         self._zip.close()
 
     @contextlib.contextmanager
-    def _opened(self, name: str) -> Iterator[_Digesting]:
+    def _opened(self, name: str) -> Iterator[_DigestReader]:
         about = zipfile.ZipInfo(name, _zip_time(self._at))
         about.compress_type = zipfile.ZIP_DEFLATED
         about.external_attr = 0o600 << 16
         with self._zip.open(about, "w", force_zip64=True) as file:
-            yield _Digesting(file)
+            yield _DigestReader(file)
 
 
-class _Digesting:
+class _DigestReader:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._sha256 = hashlib.sha256()

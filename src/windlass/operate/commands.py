@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from windlass.base.log import start_logging
-from windlass.config import Described, describe, to_type
+from windlass.config import ShownSetting, describe, to_type
 from windlass.install.key import key_file
 from windlass.operate.plain import plainly
 from windlass.operate.settings import example, flags, given, written
@@ -117,7 +117,7 @@ def config(wants_example: bool, as_json: bool | None, **options: Any) -> None:
         pairs((f"  {one.name}", _valued(one), f"{one.meaning}. {one.variable}") for one in members)
 
 
-def _valued(setting: Described) -> str:
+def _valued(setting: ShownSetting) -> str:
     said = written(setting.value) or "(empty)"
     return said if setting.source == "default" else f"{said}   ← {setting.source}"
 

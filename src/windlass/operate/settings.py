@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from windlass.config import Described, Settings, describe, load
+from windlass.config import Settings, ShownSetting, describe, load
 from windlass.terminal.sections import Option
 
 _FILE_HELP = "TOML file with settings; or name it in WINDLASS_CONFIG."
 
 
-def everything() -> list[Described]:
+def everything() -> list[ShownSetting]:
     return describe(Settings(), {})
 
 
@@ -32,7 +32,7 @@ def given(options: Mapping[str, Any]) -> tuple[Settings, Mapping[str, str]]:
     return load(flags, file=options["config_file"])
 
 
-def _flag(setting: Described) -> click.Option:
+def _flag(setting: ShownSetting) -> click.Option:
     name = "--" + setting.name.replace("_", "-")
     declared = [setting.name, f"{name}/--no-{name[2:]}" if isinstance(setting.default, bool) else name]
     return Option(

@@ -24,7 +24,7 @@ from windlass.control.background.everywhere import LONGEST_APART
 from windlass.control.context.context import Context
 from windlass.control.context.places import Place
 from windlass.control.request.engine_access import find_access
-from windlass.control.services.stopping import Stopping, stop_everything, up
+from windlass.control.services.stopping import StoppedService, stop_everything, up
 from windlass.core.declare.registry import Operation
 from windlass.core.deploy.states import OPEN, Progress
 from windlass.engines.engine import EngineError
@@ -188,7 +188,7 @@ async def _name(ctx: Context, cluster: str) -> str:
     return access.name if access else cluster
 
 
-def _on(cluster: str, stopping: Sequence[Stopping], clusters: Mapping[str, str]) -> dict[str, str]:
+def _on(cluster: str, stopping: Sequence[StoppedService], clusters: Mapping[str, str]) -> dict[str, str]:
     """Returns the names of services that are to be stopped on a cluster, by id."""
     return {one.service: one.name for one in stopping if clusters[one.service] == cluster}
 
@@ -238,7 +238,7 @@ async def _count(settings: Settings) -> int:
         return len(await up(Reads(line)))
 
 
-async def _carried_out(installation: Installation, stopping: Sequence[Stopping]) -> None:
+async def _carried_out(installation: Installation, stopping: Sequence[StoppedService]) -> None:
     source, failed, left = installation.ctx.store.reads, [], list(stopping)
     while left:
         for one in list(left):

@@ -15,7 +15,7 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 from windlass.api.answers import failure_response
 from windlass.base.http_in.bounds import ROOM
 from windlass.base.http_in.connections import Admission, network_of
-from windlass.base.http_in.wire import Gathering
+from windlass.base.http_in.wire import HeadBuffer
 from windlass.serve.answering import CorkedTransport
 from windlass.serve.port_state import PortState
 
@@ -58,7 +58,7 @@ class ClientSocket(asyncio.Protocol):
         self._loop = loop
         self._port = port
         self._table = port.table
-        self._held = Gathering(port.bounds.head_bytes, port.bounds.target_bytes)
+        self._held = HeadBuffer(port.bounds.head_bytes, port.bounds.target_bytes)
         """Bytes of requests that wait for the one under way."""
         # The connection
         self._served = self._closing = False

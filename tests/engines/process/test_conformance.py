@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.engines.conformance import Conformance
-from tests.engines.processes import open_engine
 from tests.engines.stations import CAPABILITIES
 from windlass.engines.engine import Engine
 from windlass.engines.process import Pauses
@@ -26,10 +25,6 @@ class TestConformance(Conformance):
 )
 def test_pauses_grow_until_it_has_run_well(before, ran, pause):
     assert Pauses().after(before, ran) == pause
-
-
-def test_it_says_what_it_does_not_enforce(tmp_path):
-    assert any("volumes" in each for each in open_engine(tmp_path).unenforced)
 
 
 # The page about it.

@@ -11,7 +11,7 @@ from typing import Final
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.chunks import Chunks
 from windlass.base.http_in.heads import CHUNKED
-from windlass.base.http_in.wire import Gathering
+from windlass.base.http_in.wire import HeadBuffer
 
 _UNKNOWN: Final = sys.maxsize
 
@@ -22,7 +22,7 @@ class RequestBody:
     __slots__ = ("_chunks", "_held", "left", "whole")
 
     def __init__(
-        self, length: int, bounds: Bounds, held: Gathering, *, plain: bool = False, most: int = sys.maxsize
+        self, length: int, bounds: Bounds, held: HeadBuffer, *, plain: bool = False, most: int = sys.maxsize
     ) -> None:
         """`plain` leaves out the framing of a chunked body, which may have `most` chunks."""
         self._chunks = Chunks(bounds, plain=plain, most=most) if length == CHUNKED else None

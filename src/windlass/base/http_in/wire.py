@@ -33,7 +33,7 @@ class Bad(Exception):
         self.message = message
 
 
-class Gathering:
+class HeadBuffer:
     """A buffer for bytes until a head is complete. It scans each byte once, however small the pieces are."""
 
     __slots__ = ("_empty", "_most", "_most_of_line", "_seen", "held")

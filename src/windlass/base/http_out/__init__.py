@@ -4,4 +4,4 @@ from windlass.base.http_out.answers import MOST_READ as MOST_READ
 from windlass.base.http_out.answers import AddressRefused as AddressRefused
 from windlass.base.http_out.answers import HttpResult as HttpResult
 from windlass.base.http_out.answers import NoAnswer as NoAnswer
-from windlass.base.http_out.outgoing import Outgoing as Outgoing
+from windlass.base.http_out.outgoing import HttpSender as HttpSender

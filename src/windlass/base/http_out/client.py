@@ -89,7 +89,7 @@ class HttpClient:
     async def _sent(
         self, method: str, where: Url, body: bytes, headers: Mapping[str, str], began: float
     ) -> HttpResult:
-        used = _Used()
+        used = _RequestState()
         try:
             async with self._session.request(
                 method,
@@ -158,7 +158,7 @@ class Guard(AbstractResolver):
         """Has nothing to release."""
 
 
-class _Used:
+class _RequestState:
     """State of one request, noted while it is sent."""
 
     before = False

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from windlass.base.http_out.client import HttpClient
 
 
-class Outgoing:
+class HttpSender:
     def __init__(
         self,
         allowed: Sequence[str] = (),

@@ -83,7 +83,7 @@ class BuildRefused(BuildError):
 def rewritten(text: str, around: Around) -> Rewritten:
     try:
         read = dockerfile.read(text)
-        writing = _Writing(read, around)
+        writing = _DockerfileWriter(read, around)
         lines = list(writing.lines())
     except DockerfileError as error:
         raise BuildError(f"Dockerfile {_printable(str(error))}") from error
@@ -123,7 +123,7 @@ def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
             )
 
 
-class _Writing:
+class _DockerfileWriter:
     def __init__(self, read: Dockerfile, around: Around) -> None:
         self._read = read
         self._around = around

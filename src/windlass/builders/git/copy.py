@@ -12,7 +12,7 @@ from msgspec import Struct
 from windlass.base import subprocesses as group
 from windlass.builders.git.commit import FORMAT, GitCommit, commits, tag_names
 from windlass.builders.git.limits import measured
-from windlass.builders.git.listing import Listing, leaving
+from windlass.builders.git.listing import TreeListing, leaving
 from windlass.builders.git.messages import NotByName
 from windlass.builders.git.remote import Progress, Remote, silent
 from windlass.builders.git.source import GitError, GitSource, wanted_commit, wanted_ref
@@ -37,11 +37,11 @@ class Copy(Struct, frozen=True):
         _, tags = await group.run_together(self._receive(most), self._tags())
         words = ("log", "-z", "--encoding=UTF-8", f"--max-count={most}", f"--format={FORMAT}", WANTED, "--")
         if not (found := commits(await self.remote.ask(*words, copy=self.folder), tags)):
-            raise GitError("What was asked for is not a commit.")
+            raise GitError("This is not a commit.")
         return found
 
     async def check_out(self, commit: str) -> None:
-        listing = Listing(self.remote.limits)
+        listing = TreeListing(self.remote.limits)
         listed = ("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
         await self.remote.run(*listed, copy=self.folder, take=listing.feed)
         words = ("checkout", "--quiet", "--force", "--detach", commit)
@@ -54,7 +54,7 @@ class Copy(Struct, frozen=True):
                 "Files in Git LFS are not fetched; in their place is what the commit holds, a pointer."
             )
 
-    def _settle(self, listing: Listing) -> None:
+    def _settle(self, listing: TreeListing) -> None:
         shutil.rmtree(self.folder / ".git")
         self.remote.limits.check(*measured(self.folder))
         if link := leaving(self.folder, listing.links):

@@ -15,7 +15,7 @@ MOST_LINKS: Final = 40  # links in a row; the kernel gives up there as well
 TARGET: Final = 4095
 
 
-class Listing:
+class TreeListing:
     """Reads the records of `git ls-tree -r -t -l -z`; a commit of a few bytes can hold billions of them."""
 
     def __init__(self, limits: Limits) -> None:

@@ -223,7 +223,7 @@ def _read(path: Path) -> Artifact | None:
             extra={"folder": str(path), "why": str(error)},
         )
         raise BuildError(
-            "What was built for this commit was recorded by another version of Windlass, and is not "
+            "The build of this commit was recorded by another version of Windlass, and is not "
             "replaced: deploy another commit, or uninstall the service and deploy it again."
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -51,7 +51,7 @@ class Shell(Struct, frozen=True):
 Command = ExecForm | Shell
 
 
-class Skipped(Struct, frozen=True):
+class SkippedStep(Struct, frozen=True):
     """An instruction that is not executed."""
 
     line: int
@@ -73,7 +73,7 @@ class Hints(Struct, kw_only=True):
     shell: tuple[str, ...] = SHELL
     entrypoint: Command | None = None
     cmd: Command | None = None
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedStep, ...] = ()
 
     @property
     def variables(self) -> dict[str, str]:
@@ -206,8 +206,10 @@ def _ports(instruction: Instruction, word: str) -> Iterator[int]:
         yield from range(low, high + 1)
 
 
-def _skipped(instruction: Instruction) -> Skipped:
+def _skipped(instruction: Instruction) -> SkippedStep:
     other = instruction.flag("from")
     why = _WHY[instruction.name] if other is None else f"the files of {other} come from a container engine"
     copies = instruction.name in ("ADD", "COPY") and _whole(instruction) is None
-    return Skipped(instruction.line, instruction.shown, why, makes_files=copies or instruction.name == "RUN")
+    return SkippedStep(
+        instruction.line, instruction.shown, why, makes_files=copies or instruction.name == "RUN"
+    )

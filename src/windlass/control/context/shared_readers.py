@@ -106,7 +106,7 @@ class SharedReader:
 R = TypeVar("R", bound=SharedReader)
 
 
-class _Shared:
+class _ReaderUse:
     def __init__(self, reader: SharedReader) -> None:
         self.reader = reader
         self.task = asyncio.create_task(reader.run())
@@ -116,14 +116,14 @@ class _Shared:
 
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
-        _log.error("what streams tell could not be read", exc_info=task.exception())
+        _log.error("events for streams could not be read", exc_info=task.exception())
 
 
 class SharedReaders:
     """All that there are now."""
 
     def __init__(self) -> None:
-        self._shared: dict[Hashable, _Shared] = {}
+        self._shared: dict[Hashable, _ReaderUse] = {}
 
     def __len__(self) -> int:
         return len(self._shared)
@@ -132,7 +132,7 @@ class SharedReaders:
     def joined(self, key: Hashable, make: Callable[[], R]) -> Iterator[R]:
         shared = self._shared.get(key)
         if shared is None or shared.reader.broken:
-            shared = self._shared[key] = _Shared(make())
+            shared = self._shared[key] = _ReaderUse(make())
         shared.users += 1
         try:
             yield cast(R, shared.reader)

@@ -58,7 +58,7 @@ async def _built_earlier(ledger: Ledger, details: Particulars) -> Workload:
     """Returns a workload with the artifact of an earlier deployment and the present settings."""
     ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _built_by(details)
     if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
-        raise EngineError("What was built for it is no more: deploy its commit again")
+        raise EngineError("Its build is no more: deploy its commit again")
     making = await making_of(ledger, details, ctx.logs.build(ledger.service.id, ledger.deployment.id))
     workload = await kind.compute(ctx, making, built.made.artifact)
     return await ledger.freeze(workload, built, making.inputs.digest)

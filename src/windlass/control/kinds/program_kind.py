@@ -49,7 +49,7 @@ class ProgramKind(ServiceKind[P]):
         _identify(spec.ports, ())
         _identify(spec.storage, ())
         if spec.autoscaling:
-            scaling = _Scaling(draft.id, draft.org, stamp(tx.now))
+            scaling = _PolicyMaker(draft.id, draft.org, stamp(tx.now))
             draft.give(autoscaling=msgspec.to_builtins(scaling.policy(spec.autoscaling, None)))
         draft.give(maximum_cpu=MOST_CPU, maximum_memory=MOST_MEMORY)
 
@@ -58,7 +58,7 @@ class ProgramKind(ServiceKind[P]):
         _identify(spec.ports, before.ports)
         _identify(spec.storage, before.storage)
         if spec.autoscaling:
-            scaling = _Scaling(row.id, row.org, stamp(tx.now))
+            scaling = _PolicyMaker(row.id, row.org, stamp(tx.now))
             former = row.read(ScalingSettings).autoscaling or None
             change.extras["autoscaling"] = msgspec.to_builtins(scaling.policy(spec.autoscaling, former))
 
@@ -170,7 +170,7 @@ class ScalingSettings(msgspec.Struct):
     autoscaling: AutoscalingShown | UnsetType | None = None
 
 
-class _Scaling:
+class _PolicyMaker:
     """Gives a policy of autoscaling and its parts the base fields, which they keep until they are removed."""
 
     def __init__(self, service: str, org: str, now: str) -> None:

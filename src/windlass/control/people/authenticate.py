@@ -34,7 +34,7 @@ from windlass.families.member import Email
 from windlass.families.organization import organization
 
 if TYPE_CHECKING:
-    from windlass.base.oidc import Trusted, Verifier
+    from windlass.base.oidc import TokenIssuer, Verifier
 
 KEPT = 1 * SECOND
 _MOST_KEPT = 10_000
@@ -184,10 +184,12 @@ class Authenticator:
         return self._verifier
 
     async def _make_verifier(self) -> Verifier:
-        from windlass.base.oidc import Trusted, Verifier  # noqa: PLC0415 (see above)
+        from windlass.base.oidc import TokenIssuer, Verifier  # noqa: PLC0415 (see above)
 
         signer, clock = await signer_of(self._ctx), self._ctx.clock
-        own = Trusted(issuer=signer.issuer, audiences=(AUDIENCE,), algorithms=("ES256",), keys=signer.jwks())
+        own = TokenIssuer(
+            issuer=signer.issuer, audiences=(AUDIENCE,), algorithms=("ES256",), keys=signer.jwks()
+        )
         trusted = [own, self._outside] if self._outside else [own]
         return Verifier(trusted, self._fetch, lambda: clock.now() / SECOND)
 
@@ -270,17 +272,17 @@ def _parsed(header: bytes) -> tuple[str, str]:
 # Issuers
 
 
-def _trusted(ctx: Context) -> Trusted | None:
+def _trusted(ctx: Context) -> TokenIssuer | None:
     """The issuer of the settings, if one is; what cannot be right is said at the start."""
     settings = ctx.settings
     if not settings.oidc_issuer:
         return None
-    from windlass.base.oidc import Trusted  # noqa: PLC0415 (see above)
+    from windlass.base.oidc import TokenIssuer  # noqa: PLC0415 (see above)
 
     if settings.oidc_issuer == settings.url:
         raise BadSetting("oidc_issuer: this server's own address; its sessions are accepted anyway")
     try:
-        return Trusted(
+        return TokenIssuer(
             issuer=settings.oidc_issuer,
             audiences=settings.oidc_audience,
             algorithms=settings.oidc_algorithms,

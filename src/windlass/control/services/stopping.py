@@ -18,7 +18,7 @@ _OPERATOR = Actor(
 _WORDS = Dialect(name="plain", state=str, event=str, everything=True, deployment_first=True)
 
 
-class Stopping(Struct, frozen=True):
+class StoppedService(Struct, frozen=True):
     """A service that is to be stopped, by a deployment of its own."""
 
     service: str
@@ -43,7 +43,7 @@ async def _is_up(source: Reads, status: StatusRow) -> bool:
     return not in_deletion(waiting) and (status.serving is not None or bool(waiting))
 
 
-async def stop_everything(ctx: Context, tx: Tx) -> list[Stopping]:
+async def stop_everything(ctx: Context, tx: Tx) -> list[StoppedService]:
     """Durable when it returns: a server that starts later goes on with it."""
     stopping = []
     for service in await up(tx):
@@ -56,7 +56,7 @@ async def stop_everything(ctx: Context, tx: Tx) -> list[Stopping]:
         )
         deployment, _ = await accept(tx, service, Do.STOP, call)
         name = name_of(service)
-        stopping.append(Stopping(service.id, name, deployment.id))
+        stopping.append(StoppedService(service.id, name, deployment.id))
     return stopping
 
 

@@ -48,7 +48,7 @@ async def build(
     base = _base(spec, source.commit)
     if found := await _found(ctx, service, base, inputs, say):
         return BuiltArtifact(*found, branch)
-    async with _folder(ctx, deployment) as folder:
+    async with _WorkFolder(ctx, deployment) as folder:
         say(f"Fetching commit {source.commit[:12]} of {source.url}")
         await ctx.point("about to fetch")
         commit = await ctx.git.fetch(source, folder)
@@ -158,7 +158,7 @@ def _first_line(commit: GitCommit) -> str:
     return commit.message.partition("\n")[0][:100]
 
 
-class _folder:
+class _WorkFolder:
     """The folder for the files of a commit during its build. Remains of a crash are swept."""
 
     def __init__(self, ctx: Context, deployment: DeploymentRow) -> None:

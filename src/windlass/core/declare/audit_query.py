@@ -36,7 +36,7 @@ Token = Annotated[
 ]
 TypeWord = Annotated[
     Literal[*WORDS],  # type: ignore[valid-type]
-    Meta(description="What happened; the words of deployments are those of webhooks, too"),
+    Meta(description="The kind of event; deployments have the words of webhooks"),
 ]
 TargetWord = Annotated[
     Literal[*TARGETS],  # type: ignore[valid-type]
@@ -71,7 +71,7 @@ class _Parameters(Spec):
 
 
 class AuditParameters(_Parameters):
-    page_size: Annotated[int, Meta(ge=1, le=1000, description="How many events")] = msgspec.field(
+    page_size: Annotated[int, Meta(ge=1, le=1000, description="Number of events")] = msgspec.field(
         default=10, name="pageSize"
     )
     continue_token: Annotated[Token, Meta(description="From `links.next`: the older ones")] = msgspec.field(
@@ -92,7 +92,7 @@ class TargetParameters(_Parameters):
     target_level: Given[
         Annotated[
             Literal["PROJECT", "ENVIRONMENT"],
-            Meta(description="Where it happened, the projects or environments, instead of to what"),
+            Meta(description="The projects or environments of the events, instead of their subjects"),
         ]
     ] = msgspec.field(default=UNSET, name="targetLevelToFetch")
 
@@ -110,7 +110,9 @@ class OrganizationEvent(Shown):
         str, Meta(description="Name of the token, or address of the person"), example("deployments from CI")
     ]
     address: Annotated[
-        str, Meta(description="From where; empty for what Windlass did by itself"), example("203.0.113.7")
+        str,
+        Meta(description="Address of the client; empty for actions of Windlass itself"),
+        example("203.0.113.7"),
     ] = ""
     origin: Annotated[str, Meta(description=f"One of {', '.join(ORIGINS)}"), example("CLI")]
     project_name: Annotated[str, example("shop")] = ""
@@ -127,7 +129,13 @@ class OrganizationEvent(Shown):
         example("9b1fca6ba5d0a0b1b7b0f3a2a1d4f0c6cf3f0a4e5e3b9d7a6c8e2f1d0b4a3c29"),
     ]
     id: Id
-    target_id: Annotated[Id, Meta(description="What people look for: of a variable, where it is set")] | None
+    target_id: (
+        Annotated[
+            Id,
+            Meta(description="The subject that people look for: of a variable, the level at which it is set"),
+        ]
+        | None
+    )
     project_id: Id | None = None
     environment_id: Id | None = None
     user_agent: Annotated[str | None, example("CLI 1.0.4")] = None
@@ -156,7 +164,7 @@ class EventLinks(Shown):
 class OrganizationEvents(Shown):
     links: EventLinks
     organization_max_limit_reached: Annotated[
-        bool, Meta(description="Whether what came before was let go because of its age")
+        bool, Meta(description="True if older events were deleted because of their age")
     ]
     events: list[OrganizationEvent]
 

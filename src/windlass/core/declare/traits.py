@@ -34,7 +34,7 @@ class Status(Shown):
     execution_id: str = ""
     deployment_request_id: Id | None = None
     deployment_requests_count: Annotated[int, example(1)] = 0
-    instances: Annotated[int, Meta(description="How many instances are meant to run; 0 if stopped")] = 0
+    instances: Annotated[int, Meta(description="Number of instances that are meant to run; 0 if stopped")] = 0
 
 
 class Commit(Shown):
@@ -59,7 +59,7 @@ class RunResult(Shown):
         Meta(description="As a shell counts; null while it runs, and where it was lost"),
         example(0),
     ] = None
-    reason: Annotated[str, Meta(description="How it ended"), example("exited with code 0")] = ""
+    reason: Annotated[str, Meta(description="The way in which it ended"), example("exited with code 0")] = ""
     output: Annotated[list[str], Meta(description="The last lines that it wrote")] = []
 
 
@@ -82,7 +82,7 @@ class Deployment(Shown):
     image_tag: Annotated[Maybe[str], Meta(description="The tag of the image, of a container")] = absent
     commit: Commit | None = None
     message: Annotated[str, Meta(description="Why it ended as it did, where there is something to say")] = ""
-    run: Annotated[Maybe[RunResult], Meta(description="Of a service that runs once")] = absent
+    run: Annotated[Maybe[RunResult], Meta(description="The result of a service that runs once")] = absent
     triggered_by: str = ""
     origin: str = "API"
     started_at: Annotated[Timestamp | None, example(None)] = None
@@ -100,7 +100,7 @@ class Deployment(Shown):
     deployment_request_id: Id
     deployment_requests_count: int
     instances: Annotated[
-        int, Meta(description="How many instances of the service are meant to run; 0 if stopped")
+        int, Meta(description="Number of instances of the service that are meant to run; 0 if stopped")
     ] = 0
 
 

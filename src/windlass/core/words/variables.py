@@ -67,7 +67,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
         return [*(self.variables[key] for key in self.secrets), *files]
 
 
-class Resolved(Struct, frozen=True):
+class ResolvedVariables(Struct, frozen=True):
     variables: dict[str, str]
     files: dict[str, bytes]
     secrets: frozenset[str]
@@ -81,7 +81,7 @@ class Resolved(Struct, frozen=True):
     """Referenced names that no entry has."""
 
 
-def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> Resolved:
+def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> ResolvedVariables:
     """Resolves all levels. The nearest level comes first, the built-in variables last; the first level with a
     key wins."""
     warnings: list[str] = []
@@ -91,7 +91,7 @@ def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> Resolved:
     texts = {key: reading.of(key) for key in chosen}
     files, secret_files = _files(chosen, reading)
     _check_sizes(texts, files)
-    return Resolved(
+    return ResolvedVariables(
         {key: text.value for key, text in texts.items()},
         files,
         frozenset(key for key, text in texts.items() if text.secret),

@@ -1,8 +1,8 @@
 """Runs programs as child processes of this machine, with nothing but Python and without containers.
 
-`unenforced` lists the limits that cannot be enforced this way. Everything that another Windlass needs to find
-the processes is in small files below one folder (records.py); the variables are not, so after a restart an
-instance is found and watched, but can be restarted only once `apply` has been called for it again.
+Everything that another Windlass needs to find the processes is in small files below one folder (records.py);
+the variables are not, so after a restart an instance is found and watched, but can be restarted only once
+`apply` has been called for it again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from windlass.engines.process.orphans import Orphans
 from windlass.engines.process.output import BACKLOG
 from windlass.engines.process.output_reader import OutputReader
 from windlass.engines.process.patrol import EVERY, Patrol
-from windlass.engines.process.process_table import EXECUTED_BY, Counting, members
+from windlass.engines.process.process_table import EXECUTED_BY, ProcessCounter, members
 from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord, names, safe
 from windlass.engines.process.set_aside import move_in, move_out
 from windlass.engines.process.spawn import Birth
@@ -73,7 +73,7 @@ class ProcessEngine(EngineByHand):
         self._records = RecordStore(folder)
         self._claims, self._places = ports.PortClaims(folder), ports.PortAddresses(folder)
         self._groups = cgroups.Cgroups(cgroups.find(), folder)
-        self._counting = Counting(folder)
+        self._counting = ProcessCounter(folder)
         self._output = OutputReader(self._records, clock, backlog)
         self._isolation = isolation or Isolation("auto", folder)
         environment = InstanceEnvironment(self._records, self._claims, self._places)
@@ -237,16 +237,6 @@ class ProcessEngine(EngineByHand):
         if not os.access(self._records.folder, os.W_OK | os.X_OK):
             return "the folder of the process engine cannot be written to: give it to the user of Windlass"
         return ""
-
-    @property
-    def unenforced(self) -> tuple[str, ...]:
-        """Returns the limits that this machine cannot enforce, for people."""
-        found = ["the size of volumes is not limited"]
-        if "cpu" not in self._groups.controllers:
-            found.append("CPU is not limited: that needs a delegated control group (cgroup v2)")
-        if "memory" not in self._groups.controllers:
-            found.append("memory is looked at every few seconds, and who uses too much is ended")
-        return tuple(found)
 
     def _prepare(self) -> None:
         if self._prepared:

@@ -123,15 +123,15 @@ def volume_variable(name: str) -> str:
 def copy(artifact: Path, target: Path, owner: int | None = None) -> None:
     source = artifact / "app"
     if not source.is_dir() or source.is_symlink():
-        raise EngineError("what was built for this deployment is gone: deploy again, which builds it again")
+        raise EngineError("the build of this deployment is gone: deploy again, which builds it again")
     target.mkdir(mode=0o700)
-    copying = _Copying(source, target, owner)
+    copying = _TreeCopy(source, target, owner)
     with opened(target) as at:
         copying.content(source, at)
         copying.adorn(source, at)
 
 
-class _Copying:
+class _TreeCopy:
     """Symlinks stay symlinks. One that left the copied folder by a relative path, to what instances share,
     becomes absolute, and one that named the folder absolutely names the copy."""
 
@@ -224,7 +224,7 @@ def _hand_over(place: Path, storage: Path, owner: int | None) -> None:
     the volume meanwhile."""
     with opened(storage) as at:
         if not os.listdir(at):  # noqa: PTH208 (an open folder)
-            _Copying(place, storage, owner).content(place, at)
+            _TreeCopy(place, storage, owner).content(place, at)
     erase(place)
 
 

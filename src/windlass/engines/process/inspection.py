@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from windlass.core.deploy.workload import Instance, Phase
 from windlass.engines.process import kernel, listening
-from windlass.engines.process.process_table import Counting, members
+from windlass.engines.process.process_table import ProcessCounter, members
 from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord
 from windlass.engines.process.supervisor import Supervisor, Supervisors
 
 
 class InstanceInspector:
-    def __init__(self, records: RecordStore, supervisors: Supervisors, counting: Counting) -> None:
+    def __init__(self, records: RecordStore, supervisors: Supervisors, counting: ProcessCounter) -> None:
         self._records, self._supervisors, self._counting = records, supervisors, counting
 
     async def look(self, key: InstanceKey) -> Instance | None:

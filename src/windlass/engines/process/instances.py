@@ -27,7 +27,7 @@ from windlass.engines.process.kernel import Process
 from windlass.engines.process.kill import ProcessKiller
 from windlass.engines.process.output_reader import OutputReader
 from windlass.engines.process.ports import PortClaims
-from windlass.engines.process.process_table import Counting
+from windlass.engines.process.process_table import ProcessCounter
 from windlass.engines.process.records import InstanceKey, Record, RecordStore
 from windlass.engines.process.starting import InstanceStarter, new_record, readable
 from windlass.engines.process.supervisor import Supervisors
@@ -46,7 +46,7 @@ class Instances:
         claims: PortClaims,
         starter: InstanceStarter,
         output: OutputReader,
-        counting: Counting,
+        counting: ProcessCounter,
         clock: Clock,
         pauses: Pauses,
     ) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.kernel import Process
-from windlass.engines.process.process_table import Counting, members
+from windlass.engines.process.process_table import ProcessCounter, members
 from windlass.engines.process.records import Record
 
 _SOON: Final = 5.0
@@ -22,7 +22,7 @@ _MOMENT: Final = 0.01
 
 
 class ProcessKiller:
-    def __init__(self, counting: Counting) -> None:
+    def __init__(self, counting: ProcessCounter) -> None:
         self._counting = counting
 
     async def ask(self, home: Path, record: Record, grace: float) -> None:

@@ -8,12 +8,12 @@ from windlass.core.deploy.workload import StoredData
 from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.kill import end_these
-from windlass.engines.process.process_table import Counting, OwnedProcess, ProcessTable
+from windlass.engines.process.process_table import OwnedProcess, ProcessCounter, ProcessTable
 from windlass.engines.process.records import RecordStore
 
 
 class Orphans:
-    def __init__(self, records: RecordStore, counting: Counting) -> None:
+    def __init__(self, records: RecordStore, counting: ProcessCounter) -> None:
         self._records, self._counting = records, counting
 
     async def end(self, table: ProcessTable) -> None:

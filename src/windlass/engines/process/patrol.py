@@ -14,7 +14,7 @@ from windlass.engines.process.instances import Instances
 from windlass.engines.process.orphans import Orphans
 from windlass.engines.process.output_reader import OutputReader
 from windlass.engines.process.ports import PortClaims
-from windlass.engines.process.process_table import Counting, members
+from windlass.engines.process.process_table import ProcessCounter, members
 from windlass.engines.process.records import RecordStore
 
 EVERY: Final = 1.0
@@ -30,7 +30,7 @@ class Patrol:
         output: OutputReader,
         claims: PortClaims,
         groups: Cgroups,
-        counting: Counting,
+        counting: ProcessCounter,
         orphans: Orphans,
         weigh_every: float,
     ) -> None:

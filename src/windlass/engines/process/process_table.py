@@ -152,7 +152,7 @@ def _session(census: ProcessTable, home: Path, leader: Process | None) -> list[O
     return session if first.stat.start == leader.start else []
 
 
-class Counting:
+class ProcessCounter:
     """Counts off the event loop; concurrent callers share the next count."""
 
     def __init__(self, folder: Path) -> None:

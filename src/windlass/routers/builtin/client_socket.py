@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from windlass.base.http_in.bounds import ROOM
 from windlass.base.http_in.connections import Admission, network_of
-from windlass.base.http_in.wire import Gathering
+from windlass.base.http_in.wire import HeadBuffer
 from windlass.routers.builtin import pages
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class GatewaySocket(asyncio.Protocol):
     def __init__(self, shared: SharedState) -> None:
         self._shared = shared
         self._phase = IDLE
-        self._held = Gathering(shared.bounds.head_bytes, shared.bounds.target_bytes)
+        self._held = HeadBuffer(shared.bounds.head_bytes, shared.bounds.target_bytes)
         """Bytes of requests that wait for the one under way."""
         self._eof = False
         """The client sends no more. It may have gone, or only be waiting for its answer."""

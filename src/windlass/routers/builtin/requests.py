@@ -73,7 +73,7 @@ class Fields:
         """The fields for the instance. Each line begins with its line break."""
         self._before = self._after = b""
         """Our own lines there, around those that are passed on unchanged."""
-        self._changing: Changing | None = None
+        self._changing: AroundValue | None = None
 
     def pass_on(self, before: bytes, plain: bytes, after: bytes) -> None:
         self.passed = before + plain + after
@@ -121,7 +121,9 @@ class Fields:
             number, place, name = changed[0]
             before, after = _around(lines, number, name)
             passed_before, passed_after = _around(plain, place, name)
-            self._changing = Changing(before, after, self._before + passed_before, passed_after + self._after)
+            self._changing = AroundValue(
+                before, after, self._before + passed_before, passed_after + self._after
+            )
         return True
 
     def _plain(self) -> list[bytes]:
@@ -129,7 +131,7 @@ class Fields:
         return self.passed[len(self._before) : len(self.passed) - len(self._after)].split(LINE_END)
 
 
-class Changing(NamedTuple):
+class AroundValue(NamedTuple):
     """The text around the value that changes from one request to the next."""
 
     before: bytes

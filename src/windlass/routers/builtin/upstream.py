@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from windlass.base.http_in.bounds import ROOM
 from windlass.base.http_in.chunks import Chunks
-from windlass.base.http_in.wire import Bad, Gathering
+from windlass.base.http_in.wire import Bad, HeadBuffer
 from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, AnswerHead
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Upstream(asyncio.Protocol):
         """A byte of the answer has arrived."""
         self.lost = self.paused = self.blocked = False
         self.since = shared.now
-        self._held = Gathering(ROOM, ROOM)
+        self._held = HeadBuffer(ROOM, ROOM)
         self._raw = b"\0"
         self._answer: AnswerHead | None = None
         """The last head, parsed. The next one is often the same."""
