@@ -253,7 +253,7 @@ async def killed_again_and_again(rig: Rig, at_once: int) -> None:
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["tests.engines.crashes", type(rig).__module__])
     dice = random.Random(at_once)
-    for attempt in range(either(8, 20)):
+    for attempt in range(either(4, 20)):
         ready = processes.Semaphore(0)
         arguments = [(rig.opener(), it, 1 + attempt * 1000, number, ready) for number in range(at_once)]
         living = [processes.Process(target=live_until_killed, args=each) for each in arguments]

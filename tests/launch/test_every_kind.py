@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forms import either
 from tests.launch.servers import KINDS, command_lines, database, fallen
 
 EVERY = pytest.mark.parametrize("name", list(KINDS))
@@ -64,13 +65,14 @@ def test_a_server_that_was_killed_starts_again_with_all_that_it_had_acknowledged
 
 
 @EVERY
+@pytest.mark.sized
 def test_whenever_it_is_killed_while_it_makes_its_data_folder_the_next_start_works(name):
     with database(name, new=True) as db:
         before = time.monotonic()
         db.stop(db.started())
         whole = time.monotonic() - before
         (db.data).rename(db.folder / "other")
-        for turn in range(10 if name == "postgresql" else 4):
+        for turn in range(either(4, 12)):
             process = db.start()
             time.sleep(random.uniform(0, whole))
             fallen(process, alone=turn % 2 == 0)

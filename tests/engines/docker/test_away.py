@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.docker.watched import FOREVER, nothing_left, seen, until, wanted
+from tests.engines.docker.watched import FOREVER, nothing_left, restarted, seen, until, wanted
 from tests.engines.dockers import own_engine
 from tests.engines.proxies import proxied
 from windlass.core.deploy.workload import (
@@ -72,14 +72,14 @@ class TestAway:
         await watched.engine.stop()
         await nothing_left(other)
 
-    async def test_nothing_of_what_happened_meanwhile_is_missed(self, proxy, make_engine):
+    async def test_nothing_of_what_happened_meanwhile_is_missed(self, proxy, make_engine, raw):
         watched = make_engine(proxy.host)
         await watched.begin()
-        it = wanted("echo one; sleep 1; echo two; sleep 1; exit 4")
+        it = wanted("echo one; sleep 0.5; echo two; exit 4")
         await watched.engine.run(it, 0)
         await until(lambda: watched.said() == ["one"])
         await proxy.vanish()
-        await asyncio.sleep(2.5)
+        await restarted(raw, it.service)
         watched.noticed.clear()
         await proxy.appear()
         await until(lambda: it.service in watched.noticed)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from tests.engines.docker.watched import FOREVER, until, wanted
+from tests.engines.docker.watched import FOREVER, restarted, until, wanted
 
 
 class TestOutput:
@@ -19,12 +17,12 @@ class TestOutput:
         await until(lambda: len(watched.lines) >= 300)
         assert sorted(map(int, watched.said())) == sorted([*range(150), *range(150)])
 
-    async def test_what_was_written_while_windlass_was_down_is_read_afterwards(self, watched):
-        it = wanted("echo one; sleep 1; echo two; exit 0")
+    async def test_what_was_written_while_windlass_was_down_is_read_afterwards(self, watched, raw):
+        it = wanted("echo one; sleep 0.5; echo two; exit 0")
         await watched.engine.run(it, 0)
         await until(lambda: watched.said() == ["one"])
         await watched.engine.stop()
-        await asyncio.sleep(1.5)
+        await restarted(raw, it.service)
         await watched.begin_anew()
         await until(lambda: watched.said()[:2] == ["one", "two"])
 

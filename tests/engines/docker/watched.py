@@ -104,3 +104,14 @@ async def seen(engine: DockerEngine, service: str, fits: Callable[[Instance], bo
                 if fits(instance):
                     return instance
             await asyncio.sleep(0.02)
+
+
+async def restarted(raw: Docker, service: str) -> None:
+    """Waits until the engine itself has started the container of a service again."""
+    filters = {"label": [f"windlass.service={service}"]}
+    async with asyncio.timeout(SECONDS):
+        while True:
+            (container,) = await raw.json("GET", "/containers/json", params={"filters": filters, "all": True})
+            if (await raw.json("GET", f"/containers/{container['Id']}/json"))["RestartCount"]:
+                return
+            await asyncio.sleep(0.05)
