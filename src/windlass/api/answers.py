@@ -78,7 +78,8 @@ async def send_answer(
     request: Request, answer: HttpAnswer, window: Window, further: Iterable[Header], send: Send
 ) -> None:
     """Sends an answer; of a stream, only the head. `further` are headers that it carries besides its own."""
-    headers = [*rate_limit_headers(window), (b"x-request-id", request.id), *_SAFE, *answer.headers]
+    headers = rate_limit_headers(window)
+    headers += ((b"x-request-id", request.id), *_SAFE, *answer.headers)
     if answer.stream is not None:
         headers += (answer.content_type, _UNBUFFERED)
     elif answer.body:

@@ -27,7 +27,7 @@ from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages, ServedPage
 from windlass.api.quota import StreamQuota
 from windlass.api.requests import Receive, Request, Scope, Send, receive_body, repeatable_of, request_of
-from windlass.api.router import RouteTree, allow_header
+from windlass.api.router import Methods, RouteTree, allow_header
 from windlass.api.streaming import EVENTS, Streams, until_gone
 from windlass.base.errors import Failure, Forbidden, Invalid, Missing, NotAllowed, NotHttp
 from windlass.base.log import log
@@ -57,13 +57,24 @@ class App:
         self._access_log = ctx.settings.access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            return await self._websocket(scope, receive, send)
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return None
-        began = time.perf_counter()
+        began, is_websocket = time.perf_counter(), scope["type"] == "websocket"
+        if is_websocket:
+            await receive()
+            scope = {**scope, "method": "GET"}
         request = request_of(scope)
-        answer = await self._answer_or_failure(request, self._answer(request, receive))
+        try:
+            answer = await (self._open_log(request) if is_websocket else self._answer(request, receive))
+        except Failure as failure:
+            answer = failure_answer(failure)
+        except Exception:  # noqa: BLE001 (a bug goes to the log, and never to a client)
+            _log.exception(
+                "a request failed", extra={"request_id": request.id.decode(), "path": request.path}
+            )
+            answer = internal_error()
+        if is_websocket:
+            return await self._follow(request, answer, began, receive, send)
         if answer.stream is None or answer.place is None:
             await self._send(request, answer, send)
             self._note(request, answer, began)
@@ -80,36 +91,16 @@ class App:
 
     # HTTP
 
-    async def _answer_or_failure(self, request: Request, answering: Awaitable[HttpAnswer]) -> HttpAnswer:
-        try:
-            return await answering
-        except Failure as failure:
-            return failure_answer(failure)
-        except Exception:  # noqa: BLE001 (a bug goes to the log, and never to a client)
-            _log.exception(
-                "a request failed", extra={"request_id": request.id.decode(), "path": request.path}
-            )
-            return internal_error()
-
     async def _answer(self, request: Request, receive: Receive) -> HttpAnswer:
-        page = self._pages.find(request.path)
-        route = None if page else self._routes.find(request.path)
-        if page is None and route is None:
-            accept = request.headers.get(b"accept", b"")
-            page = self._pages.home(request.scope["path"], request.method, accept)
-        if page:
-            return await self._answer_page(request, page)
-        methods, ids = route or ({}, ())
+        route = self._routes.find(request.path)
+        if route is None:
+            return await self._answer_elsewhere(request)
+        methods, ids = route
         operation = methods.get("GET" if request.method == "HEAD" else request.method)
-        if operation:
-            request.operation = operation.id
-        actor = await self._callers.identify(request, exempt=request.method == "OPTIONS")
-        if request.method == "OPTIONS" and methods:
-            return self._cors.preflight(request, allow_header(methods))
-        if not methods:
-            raise _nothing_at(request.path)
         if operation is None:
-            raise _not_allowed(request.method, allow_header(methods))
+            return await self._answer_without_operation(request, methods)
+        request.operation = operation.id
+        actor = self._callers.at_hand(request) or await self._callers.identify(request)
         if isinstance(actor, Failure):
             raise actor
         try:
@@ -120,8 +111,30 @@ class App:
             )
             raise
 
+    async def _answer_without_operation(self, request: Request, methods: Methods) -> HttpAnswer:
+        """Answers OPTIONS, or names the methods of the path."""
+        if request.method == "OPTIONS":
+            self._callers.exempt(request)
+            return self._cors.preflight(request, allow_header(methods))
+        await self._callers.identify(request)
+        raise _not_allowed(request.method, allow_header(methods))
+
+    async def _answer_elsewhere(self, request: Request) -> HttpAnswer:
+        """Answers at a path where no operation is."""
+        accept = request.headers.get(b"accept", b"")
+        page = self._pages.find(request.path) or self._pages.home(
+            request.scope["path"], request.method, accept
+        )
+        if page:
+            return await self._answer_page(request, page)
+        if request.method == "OPTIONS":
+            self._callers.exempt(request)
+        else:
+            await self._callers.identify(request)
+        raise _nothing_at(request.path)
+
     async def _answer_page(self, request: Request, page: ServedPage) -> HttpAnswer:
-        await self._callers.identify(request, exempt=True)
+        self._callers.exempt(request)
         if request.method == "OPTIONS":
             return self._cors.preflight(request, allow_header({"GET"}))
         if request.method not in {"GET", "HEAD"}:
@@ -190,11 +203,9 @@ class App:
 
     # Websockets
 
-    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began = time.perf_counter()
-        await receive()
-        request = request_of({**scope, "method": "GET"})
-        answer = await self._answer_or_failure(request, self._open_log(request))
+    async def _follow(
+        self, request: Request, answer: HttpAnswer, began: float, receive: Receive, send: Send
+    ) -> None:
         if answer.lines is None or answer.place is None:
             await self._send(request, answer, sockets.denying(send))
             self._note(request, answer, began)
@@ -209,7 +220,7 @@ class App:
 
     async def _open_log(self, request: Request) -> HttpAnswer:
         """Opens the log of a service for a websocket, if this is the path and the caller may read it."""
-        actor = await self._callers.identify(request, exempt=False)
+        actor = await self._callers.identify(request)
         if isinstance(actor, Failure):
             raise actor
         if request.path != sockets.LOGS:

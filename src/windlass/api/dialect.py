@@ -19,10 +19,13 @@ FULL = Dialect(
 )
 
 BASES = (("/api/v1", PLAIN), ("/compat", FULL))
+_PREFIXES = tuple(base for base, _ in BASES)
 
 
 def based(path: str) -> tuple[str, Dialect]:
     """Returns the path below its base, and the dialect of the base."""
+    if not path.startswith(_PREFIXES):  # most paths have no base
+        return path, PLAIN
     for base, dialect in BASES:
         if path.startswith(base) and path[len(base) : len(base) + 1] in {"", "/"}:
             return path[len(base) :] or "/", dialect

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, cast
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -66,7 +66,7 @@ class WholeAnswer:
         self._start: Any = None
 
     def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
-        return cast(Awaitable[None], self._app(scope, receive, self._send))
+        return self._app(scope, receive, self._send)  # type: ignore[no-any-return]
 
     async def _send(self, message: Any) -> None:
         if message["type"] == "http.response.start":

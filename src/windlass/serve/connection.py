@@ -207,7 +207,7 @@ class Connection(ClientSocket):
         }
         cycle = self._cycle = RequestResponseCycle(
             scope=scope,
-            transport=cast(asyncio.Transport, self),
+            transport=self,  # type: ignore[arg-type]
             flow=self.flow,
             logger=_LOGGER,
             access_logger=_LOGGER,
@@ -221,7 +221,7 @@ class Connection(ClientSocket):
         self._busy = self._served = True
         self._body_began = self._table.now
         self._pass_on(cycle, body)
-        task = self._loop.create_task(cycle.run_asgi(cast(Any, WholeAnswer(self._app, cycle))))
+        task = self._loop.create_task(cycle.run_asgi(WholeAnswer(self._app, cycle)))
         task.add_done_callback(self._state.tasks.discard)
         self._state.tasks.add(task)
 

@@ -158,11 +158,13 @@ encode = _encoder.encode
 
 def results(bodies: list[bytes], page: int | None = None, page_size: int = 0, total: int = 0) -> bytes:
     """A list of documents that are JSON already."""
-    joined = b'{"results":[' + b",".join(bodies) + b"]"
+    joined = b",".join(bodies)
     if page is None:
-        return joined + b"}"
-    pages = -(-total // page_size)
-    return joined + (
-        b',"pagination":{"page":%d,"page_size":%d,"total_count":%d,"total_pages":%d}}'
-        % (page, page_size, total, pages)
+        return b'{"results":[%b]}' % joined
+    return b'{"results":[%b],"pagination":{"page":%d,"page_size":%d,"total_count":%d,"total_pages":%d}}' % (
+        joined,
+        page,
+        page_size,
+        total,
+        -(-total // page_size),
     )

@@ -27,14 +27,16 @@ class Dispatch:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         check_behaviours(ctx.registry)
-        self._handlers = {operation: handler_of(operation) for operation in ctx.registry.operations}
+        handlers = {operation: handler_of(operation) for operation in ctx.registry.operations}
+        self._reading = {it: cast(Reading, handlers[it]) for it in handlers if not it.writes}
+        self._writing = {it: cast(Writing, handlers[it]) for it in handlers if it.writes}
 
     def read(self, call: Call) -> Awaitable[Reply]:
-        return cast(Reading, self._handlers[call.operation])(self._ctx, call)
+        return self._reading[call.operation](self._ctx, call)
 
     async def write(self, call: Call, repeatable: Repeatable | None) -> tuple[Reply, bool]:
         """The reply, and whether it is that of an earlier twin."""
-        handler = cast(Writing, self._handlers[call.operation])
+        handler = self._writing[call.operation]
         if prepare := PREPARING.get(call.operation.handler):
             await prepare(self._ctx, call)
 

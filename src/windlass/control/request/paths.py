@@ -55,10 +55,15 @@ async def _resource_at(source: Reads, call: Call, at: PathId | None, *, to_creat
     """A resource that the path names. With `to_create`, permission is asked for what is to be made in it."""
     if at is None or not at.families:
         raise LookupError(f"{call.operation.id}: its path does not name this resource")
-    id, (family, *more) = call.ids[at.position], at.families
-    row = await (source.resources.get(id) if more else source.resources.find(family.name, id))
-    noun = at.noun if more else family.noun
-    if row is None or (more and all(row.family != other.name for other in at.families)):
+    id = call.ids[at.position]
+    if len(at.families) == 1:
+        family = at.families[0]
+        row, noun = await source.resources.find(family.name, id), family.noun
+    else:
+        row, noun = await source.resources.get(id), at.noun
+        if row is not None and all(row.family != family.name for family in at.families):
+            row = None
+    if row is None:
         raise absent(noun)
     if not is_allowed_throughout(call, row.org):
         await (require_new if to_create else require)(source, call, row, noun)

@@ -65,8 +65,13 @@ class SecurityEvents:
         self._unwritten = 0
         self._writing: asyncio.Task[None] | None = None
 
+    def knows(self, actor: Actor, address: str) -> bool:
+        """Returns true if `met` has nothing to record: a token at an address where it was before. Called for
+        every request."""
+        return (actor.subject, address) in self._met and not _is_person(actor)
+
     def met(self, actor: Actor, address: str, now: int) -> bool:
-        """Returns whether this caller is new at this address. Called for every request."""
+        """Returns whether this caller is new at this address."""
         key = (actor.subject, address)
         last = self._met.get(key)
         if last is not None and not _is_person(actor):
