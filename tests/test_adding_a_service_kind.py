@@ -165,6 +165,16 @@ async def test_it_is_in_the_document_the_audit_and_the_metrics(world):
     assert "createCache" in (await world.get("/metrics")).body.decode()
 
 
+async def test_variables_are_imported_at_its_own_level(world):
+    body = {"name": "schema", "image_name": "acme/schema", "tag": "7"}
+    one = await world.made(f"/environment/{await world.environment()}/migration", body)
+    sent = {"name": "MODE", "value": "fast", "scope": "MIGRATION", "is_secret": False}
+    answer = await world.post(f"/migration/{one}/environmentVariable/import", {"vars": [sent]})
+    assert answer.status == 201, answer
+    listed = (await world.get(f"/migration/{one}/environmentVariable"))["results"]
+    assert ("MODE", "fast", "MIGRATION") in [(row["key"], row["value"], row["scope"]) for row in listed]
+
+
 async def test_a_kind_that_runs_once_is_run_by_a_deployment_with_a_result(world):
     environment = await world.environment()
     body = {"name": "schema", "image_name": "acme/shop", "tag": "1.0", "arguments": ["migrate"]}

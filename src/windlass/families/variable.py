@@ -47,10 +47,9 @@ class Secret(Spec):
 Level = Annotated[
     str,
     Meta(
-        pattern=shaped(
-            r"^(PROJECT|ENVIRONMENT|APPLICATION|BUILT_IN|CONTAINER|JOB|HELM|TERRAFORM|AGENTIC_WORKFLOW)\Z",
-            "must be a level, such as PROJECT, ENVIRONMENT or APPLICATION",
-        ),
+        max_length=64,
+        # The handler knows the levels: a kind of service that is added is one.
+        pattern=shaped(r"^[A-Z][A-Z0-9_]*\Z", "must be a level, such as PROJECT, ENVIRONMENT or APPLICATION"),
         description="Level at which it is created: this one, or one above",
         examples=["PROJECT"],
     ),
