@@ -34,8 +34,8 @@ def pytest_runtest_makereport():
 
 
 def pytest_xdist_auto_num_workers():
-    """One more than processors: tests wait for engines, servers and leases about as long as they compute."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two for each processor: tests wait for engines, servers and leases longer than they compute."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
 def pytest_collection_modifyitems(items):

@@ -146,6 +146,7 @@ async def test_a_name_is_held_until_its_service_is_gone(world: World):
 # It fails
 
 
+@pytest.mark.usefixtures("short_hold")
 async def test_a_deletion_whose_engine_is_away_holds_no_slot_and_ends_when_it_is_back(world: World):
     app = await deployed(world)
     world.engine.away = True
@@ -157,6 +158,7 @@ async def test_a_deletion_whose_engine_is_away_holds_no_slot_and_ends_when_it_is
     assert (await world.get(f"/application/{app}")).status == 404
 
 
+@pytest.mark.usefixtures("short_hold")
 async def test_a_deletion_fails_when_its_engine_stays_away(world: World):
     app = await deployed(world)
     world.engine.away = True
@@ -171,6 +173,7 @@ async def test_a_deletion_fails_when_its_engine_stays_away(world: World):
     world.engine.away = False
 
 
+@pytest.mark.usefixtures("short_hold")
 async def test_a_deletion_does_not_fail_because_the_server_was_stopped_for_long(world: World):
     app = await deployed(world)
     world.engine.away = True

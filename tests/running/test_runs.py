@@ -132,6 +132,7 @@ async def test_each_deploy_is_a_run_of_its_own_and_they_follow_one_another(world
     assert (await shown(world, task, second))["status"] == "SUCCEEDED"
 
 
+@pytest.mark.usefixtures("short_hold")
 async def test_a_run_that_takes_long_holds_no_slot_of_the_worker(world: World):
     task, script = await new_task(world), Script(world)
     deployment = await asked(world, task)
@@ -149,6 +150,7 @@ async def test_a_run_that_takes_long_holds_no_slot_of_the_worker(world: World):
     assert script.began == 1
 
 
+@pytest.mark.usefixtures("short_hold")
 async def test_a_run_past_its_time_limit_is_ended_and_says_so(world: World):
     task, script = await new_task(world, name="slow", max_duration_seconds=60), Script(world)
     deployment = await asked(world, task)
