@@ -17,7 +17,8 @@ from windlass.base.subprocesses import in_thread
 from windlass.control.context.context import Context
 from windlass.control.kinds import declared as declared_kinds
 from windlass.control.kinds import kinds_of
-from windlass.control.kinds.service_kind import Making, ServiceKind
+from windlass.control.kinds.service_kind import ServiceKind
+from windlass.control.workloads.making import Making
 from windlass.core.declare.fields import Mebibytes, Millicores, Name, Text
 from windlass.core.declare.resource import Family, Owner, Shown, Spec
 from windlass.core.declare.traits import deployable, has_deployments, has_logs, has_variables

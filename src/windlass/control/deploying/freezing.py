@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from windlass.builders.builder import Say
 from windlass.control.deploying.ledger import Ledger, LostClaim
-from windlass.control.kinds.service_kind import Making
 from windlass.control.records.deployments import particulars
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.variables.inputs import inputs_of
+from windlass.control.workloads.making import Making
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.progress import BuiltArtifact, Particulars
 from windlass.core.deploy.states import Do

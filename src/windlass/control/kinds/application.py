@@ -8,9 +8,9 @@ import msgspec
 
 from windlass.control.context.context import Context
 from windlass.control.kinds.program_kind import ProgramKind
-from windlass.control.kinds.service_kind import Making
 from windlass.control.request.behaviour import Change
 from windlass.control.workloads.builds import build
+from windlass.control.workloads.making import Making
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DeployRequest
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
@@ -41,7 +41,7 @@ class ApplicationKind(ProgramKind[Application]):
         return ChosenVersion(git_commit_id=asked or None)
 
     async def make(self, ctx: Context, making: Making) -> BuiltArtifact:
-        return await build(ctx, making.service, making.deployment, making.inputs, making.say)
+        return await build(ctx, making)
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
         place = await ctx.places.of(service.id)

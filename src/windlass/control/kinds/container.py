@@ -8,8 +8,8 @@ from typing import Final
 
 from windlass.control.context.context import Context
 from windlass.control.kinds.program_kind import ProgramKind
-from windlass.control.kinds.service_kind import Making
 from windlass.control.request.behaviour import Change, Draft
+from windlass.control.workloads.making import Making
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.workload import Artifact

@@ -10,12 +10,13 @@ from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, prepares
 from windlass.control.context.context import Context
 from windlass.control.context.places import Place
-from windlass.control.kinds.service_kind import FindAddress, Making, Offer, ServiceKind
+from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind
 from windlass.control.records.deployments import particulars, status_of
 from windlass.control.records.ports import public_port, take_public_port
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.request.paths import parent_to_create_in, target
 from windlass.control.workloads.credentials import credentials_of, give_credentials
+from windlass.control.workloads.making import Making
 from windlass.core.declare.document import Document, sent_in
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.spec import Spec

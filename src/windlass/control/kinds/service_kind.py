@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from windlass.builders.builder import Say
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.places import Place
 from windlass.control.records.served_names import newest
 from windlass.control.request.behaviour import Change, Draft
+from windlass.control.workloads.making import Making
 from windlass.core.declare.registry import runs_once
 from windlass.core.declare.resource import Family
 from windlass.core.declare.shapes import Listener
@@ -34,17 +34,6 @@ FindAddress = Callable[[str, str, str, int], Awaitable[ServiceAddress]]
 
 
 S = TypeVar("S", bound=Spec)
-
-
-class Making(Struct, frozen=True, kw_only=True):
-    """A deployment whose artifact is to be made."""
-
-    service: Row
-    """The service, with the settings that this deployment runs with."""
-    deployment: DeploymentRow
-    inputs: Inputs
-    say: Say
-    """Takes a line of the build log."""
 
 
 class Offer(Struct, frozen=True):

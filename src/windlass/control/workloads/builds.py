@@ -13,73 +13,67 @@ from windlass.base.clock import stamp
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder, BuilderAway, Order, Say
 from windlass.builders.dockerfile import LONGEST, declared
-from windlass.builders.git import GitCommit
+from windlass.builders.git import GitCommit, GitSource
 from windlass.builders.instructions import DockerfileError
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
+from windlass.control.workloads.making import Making
 from windlass.control.workloads.repositories import source_of
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
 from windlass.core.deploy.states import BUILDS, OPEN
 from windlass.core.deploy.workload import Artifact
-from windlass.core.words.variables import Inputs
 from windlass.families.application import Application
-from windlass.store import DeploymentRow, Row
+from windlass.store import DeploymentRow
 
 _REMEMBERED = 200
 """Number of past deployments that are searched for an earlier build."""
 
 
-async def build(
-    ctx: Context, service: Row, deployment: DeploymentRow, inputs: Inputs, say: Say
-) -> BuiltArtifact:
+async def build(ctx: Context, making: Making) -> BuiltArtifact:
     """Builds the commit that a deployment asks for, or finds its earlier build. BuildError and GitError carry
     a message for the person who deployed."""
-    asked = particulars(deployment).git_commit_id
-    source = await source_of(ctx, ctx.store.reads, service, asked)
-    if source.token:
-        ctx.logs.masks.add(deployment.id, [source.token])
-    branch = source.branch
-    if asked is None:
-        say(f"Looking for the newest commit of {source.branch or 'the default branch'} of {source.url}")
-        branch, newest = await ctx.git.head(source)
-        source = replace(source, commit=newest)
+    deployment, say = making.deployment, making.say
+    source, branch = await _source_of(ctx, making)
     assert source.commit is not None
-    spec = service.read(Application)
-    base = _base(spec, source.commit)
-    if found := await _found(ctx, service, base, inputs, say):
-        return BuiltArtifact(*found, branch)
+    if earlier := await _earlier_build(ctx, making, source.commit):
+        return BuiltArtifact(*earlier, branch)
     async with _WorkFolder(ctx, deployment) as folder:
         say(f"Fetching commit {source.commit[:12]} of {source.url}")
         await ctx.point("about to fetch")
         commit = await ctx.git.fetch(source, folder)
         await ctx.point("fetched")
         say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
-        base = _base(spec, commit.id)
-        made = await _made(ctx, service, deployment, spec, commit, base, folder, inputs, say)
-    return BuiltArtifact(made, commit_record(commit), branch)
+        result = await _build_commit(ctx, making, commit, folder)
+    return BuiltArtifact(result, commit_record(commit), branch)
 
 
-async def _made(
-    ctx: Context,
-    service: Row,
-    deployment: DeploymentRow,
-    spec: Application,
-    commit: GitCommit,
-    base: str,
-    folder: Path,
-    inputs: Inputs,
-    say: Say,
-) -> BuildResult:
+async def _source_of(ctx: Context, making: Making) -> tuple[GitSource, str | None]:
+    """Returns the commit to build, and the branch: the newest commit unless the deployment names one."""
+    deployment = making.deployment
+    asked = particulars(deployment).git_commit_id
+    source = await source_of(ctx, ctx.store.reads, making.service, asked)
+    if source.token:
+        ctx.logs.masks.add(deployment.id, [source.token])
+    if asked is not None:
+        return source, source.branch
+    making.say(f"Looking for the newest commit of {source.branch or 'the default branch'} of {source.url}")
+    branch, newest = await ctx.git.head(source)
+    return replace(source, commit=newest), branch
+
+
+async def _build_commit(ctx: Context, making: Making, commit: GitCommit, folder: Path) -> BuildResult:
+    service, spec = making.service, making.service.read(Application)
+    base = _base(spec, commit.id)
     root = (spec.git_repository.root_path or "/").strip("/") or "."
     dockerfile = spec.dockerfile_path or None
     names = await in_thread(_arguments_of, folder / root / (dockerfile or "Dockerfile"))
-    given = {name: value for name, value in inputs.arguments.items() if name in names}
+    given = {name: value for name, value in making.inputs.arguments.items() if name in names}
     values = _digest(given)
     order = Order(
         service=service.id,
         org=service.org,
         name=spec.name,
-        deployment=deployment.id,
+        deployment=making.deployment.id,
         key=_digest([base, values])[:40],
         commit=commit.id,
         source=folder,
@@ -92,7 +86,7 @@ async def _made(
     artifact = await place.builder.find(service.id, order.key)
     if artifact is None:
         await ctx.point("about to build")
-        artifact = await _built(place.builder, order, say)
+        artifact = await _built(place.builder, order, making.say)
     return BuildResult(artifact, base, tuple(sorted(names)), values)
 
 
@@ -114,11 +108,13 @@ def _arguments_of(path: Path) -> frozenset[str]:
         return frozenset()
 
 
-async def _found(
-    ctx: Context, service: Row, base: str, inputs: Inputs, say: Say
+async def _earlier_build(
+    ctx: Context, making: Making, commit: str
 ) -> tuple[BuildResult, CommitRecord | None] | None:
     """Returns the build of an earlier deployment from the same commit with the same settings and
     arguments."""
+    service, arguments = making.service, making.inputs.arguments
+    base = _base(service.read(Application), commit)
     place = await ctx.places.of(service.id)
     for row in await ctx.store.reads.deployments.latest(service.id, _REMEMBERED):
         if row.action not in BUILDS:
@@ -127,9 +123,9 @@ async def _found(
         made = details.made
         if made is None or made.base != base:
             continue
-        given = {name: value for name, value in inputs.arguments.items() if name in made.arguments}
+        given = {name: value for name, value in arguments.items() if name in made.arguments}
         if made.values == _digest(given) and await place.builder.find(service.id, made.artifact.key):
-            say(f"This commit was built for deployment {row.number}: nothing to build")
+            making.say(f"This commit was built for deployment {row.number}: nothing to build")
             return made, details.commit
     return None
 

@@ -9,8 +9,8 @@ from windlass.builders.git import GitError
 from windlass.control.deploying.freezing import making_of
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.patience import wait_while_away
-from windlass.control.kinds.service_kind import Making
 from windlass.control.records.deployments import particulars
+from windlass.control.workloads.making import Making
 from windlass.core.deploy.progress import BuiltArtifact
 from windlass.core.deploy.states import State
 from windlass.core.deploy.workload import Workload

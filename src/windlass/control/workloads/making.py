@@ -1,0 +1,20 @@
+"""The input for making the artifact of a deployment."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from windlass.builders.builder import Say
+from windlass.core.words.variables import Inputs
+from windlass.store import DeploymentRow, Row
+
+
+class Making(Struct, frozen=True, kw_only=True):
+    """A deployment whose artifact is to be made."""
+
+    service: Row
+    """The service, with the settings that this deployment runs with."""
+    deployment: DeploymentRow
+    inputs: Inputs
+    say: Say
+    """Takes a line of the build log."""
