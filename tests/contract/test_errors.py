@@ -92,8 +92,8 @@ async def test_an_error_is_its_status_the_text_of_that_and_a_message_for_people(
     assert answer.json == {
         "status": 404,
         "error": "Not Found",
-        "message": "No project with this id was found",
-        "detail": "No project with this id was found",
+        "message": "No project with this id was found: check the id, and the organization of the token",
+        "detail": "No project with this id was found: check the id, and the organization of the token",
     }
 
 

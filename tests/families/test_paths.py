@@ -86,7 +86,8 @@ async def test_the_other_resource_of_an_action_is_of_the_declared_family(world):
     stage = await world.made(f"/environment/{environment}/stage", {"name": "first"})
     for id in (environment, stage, str(uuid.uuid4())):
         answer = await world.put(f"/stage/{stage}/service/{id}")
-        assert (answer.status, answer.message) == (404, "No service with this id was found")
+        assert answer.status == 404
+        assert answer.message.startswith("No service with this id was found")
     assert (await world.put(f"/stage/{stage}/moveBefore/{environment}")).status == 404
 
 
@@ -136,7 +137,8 @@ async def test_an_operation_on_any_service_finds_nothing_else(world):
     project = await world.project()
     for id in (project, world.org, str(uuid.uuid4())):
         answer = await world.get(f"/service/{id}/stage")
-        assert (answer.status, answer.message) == (404, "No service with this id was found")
+        assert answer.status == 404
+        assert answer.message.startswith("No service with this id was found")
 
 
 async def test_an_operation_on_any_service_hides_services_from_strangers(world):

@@ -224,7 +224,7 @@ class App:
         if isinstance(actor, Failure):
             raise actor
         if request.path != sockets.LOGS:
-            raise Missing("There is no websocket at this path")
+            raise Missing("Look at /openapi.json for the paths of websockets: there is none at this path")
         request.operation = "followServiceLogs"
         query, _ = queried(request.scope["query_string"], sockets.LogRequest)
         assert isinstance(query, sockets.LogRequest)
@@ -264,7 +264,7 @@ def _nothing_at(path: str) -> Failure:
             "This is for websockets, version 13. Over HTTP, a log is read with GET /application/{app_id}/log",
             {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"},
         )
-    return Missing("There is nothing at this path (yet): /openapi.json lists what there is")
+    return Missing("There is nothing at this path (yet): look at /openapi.json for what there is")
 
 
 def _not_allowed(method: str, allow: str) -> NotAllowed:

@@ -189,7 +189,7 @@ class Ledger:
         state after its action; `output` holds the last lines of what was started."""
         message = self._mask(with_remarks(failure, await self._still_serving(), output))
         await self._fail(message, state or WORDS[self.action].failed, report)
-        line = f"Deployment {self.deployment.id} failed: {message}".splitlines()[0]
+        line = f"Deployment {self.deployment.id} failed: {self._mask(failure)}".splitlines()[0]
         self.ctx.logs.write(self.service.id, self.ctx.clock.now(), line)
 
     async def _still_serving(self) -> str:

@@ -134,10 +134,10 @@ class Authenticator:
         if scheme == "bearer" and credential.count(".") == 2:
             return await self._by_jwt(credential, now)
         if not tokens.well_formed(credential):
-            raise refused("This token is not valid here")
+            raise refused(_UNKNOWN)
         found = await self._ctx.store.reads.tokens.get(digest)
         if found is None:
-            raise await self._no_more("This token is not valid here", digest=digest)
+            raise await self._no_more(_UNKNOWN, digest=digest)
         return self._actor(*found, now)
 
     async def _no_more(self, message: str, *, digest: str = "", id: str = "") -> Unauthorized:
@@ -152,7 +152,9 @@ class Authenticator:
         token = read(body, ApiToken)
         ends = expiry(token.expires_at) if token.expires_at else None
         if ends is not None and ends <= now:
-            raise RefusedCaller("This token has expired", UnusualCaller(id, token.name, org))
+            raise RefusedCaller(
+                "Use another API token: this one has expired", UnusualCaller(id, token.name, org)
+            )
         if now - self._noted.get(id, 0) >= MINUTE:
             self._noted[id] = self._used[id] = now
         return actor_of_token(id, org, token, ends)
@@ -172,7 +174,9 @@ class Authenticator:
         except IssuerUnreachable as error:
             raise Unavailable(f"The JWT cannot be checked now: {error}") from error
         except TokenRefused as error:
-            raise refused(f"This JWT is not valid here: {error}") from error
+            raise refused(
+                f"Sign in again, or use an API token: this JWT is not valid here: {error}"
+            ) from error
         if claims.iss == self._ctx.settings.url:
             return await self._by_session(claims, now)
         return await self._by_person(claims)
@@ -199,13 +203,15 @@ class Authenticator:
         requests."""
         ends, id = int(claims.exp * SECOND), claims.sub
         if ends <= now:
-            raise refused("This session has ended")
+            raise refused("Sign in again: this session has ended")
         if self._operator and id == mark_of_operator(self._ctx):
             actor = await self._operators()
         else:
             row = await self._ctx.store.reads.resources.find(api_token.name, id)
             if row is None:
-                raise await self._no_more("The token behind this session was revoked", id=id)
+                raise await self._no_more(
+                    "Sign in with another token: the one behind this session was revoked", id=id
+                )
             actor = self._actor(row.id, row.org, row.body, now)
         return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None)
 
@@ -238,7 +244,7 @@ class Authenticator:
 def _person(claims: Claims) -> IssuerIdentity:
     subject, name = claims.sub, claims.name
     if len(subject) > _LONGEST_SUBJECT or "\0" in subject:
-        raise refused("This JWT is not valid here: its sub has more than 255 characters, or a zero byte")
+        raise refused("Use a JWT with a shorter sub: this one has more than 255 characters, or a zero byte")
     named = name[:_LONGEST_SUBJECT] if isinstance(name, str) else ""
     return IssuerIdentity(issuer=claims.iss, subject=subject, email=_verified_email(claims), name=named)
 
@@ -253,6 +259,10 @@ def _verified_email(claims: Claims) -> str:
         return ""
 
 
+_UNKNOWN = (
+    "Check the API token, or have an Admin create another: this one is not valid here, because it was "
+    "deleted, is of another server, or is not complete"
+)
 _CHALLENGE = {"www-authenticate": 'Token realm="windlass", Bearer realm="windlass"'}
 
 

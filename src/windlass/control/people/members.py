@@ -116,7 +116,7 @@ async def _member(tx: Tx, call: Call, id: str) -> Row:
     org = await parent_of(tx, call)
     row = await tx.resources.find(member.name, id)
     if row is None or row.parent != org.id:
-        raise Missing("No member with this user_id was found")
+        raise Missing("List the members to find the user_id: none has this one")
     return row
 
 

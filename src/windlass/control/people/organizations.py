@@ -36,7 +36,7 @@ async def list_organizations(ctx: Context, call: Call) -> Reply:
 @writes("organization.create")
 async def create_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     if not any(may_below(call.actor, call.operation.need, Where(org)) for org in call.actor.organizations):
-        raise Forbidden("This token is limited to parts of an organization: it cannot create another")
+        raise Forbidden("Use a token that is not limited to parts of an organization to create another")
     reply, token = await found_organization(ctx, tx, call.sent(Organization), call.actor, call)
     return Reply(with_fields(reply.body, {"admin_token": token}), reply.tag)
 
@@ -67,7 +67,7 @@ async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     check_tag(call, row)
     if len(await tx.resources.of_parent(NOBODY, organization.name)) == 1:
-        raise Conflict("This is the only organization of this installation: it cannot be deleted")
+        raise Conflict("Create another organization first: the only one of an installation cannot be deleted")
     await _refuse_elsewhere(tx, row)
     await purge(tx, row)
     await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)

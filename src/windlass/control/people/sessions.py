@@ -55,7 +55,7 @@ def mark_of_operator(ctx: Context) -> str:
 async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
     actor = call.actor
     if actor.token is None:
-        raise Forbidden("Only an API token can be exchanged for a session")
+        raise Forbidden("Only an API token can be exchanged for a session: send one")
     left = ctx.settings.session_ttl
     if actor.expires is not None:
         left = min(left, (actor.expires - tx.now) // SECOND)

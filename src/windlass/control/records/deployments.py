@@ -50,7 +50,7 @@ async def accept(
         await _refuse_unconnected(tx, status.cluster)
     waiting = await tx.deployments.open(service.id)
     if in_deletion(waiting):
-        raise Conflict(f"{name_of(service)} is being deleted")
+        raise Conflict(f"Wait until {name_of(service)} is gone, and create it again: it is being deleted")
     if not status.deployments:
         await refuse_in_deletion(tx, service.parent)
     number = status.deployments + 1
@@ -96,14 +96,16 @@ async def refuse_in_deletion(source: Reads, parent: str) -> None:
     """Refuses what would be added to an environment or project that is being deleted: a service, or the first
     deployment of one that would have been gone with the answer."""
     if row := await source.deletions.at_or_above(parent):
-        raise Conflict(f"The {row.family} {row.name} is being deleted: nothing can be added to it")
+        raise Conflict(
+            f"Use another {row.family}: {row.name} is being deleted, and nothing can be added to it"
+        )
 
 
 async def refuse_below_deleted(source: Reads, service: Row) -> None:
     """Refuses what would be added to a service that is being deleted."""
     if in_deletion(await source.deployments.open(service.id)):
         raise Conflict(
-            f"The {service.family} {name_of(service)} is being deleted: nothing can be added to it"
+            f"Use another {service.family}: nothing is added to {name_of(service)}, which is being deleted"
         )
 
 
@@ -118,7 +120,7 @@ def name_of(service: Row) -> str:
 async def status_of(source: Reads, service: Row) -> StatusRow:
     status = await source.statuses.get(service.id)
     if status is None:
-        raise Conflict("This service cannot be deployed")
+        raise Conflict("Choose a service that can be deployed: this one cannot")
     return status
 
 
@@ -158,7 +160,9 @@ async def cancel(
     unless it is the usual one."""
     message = message or f"Cancelled by {call.actor.name}"
     if in_deletion(which):
-        raise Conflict(f"{name_of(service)} is being deleted, and that cannot be cancelled")
+        raise Conflict(
+            f"Wait until {name_of(service)} is gone: it is being deleted, and that cannot be cancelled"
+        )
     status = await status_of(tx, service)
     waiting = [deployment for deployment in which if deployment.status == Progress.QUEUED]
     for deployment in waiting:

@@ -110,4 +110,6 @@ async def count(ctx: Context, tx: Tx, family: Family, parent: Row | None, step: 
 def name_conflict(family: Family, spec: Spec) -> Conflict:
     field = family.names
     value = getattr(spec, field) if field else ""
-    return Conflict(f"{field}: there is already one {family.noun} with the {field} {value} here")
+    return Conflict(
+        f"{field}: there is already one {family.noun} with the {field} {value} here; choose another"
+    )

@@ -171,13 +171,15 @@ class Sight:
 
 
 def absent(noun: str) -> Missing:
-    return Missing(f"No {noun} with this id was found")
+    return Missing(f"No {noun} with this id was found: check the id, and the organization of the token")
 
 
 def forbidden(operation: Operation) -> Forbidden:
     need = operation.need.word
     return Forbidden(
-        f"This needs a token with the scope {need} or Admin" if need != "Admin" else "This needs Admin"
+        f"Use a token with the scope {need} or Admin"
+        if need != "Admin"
+        else "Use a token with the scope Admin"
     )
 
 
@@ -185,6 +187,7 @@ def refusal(call: Call, where: Where) -> Failure:
     """Says what would have to be otherwise: the limits of the token, or its scopes."""
     if may(replace(call.actor, limited_to=None), call.operation.need, where):
         return Forbidden(
-            "This token is limited to some projects, environments or services: it can change nothing here"
+            "Use another token: this one is limited to some projects, environments or services, and can "
+            "change nothing here"
         )
     return forbidden(call.operation)

@@ -50,7 +50,7 @@ async def once(
     kept = await tx.idempotency.get(caller, key)
     if kept and kept.at > tx.now - DAY:
         if kept.request != request:
-            raise Conflict("This Idempotency-Key was used for another request: take a new key")
+            raise Conflict("Use a new Idempotency-Key: this one was used for another request")
         await _require_sight(ctx, tx, call)
         return await _again(ctx, tx, call, kept, caller, key), True
     reply = await handler(ctx, tx, call)

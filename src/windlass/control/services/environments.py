@@ -123,7 +123,7 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
             found = True
             await cancel(tx, service, waiting, call)
     if not found:
-        raise Conflict("No deployment of this environment waits or is under way")
+        raise Conflict("Look at the statuses of the environment: no deployment of it waits or is under way")
     return Reply(encode(await _status(ctx, tx, call, environment)))
 
 
@@ -150,7 +150,7 @@ async def _chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[tu
             id, asked = (item, None) if isinstance(item, str) else (item.service, item)
             row = await tx.resources.find(family, id)
             if row is None or row.parent != environment.id:
-                raise Missing(f"{where}: no {family} of this environment has the id {id}")
+                raise Missing(f"{where}: choose a {family} of this environment: none has the id {id}")
             found[id] = (row, asked)
     return [*found.values()]
 

@@ -92,7 +92,7 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
     earlier = await _earlier(tx, service, call.sent(Rollback).deployment_id or None)
     details = particulars(earlier)
     if details.made is None:
-        raise Conflict("deployment_id: that deployment built nothing that could be started again")
+        raise Conflict("deployment_id: choose one that built something: that deployment did not")
     version = ChosenVersion(
         git_commit_id=details.git_commit_id,
         image_tag=details.image_tag,
@@ -108,7 +108,9 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
     if wanted:
         row = await tx.deployments.get(wanted)
         if row is None or row.service != service.id:
-            raise Missing(f"deployment_id: {name_of(service)} has no deployment with this id")
+            raise Missing(
+                f"deployment_id: choose one of the deployments of {name_of(service)}: none has this id"
+            )
         if row.status != Progress.SUCCEEDED:
             raise Conflict("deployment_id: that deployment never ran; choose one that SUCCEEDED")
         return row
@@ -132,7 +134,7 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
     waiting = await tx.deployments.open(service.id)
     if not waiting:
-        raise Conflict(f"No deployment of {name_of(service)} waits or is under way")
+        raise Conflict(f"Look at the status of {name_of(service)}: no deployment of it waits or is under way")
     status = await cancel(tx, service, waiting, call)
     last = await tx.deployments.get(waiting[-1].id)
     assert last is not None
@@ -217,7 +219,7 @@ async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
     service, _, fresh = await _seen_service(ctx, tx, call)
     row = await _deployment(tx, call, service)
     if row.id not in {one.id for one in await tx.deployments.open(service.id)}:
-        raise Conflict(f"This deployment has ended: it is {row.status}")
+        raise Conflict(f"Choose a deployment that waits or is under way: this one is {row.status}")
     status = await cancel(tx, service, [row], call)
     after = await tx.deployments.get(row.id)
     assert after is not None
@@ -274,5 +276,5 @@ async def seen_deployment(ctx: Context, source: Reads, call: Call) -> tuple[Row,
 async def _deployment(source: Reads, call: Call, service: Row) -> DeploymentRow:
     row = await source.deployments.get(call.id)
     if row is None or row.service != service.id:
-        raise Missing("No deployment with this id was found")
+        raise Missing("List the deployments of the service to find the id: none has this one")
     return row

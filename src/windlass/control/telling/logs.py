@@ -61,7 +61,7 @@ async def followed(
             row = await target(ctx.store.reads, call)
             if await _lies_in(ctx, row, within):
                 return row.org, ctx.logs.follow(service, last)
-    raise Missing("No service with this id was found there")
+    raise Missing("No service with this id was found there: check the ids of the request")
 
 
 async def _lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:

@@ -146,11 +146,11 @@ async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def _replay_one(tx: Tx, row: Row, id: str, address: str) -> None:
     delivery = await tx.deliveries.get(row.id, id)
     if delivery is None:
-        raise Missing("No delivery of this webhook has this id")
+        raise Missing("List the deliveries of this webhook to find the id: none has this one")
     if delivery.state != WAITING and delivery.address != address:
         raise Conflict(
-            "event_id: this delivery was sent to another address, which the webhook had before. It is sent "
-            "to no other one"
+            "event_id: choose a delivery to the present address: this one was sent to another, which the "
+            "webhook had before, and is sent to no other one"
         )
     await tx.deliveries.repeat_one(row.id, id)
 

@@ -48,7 +48,7 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
         return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)
     levels = await source.tree.above(service.id)
     if not levels:
-        raise Missing("This service was deleted meanwhile")
+        raise Missing("Create the service again if you still need it: it was deleted meanwhile")
     rows = [await _said_at(source, level) for level in levels]
     own = await injected_variables(ctx, source, levels, find_address)
     result = resolve([*([_entry(ctx, row) for row in level] for level in rows), own.entries])

@@ -216,7 +216,9 @@ async def _level(
         known = " or ".join(scope for scope in levels if scope != "ORGANIZATION")
         raise Invalid(f"{where}.scope: is no level here; it can be {known}")
     if not await allows(tx, call.actor, call.operation.need, level):
-        raise Forbidden(f"{where}.scope: this token is limited to less than the {level.family}")
+        raise Forbidden(
+            f"{where}.scope: use another token: this one is limited to less than the {level.family}"
+        )
     return level
 
 
@@ -270,7 +272,9 @@ class Variables(Behaviour[Variable | Secret]):
     async def _refuse_twin(self, tx: Tx, draft: Draft[Variable | Secret]) -> None:
         other = secret if draft.family is variable else variable
         if await tx.resources.named(draft.above.id, other.name, draft.spec.key):
-            raise Conflict(f"key: there is already {_a(other)} with the key {draft.spec.key} here")
+            raise Conflict(
+                f"key: there is already {_a(other)} with the key {draft.spec.key} here; choose another"
+            )
 
     async def _follow(self, ctx: Context, tx: Tx, alias: Row, target: Row) -> None:
         noun = "secret" if alias.family == secret.name else "variable"

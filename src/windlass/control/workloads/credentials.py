@@ -47,7 +47,7 @@ async def _given(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
         """Stores the credentials; of concurrent calls, the first decides."""
         current = await tx.resources.get(row.id)
         if current is None:
-            raise Missing("This database was deleted meanwhile")
+            raise Missing("Create the database again if you still need it: it was deleted meanwhile")
         hidden = decrypt_hidden(ctx, current)
         if _PASSWORD in hidden:
             return hidden
