@@ -18,7 +18,7 @@ from windlass.base import ids
 from windlass.cli.derived_commands import kebab
 from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.registry import Operation
-from windlass.core.declare.traits import Deployment, LogLine
+from windlass.core.declare.traits import Deployment, LogLine, Status
 from windlass.families.environment import EnvironmentChanges
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import GAP, coloured, pairs, plain, room, table
@@ -27,6 +27,9 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _LATE = ("created_at", "updated_at")
 _STATES = ("state", "status")
 _ADDRESSES = ("url",)
+_REASONS = ("message",)
+_OF_SERVICE = frozenset(Status.__struct_encode_fields__) - {"id", *_REASONS}
+"""Fields in which a deployment repeats the status of its service."""
 _ID = re.compile(ids.PATTERN)
 _WIDEST, _NO_LIMIT = 44, 10_000
 """Most characters of a column."""
@@ -137,9 +140,10 @@ def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) 
         _show_wide(rows, names)
         return
     names = [name for name in names if _is_first(operation, name) or not _is_for_programs(rows, name)]
-    shown = _that_fit(rows, [name for name in names if _is_first(operation, name)], names)
+    useful = [name for name in names if operation.answer is not Deployment or name not in _OF_SERVICE]
+    shown = _that_fit(rows, [name for name in useful if _is_first(operation, name)], useful)
     if not shown:
-        _show_apart(rows, names)
+        _show_apart(rows, useful)
         return
     _table(rows, shown)
     if left := len(names) - len(shown):
@@ -160,7 +164,7 @@ def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
 def _place(operation: Operation, name: str) -> int:
     """Sort key of a column: name (or else the id), state and address come first."""
     named = operation.family.names if operation.family else None
-    order = (named or "name", *_STATES, *_ADDRESSES)
+    order = (named or "name", *_STATES, *_ADDRESSES, *_REASONS)
     has_no_name = operation.family is not None and operation.family.names is None
     if has_no_name and name == "id":
         return -1

@@ -71,6 +71,8 @@ class Ledger:
         self.claim = task.claim
         self.service = task.service
         self.status = task.status
+        self._waits = particulars(task.deployment).waits if task.deployment else ""
+        """The recorded reason for which the deployment waits."""
 
     @property
     def deployment(self) -> DeploymentRow:
@@ -87,6 +89,22 @@ class Ledger:
         return await workload_of(self.ctx, self.status.serving)
 
     # The deployment under way
+
+    async def note_waiting(self, reason: str) -> None:
+        """Records why the deployment waits, or with an empty reason that it goes on. A repeated reason costs
+        nothing."""
+        if reason != self._waits:
+            await self._note_waiting(self._mask(reason))
+            self._waits = reason
+
+    @in_transaction
+    async def _note_waiting(self, tx: Tx, current: DeploymentRow, reason: str) -> None:
+        details = particulars(current)
+        status = await status_of(tx, self.service)
+        if status.message in {"", details.waits}:
+            await tx.statuses.change(replace(status, message=reason))
+        details.waits = reason
+        await move(tx, current, Progress(current.status), details)
 
     @in_transaction
     async def freeze(

@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from windlass.builders.builder import BuilderAway
-from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.records.deployments import particulars
 from windlass.engines.engine import EngineAway
 
 T = TypeVar("T")
+Note = Callable[[str], Awaitable[None]]
+"""Records why a deployment waits."""
 
 HOLD: Final = 2.0
 """Seconds for which a step that can only wait holds its slot."""
@@ -37,7 +38,7 @@ async def when_back(ledger: Ledger, action: Callable[[], Awaitable[T]]) -> T:
     """Repeats an action while engine or builder is unavailable. Raises PutOff when that takes long, and the
     last error when the patience of the deployment has ended."""
     try:
-        return await wait_while_away(ledger.ctx, HOLD, action)
+        return await wait_while_away(HOLD, action, ledger.note_waiting)
     except (EngineAway, BuilderAway) as error:
         waited = ledger.ctx.clock.now() - particulars(ledger.deployment).began
         if is_exhausted(waited, ledger.ctx.settings.ready_seconds, ledger.claim.attempts):
@@ -49,14 +50,19 @@ def is_exhausted(waited: int, patience: float, tries: int) -> bool:
     return waited > patience * 1000 and tries >= LEAST_TRIES
 
 
-async def wait_while_away(ctx: Context, patience: float, action: Callable[[], Awaitable[T]]) -> T:
-    """Repeats an action while the engine or the builder is away, until the patience ends."""
+async def wait_while_away(patience: float, action: Callable[[], Awaitable[T]], note: Note) -> T:
+    """Repeats an action while the engine or the builder is away, until the patience ends. `note` gets the
+    reason, and an empty text once it goes on."""
     deadline, pause = time.monotonic() + patience, 0.1
     while True:
         try:
-            return await action()
-        except (EngineAway, BuilderAway):
+            done = await action()
+        except (EngineAway, BuilderAway) as error:
+            await note(str(error))
             if time.monotonic() > deadline:
                 raise
+        else:
+            await note("")
+            return done
         await asyncio.sleep(pause)
         pause = min(pause * 2, 5.0)

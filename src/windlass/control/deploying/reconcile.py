@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from windlass.builders.builder import BuilderAway
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import Ledger, Task, fence, has_switched
 from windlass.control.deploying.patience import PutOff
@@ -19,6 +20,7 @@ from windlass.control.request.deleting import DISCARD
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.progress import TOLD
 from windlass.core.deploy.states import BUILDS, WORDS, Do, Progress, State
+from windlass.engines.engine import EngineAway
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx
 
 LOOK = 5.0
@@ -34,6 +36,10 @@ async def reconcile(ctx: Context, claim: Claim) -> None:
         except PutOff as later:
             await ledger.put_off(later.wait, later.tries)
             return
+        except (EngineAway, BuilderAway) as error:
+            if task.deployment:
+                await ledger.note_waiting(str(error))
+            raise
         if task.step in {Step.KEEP, Step.REST}:
             return
 

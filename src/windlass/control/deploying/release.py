@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from windlass.control.context.context import Context
 from windlass.control.deploying.older_database import examine
-from windlass.control.deploying.patience import wait_while_away
+from windlass.control.deploying.patience import Note, wait_while_away
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.engine import EngineError, NotReady
@@ -37,12 +37,14 @@ class ReleaseFailed(Exception):
     """The release did not start; the message is for the person who deployed."""
 
 
-async def bring_up(ctx: Context, new: Workload, old: Workload | None, count: int, check: Check) -> None:
+async def bring_up(
+    ctx: Context, new: Workload, old: Workload | None, count: int, check: Check, note: Note
+) -> None:
     """Starts the new generation and waits until it is healthy; the old one still runs beside it, unless they
     cannot run together.
 
     `check` raises when another worker has the claim: a serving generation is ended only by the worker that
-    will replace it.
+    will replace it. `note` records why the release waits.
     """
     await ctx.point("about to reserve")
     try:
@@ -54,7 +56,7 @@ async def bring_up(ctx: Context, new: Workload, old: Workload | None, count: int
         if new.alone:
             await retire_others(ctx, new, new.generation, check)
         await ctx.point("about to start")
-        await wait_while_away(ctx, new.patience, lambda: apply(ctx, new, count, check))
+        await wait_while_away(new.patience, lambda: apply(ctx, new, count, check), note)
         await ctx.point("started")
     except EngineError as error:
         raise ReleaseFailed(str(error)) from error

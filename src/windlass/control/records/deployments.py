@@ -145,7 +145,7 @@ async def finish(
     """Ends a deployment: writes its final state and its final event, each once."""
     assert deployment.status in OPEN
     details = particulars(deployment)
-    details.message, details.ended = message, tx.now
+    details.message, details.waits, details.ended = message, "", tx.now
     if details.run and not details.run.ended_at:
         details.run = replace(details.run, ended_at=tx.now, reason=message.partition("\n")[0])
     closed = await move(tx, deployment, progress, details)
@@ -232,7 +232,7 @@ def shown_deployment(
         "service_id": service.id,
         "git_commit_id": details.commit_id,
         "commit": details.commit,
-        "message": details.message,
+        "message": details.message or details.waits,
         "triggered_by": details.actor.name,
         "origin": details.origin,
         "started_at": stamp(details.began) if details.began else None,

@@ -81,7 +81,7 @@ class Deployment(Shown):
     ) = None
     image_tag: Annotated[Maybe[str], Meta(description="The tag of the image, of a container")] = absent
     commit: Commit | None = None
-    message: Annotated[str, Meta(description="Why it ended as it did, where there is something to say")] = ""
+    message: Annotated[str, Meta(description="Why it ended as it did, or why it waits, if known")] = ""
     run: Annotated[Maybe[RunResult], Meta(description="The result of a service that runs once")] = absent
     triggered_by: str = ""
     origin: str = "API"

@@ -76,6 +76,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The tag of an image that is not built here: asked for, or what it was."""
     branch: str | None = None
     message: str = ""
+    waits: str = ""
+    """Why it waits, such as for an engine that is away; empty while it goes on."""
     cancelled: bool = False
     """True if a cancellation was requested."""
     commit: CommitRecord | None = None

@@ -49,4 +49,6 @@ async def _prepare(ledger: Ledger, making: Making) -> tuple[BuiltArtifact, Workl
     if why := ledger.place.refusal or kind.hindrance(ledger.place):
         raise BuildError(why)
     async with asyncio.timeout(ctx.settings.build_seconds):
-        return await wait_while_away(ctx, ctx.settings.ready_seconds, lambda: kind.prepare(ctx, making))
+        return await wait_while_away(
+            ctx.settings.ready_seconds, lambda: kind.prepare(ctx, making), ledger.note_waiting
+        )

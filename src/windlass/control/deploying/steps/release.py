@@ -55,7 +55,7 @@ async def _brought_up(ledger: Ledger, new: Workload, old: Workload | None, count
     failure = particulars(ledger.deployment).message
     if not failure:
         try:
-            await bring_up(ledger.ctx, new, old, count, ledger.check_claim)
+            await bring_up(ledger.ctx, new, old, count, ledger.check_claim, ledger.note_waiting)
             return True
         except ReleaseFailed as failed:
             failure = str(failed)

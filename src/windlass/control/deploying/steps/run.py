@@ -39,6 +39,7 @@ async def run(ledger: Ledger) -> None:
     try:
         outcome = await _outcome(ledger, workload, report.started_at)
     except EngineAway as error:
+        await ledger.note_waiting(str(error))
         raise PutOff(PAUSE, str(error)) from error
     except (RunFailed, EngineError) as error:
         await ledger.give_up(str(error))

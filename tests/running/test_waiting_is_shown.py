@@ -1,0 +1,121 @@
+"""A deployment that waits for an engine or builder that is away says so, until it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Line
+from tests.running.test_clusters import application_on, cluster, deploy, engine_of
+from tests.schemathesis.serving import served
+from tests.world import World, make_world
+from windlass.builders.builder import BuilderAway
+from windlass.control.deploying import patience
+
+
+@asynccontextmanager
+async def working(world: World) -> AsyncIterator[None]:
+    task = asyncio.create_task(world.installation.worker.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def application(world: World) -> tuple[str, Any]:
+    """An application that runs on a cluster, and the engine there."""
+    east = await cluster(world)
+    app = await application_on(world, east, name="web")
+    await deploy(world, app)
+    return f"/application/{app}", engine_of(world, east)
+
+
+async def says(world: World, path: str, name: str, value: str) -> Any:
+    """Reads until a field has this value."""
+    async with asyncio.timeout(30):
+        while str((found := await world.get(path))[name]) != value:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    return found
+
+
+async def waiting(world: World, path: str, action: str) -> str:
+    """Starts something that has to wait; returns the path of the deployment."""
+    begun = await world.post(f"{path}/{action}")
+    assert begun.status == 202, begun
+    return f"{path}/deployment/{begun['id']}"
+
+
+@pytest.mark.parametrize("action", ["redeploy", "stop", "uninstall", "restart-service"])
+async def test_the_status_and_the_deployment_say_what_is_waited_for_and_stop_saying_it(action):
+    async with make_world() as world:
+        path, engine = await application(world)
+        engine.away = True
+        reason = await reason_of(engine)
+        async with working(world):
+            deployment = await waiting(world, path, action)
+            shown = await says(world, deployment, "message", reason)
+            assert shown["status"] == "DEPLOYING"
+            assert (await world.get(f"{path}/status"))["message"] == reason
+            engine.away = False
+            world.clock.turn(patience.PAUSE / 1000)
+            await world.installation.ctx.store.write(lambda tx: _nudge(tx))
+            shown = await says(world, deployment, "status", "SUCCEEDED")
+        assert shown["message"] == ""
+        assert (await world.get(f"{path}/status"))["message"] == ""
+
+
+async def test_a_build_says_that_its_builder_is_away():
+    async with make_world() as world:
+        app = await world.application()
+        build, is_away = world.builder.build, True
+
+        async def away(*words: Any, **given: Any) -> Any:
+            if is_away:
+                raise BuilderAway("Ask the operator to start Docker")
+            return await build(*words, **given)
+
+        world.builder.build = away
+        path = f"/application/{app}"
+        async with working(world):
+            deployment = await waiting(world, path, "deploy")
+            shown = await says(world, deployment, "message", "Ask the operator to start Docker")
+            assert shown["status"] == "BUILDING"
+            assert (await world.get(f"{path}/status"))["message"] == "Ask the operator to start Docker"
+            is_away = False
+            shown = await says(world, deployment, "status", "SUCCEEDED")
+        assert shown["message"] == ""
+
+
+async def test_the_command_line_lists_deployments_with_state_and_reason_first():
+    async with make_world() as world, served(world) as url:
+        path, engine = await application(world)
+        engine.away = True
+        reason = await reason_of(engine)
+        windlass = Line(world, url)
+        async with working(world):
+            await says(world, await waiting(world, path, "redeploy"), "message", reason)
+            said = await windlass("deployment", "list", "--application", "web", "--text", width=160)
+            status = await windlass("application", "status", "web", "--text")
+            engine.away = False
+        heading, newest, _ = said.out.splitlines()
+        assert heading.split()[:3] == ["ID", "STATUS", "MESSAGE"]
+        assert newest.split()[1] == "DEPLOYING"
+        assert reason in newest
+        assert reason in status.out
+
+
+async def reason_of(engine: Any) -> str:
+    try:
+        await engine.all()
+    except Exception as error:  # noqa: BLE001 (its words are all that is asked for)
+        return str(error)
+    raise AssertionError("it is not away")
+
+
+async def _nudge(tx: Any) -> None:
+    tx.nudge("work")
