@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,10 +27,12 @@ import pytest
 from tests.forks import Brood, breeding
 from tests.forms import either
 from tests.store.processes import ALONE, LISTENS, PROGRAM, Server
-from tests.store.stores import Place, execute
+from tests.store.stores import Place, execute, until
 from tests.world import ADMIN
 
 CLIENTS = 8
+WRITES = 30
+"""The most that are acknowledged in one life before it ends, apart from those on their way."""
 AUTHORIZED = {"Authorization": f"Token {ADMIN}"}
 
 
@@ -86,6 +88,8 @@ class Ledger:
         self.unsure_environments: dict[str, int] = defaultdict(int)
         self.fresh: set[str] = set()
         """Projects of the last life, whose environments are still to be looked at."""
+        self.writes = 0
+        """Acknowledged."""
         self._numbers = 0
 
     async def work(self, client: Client) -> None:
@@ -95,6 +99,11 @@ class Ledger:
                 await self.one_round(client)
             except (aiohttp.ClientError, OSError):
                 return
+
+    async def grown(self, more: int, working: Sequence[asyncio.Task[None]]) -> None:
+        """Waits for so many more writes, or until the clients have ended because the server has."""
+        enough = self.writes + more
+        await until(lambda: self.writes >= enough or all(task.done() for task in working))
 
     async def one_round(self, client: Client) -> None:
         self._numbers += 1
@@ -106,18 +115,21 @@ class Ledger:
                 "POST", f"/project/{project}/environment", {"name": f"e{len(self.environments[project])}"}
             )
             assert status == 201, made
+            self.writes += 1
             self.unsure_environments[project] -= 1
             self.environments[project].add(made["id"])
         if number % 4 == 0:
             self.deleting.add(project)
             status, _ = await client.call("DELETE", f"/project/{project}")
             assert status == 204
+            self.writes += 1
             self.deleted.add(project)
 
     async def make(self, client: Client, name: str) -> str:
         self.unsure.add(name)
         status, made = await client.call("POST", f"/organization/{self.org}/project", {"name": name})
         assert status in {200, 201}, made
+        self.writes += 1
         self.unsure.discard(name)
         self.projects[made["id"]] = name
         self.fresh.add(made["id"])
@@ -158,7 +170,8 @@ class Ledger:
 
 
 async def lives(brood: Brood, place: Place, ledger: Ledger, kills: int, seed: int) -> None:
-    """Starts, checks, works and is killed, over and over; on a slow machine until it has done enough."""
+    """Starts, checks, works and is killed, over and over, until it has done enough. A life lasts for some
+    writes and not for some time, in which a starved machine would do nothing."""
     chance, least = random.Random(seed), 2 * kills
     for life in itertools.count():
         if life >= kills and ledger.deleted and len(ledger.projects) > least:
@@ -172,7 +185,8 @@ async def lives(brood: Brood, place: Place, ledger: Ledger, kills: int, seed: in
             client = Client(session, await server.listening())
             await ledger.check(client)
             working = [asyncio.create_task(ledger.work(client)) for _ in range(CLIENTS)]
-            await asyncio.sleep(chance.random() * 0.1)
+            await ledger.grown(chance.randint(0, WRITES), working)
+            await asyncio.sleep(chance.random() * 0.005)
             assert server.end() == -signal.SIGKILL
             await asyncio.gather(*working)
 
