@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from windlass.docker.decoding import an_object, decoded
 from windlass.docker.failures import Away, EngineRefused, WrongEngine
 from windlass.docker.transports import DockerTransport, SettingsTransport
 
@@ -24,8 +25,12 @@ OLDEST: Final = (1, 41)  # Docker 20.10: statistics at once, BuildKit
 NEWEST: Final = (1, 47)  # what this client was written against
 CONNECTING: Final = 5.0
 PATIENCE: Final = 120.0
-MOST: Final = 64 * 1024 * 1024
+MOST: Final = 16 * 1024 * 1024
+"""Bytes of a whole answer."""
+RECOGNISING: Final = 15.0
+"""Seconds that an engine may take to tell its id."""
 LONGEST_REASON: Final = 16 * 1024
+LONGEST_INFO: Final = 1024 * 1024
 LONGEST_OBJECT: Final = 16 * 1024 * 1024
 """Bytes of one object in a stream."""
 
@@ -39,7 +44,7 @@ ENDING: Final = (
     "server is shutting down",
 )
 
-_RECOGNISING: Final = "recognising"
+_RECOGNISES: Final = "recognising"
 """Marks the request that reads the id of the engine: its own connection needs no other such request."""
 
 
@@ -62,11 +67,11 @@ class EngineAnswer:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 if line.strip():
-                    yield json.loads(line)
+                    yield an_object(decoded(line))
             if len(rest) > LONGEST_OBJECT:
                 raise EngineRefused(500, f"The Docker engine says more than {LONGEST_OBJECT} bytes at once")
         if rest.strip():
-            yield json.loads(rest)
+            yield an_object(decoded(rest))
 
 
 class Docker:
@@ -102,7 +107,7 @@ class Docker:
     async def json(self, method: str, path: str, **given: Any) -> Any:
         """Returns the decoded answer; None if it is empty."""
         body = await self.raw(method, path, **given)
-        return json.loads(body) if body.strip() else None
+        return decoded(body) if body.strip() else None
 
     async def raw(self, method: str, path: str, **given: Any) -> bytes:
         """An answer has to be whole within `patience`: an engine may send a byte now and then for ever."""
@@ -166,7 +171,7 @@ class Docker:
             raise EngineRefused(
                 400, f"There is no Docker engine at {self.host}: another program answers there"
             )
-        return str((await self.json("GET", "/info"))["ID"])
+        return str(an_object(await self.json("GET", "/info", patience=RECOGNISING)).get("ID", ""))
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -190,17 +195,18 @@ class Docker:
         """Raises WrongEngine if the engine at the address is not the one that was connected."""
         import aiohttp  # noqa: PLC0415 (as above)
 
-        if context.trace_request_ctx == _RECOGNISING:
+        if context.trace_request_ctx == _RECOGNISES:
             return
-        timeout = aiohttp.ClientTimeout(total=PATIENCE, sock_connect=CONNECTING)
+        timeout = aiohttp.ClientTimeout(total=RECOGNISING, sock_connect=CONNECTING)
         async with session.get(
             f"{self._base}/info",
-            trace_request_ctx=_RECOGNISING,
+            trace_request_ctx=_RECOGNISES,
             timeout=timeout,
             headers={"Connection": "close"},
+            allow_redirects=False,
         ) as response:
-            answer = json.loads(await response.read())
-        if not isinstance(answer, dict) or answer.get("ID") != self._transport.engine_id:
+            found = await _beginning(response, LONGEST_INFO, RECOGNISING)
+        if an_object(decoded(found)).get("ID") != self._transport.engine_id:
             # No connection to the other engine is used for a later request.
             self._transport.drop()
             self._version = ""
@@ -248,7 +254,7 @@ class Docker:
         """The newest version that both sides know."""
         async with self._asked("GET", "/version", patience=CONNECTING) as response:
             with self.translated():
-                version = json.loads(await _beginning(response))
+                version = an_object(decoded(await _beginning(response)))
         theirs = _numbers(str(version.get("ApiVersion", "")))
         least = _numbers(str(version.get("MinAPIVersion", "")))
         if theirs < OLDEST:
@@ -263,7 +269,7 @@ class Docker:
             text = (await _beginning(response)).decode(errors="replace").strip()
         try:
             message = str(json.loads(text)["message"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             message = text or f"status {response.status}"
         if response.status >= 500 and any(word in message for word in ENDING):
             return Away(f"The Docker engine at {self.host} is ending: {message}")
@@ -280,13 +286,14 @@ class Docker:
             raise Away(self._transport.explain(error)) from error
 
 
-async def _beginning(response: aiohttp.ClientResponse) -> bytes:
-    """Reads a short answer: a version, or the reason of a refusal. An engine may send more, or never end."""
+async def _beginning(
+    response: aiohttp.ClientResponse, most: int = LONGEST_REASON, patience: float = CONNECTING
+) -> bytes:
+    """Reads a short answer, such as a version or the reason of a refusal. An engine may send more, or never
+    end."""
     kept = bytearray()
-    async with asyncio.timeout(CONNECTING):
-        while len(kept) < LONGEST_REASON and (
-            more := await response.content.read(LONGEST_REASON - len(kept))
-        ):
+    async with asyncio.timeout(patience):
+        while len(kept) < most and (more := await response.content.read(most - len(kept))):
             kept += more
     return bytes(kept)
 

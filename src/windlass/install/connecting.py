@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from windlass.base.addresses import Reach
+from windlass.base.addresses import Address, Reach
 from windlass.base.errors import Invalid
 from windlass.base.http_in.connections import trusted
 from windlass.builders.databases import NativeDatabases
@@ -28,13 +32,36 @@ FIRST_OPEN: Final = 1024
 """The first port that organizations may have opened on the machine of this server."""
 
 
+class EngineReach(Reach):
+    """Admits hosts that the operator allowed. Ports of this machine, and of its neighbours on the link, are
+    meant for itself: requests would reach them through the router. So each of these addresses has to be
+    allowed alone, and not within a network."""
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        super().__init__(allowed, public=False)
+
+    def admits(self, address: Address) -> bool:
+        if address.is_link_local or address.is_multicast or address.is_unspecified or _is_own(address):
+            return ip_network(address) in self._allowed
+        return self.names(address)
+
+
+def _is_own(address: Address) -> bool:
+    """True for addresses of this machine: programs can listen there."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as tried, suppress(OSError):
+        tried.bind((str(address), 0))
+        return True
+    return False
+
+
 class DockerConnector:
     """Makes places of clusters whose engine is Docker, reached with TLS."""
 
     def __init__(self, settings: Settings, installation: str) -> None:
         try:
             # A host that runs services is believed about them: only the operator says which may be one.
-            self._reach = Reach(settings.outbound_allow, public=False)
+            self._reach = EngineReach(settings.outbound_allow)
         except ValueError as error:
             raise BadSetting(f"outbound_allow: {error}") from error
         self._settings, self._installation = settings, installation
