@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import Any
 
 import pytest
 
 from tests.logs.streams import asked
-from tests.world import World
+from tests.world import ADMIN, World
 
 
 async def begun(world: World) -> tuple[str, str]:
@@ -30,6 +31,36 @@ async def test_a_deployment_is_told_from_its_queue_to_its_end_and_the_stream_end
     assert told[-1].kind == "end"
     assert told[-2].data == (await world.get(path)).json
     assert (first.data["status"], told[-2].data["status"]) == ("QUEUED", "SUCCEEDED")
+
+
+async def test_a_slow_reader_gets_the_last_event_too(world: World, address: str):
+    _, path = await begun(world)
+    received: list[bytes] = []
+    goes_on = asyncio.Event()
+
+    async def send(message: Any) -> None:
+        received.append(message.get("body", b""))
+        if b"QUEUED" in received[-1]:
+            await goes_on.wait()
+
+    headers = [(b"authorization", f"Token {ADMIN}".encode())]
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": f"{path}/stream",
+        "query_string": b"",
+        "headers": headers,
+    }
+    scope["client"] = ("203.0.113.7", 50_000)
+    stays: Any = asyncio.Event().wait
+    reading = asyncio.ensure_future(world.installation.app(scope, stays, send))
+    async with asked(address, f"{path}/stream") as other:
+        await other.events(1)
+        await world.settle()
+        await other.events(100)  # both share what reads for them: it has seen the end
+    goes_on.set()
+    await reading
+    assert b"SUCCEEDED" in b"".join(received)
 
 
 async def test_a_deployment_that_has_ended_is_told_once(world: World, address: str):

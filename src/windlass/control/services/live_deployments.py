@@ -31,10 +31,11 @@ async def _told(
         await reader.fresh()
         before = b""
         while reader.event:
+            over = reader.over  # as of this event: while it is sent, the deployment may end
             if reader.event != before:
                 before = reader.event
                 yield before
-            if reader.over or not onward:
+            if over or not onward:
                 break
             if reader.event == before:
                 await reader.news()
