@@ -32,7 +32,7 @@ def run_examples(page: str, folder: Path, **environment: str) -> str:
         env={"PATH": f"{tools}:{os.environ['PATH']}", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout

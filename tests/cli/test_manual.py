@@ -8,6 +8,7 @@ from tests.cli.manual import run_examples
 from tests.world import ADMIN
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("page", "shown"), [("command-line.md", "shop\n"), ("running.md", '"name": "shop"')])
 async def test_every_example_of_the_manual_works(windlass, tmp_path, page, shown):
     environment = {"WINDLASS_URL": windlass.url, "WINDLASS_TOKEN": ADMIN}

@@ -166,10 +166,12 @@ class Caller:
         return Said(status, fields, await self.reader.read())
 
     async def rest(self) -> bytes:
-        """All that comes until the other side hangs up."""
+        """All that comes until the other side hangs up, also where it resets the connection then."""
+        pieces = []
         with contextlib.suppress(ConnectionError):
-            return await self.reader.read()
-        return b""
+            while piece := await self.reader.read(1 << 16):
+                pieces.append(piece)
+        return b"".join(pieces)
 
     async def close(self) -> None:
         self.out.transport.abort()
