@@ -271,3 +271,22 @@ async def test_each_way_of_failing_to_connect_says_what_to_do(tmp_path, host):
             assert answer.status == 400, (name, answer)
             assert answer.message.startswith("engine_"), (name, answer)
             assert words in answer.message, (name, answer)
+
+
+async def test_a_volume_that_is_lost_on_another_host_is_not_begun_empty(tmp_path, host):
+    async with windlass(tmp_path, host) as there:
+        east = Cluster(there, (await connected(there, "east", access(host)))["id"], "east")
+        await east.make()
+        assert (await east.do("deploy"))["status"] == "SUCCEEDED"
+        await east.do("stop")
+        docker = Docker(host.host)
+        try:
+            (volume,) = (await on(host.host))[1]
+            await docker.raw("DELETE", f"/volumes/{volume['Name']}")
+        finally:
+            await docker.close()
+        assert (await east.do("deploy"))["status"] == "FAILED"
+        message = (await there.call("GET", f"{east.path}/status"))["message"]
+        assert message.startswith("Bring back the volume of east")
+        assert await on(host.host) == ([], [])
+        await there.call("DELETE", east.path)
