@@ -87,7 +87,8 @@ def _which(derived: DerivedCommand) -> str:
     line = [kebab(family.name) for family in ancestry(registry(), derived.family)][-2::-1]
     if isinstance(derived.family.parent, Trait) or not line:
         own = "; without it, the token's own is meant" if derived.own else ""
-        return f"{id_only} or a {derived.family.names}{own}."
+        names = derived.family.names
+        return f"{id_only} or {'an' if names[0] in 'aeiou' else 'a'} {names}{own}."
     return f"{id_only}, or a name, or a path of names: {'/'.join([*line, derived.group])}."
 
 

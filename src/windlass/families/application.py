@@ -2,6 +2,8 @@
 
 from typing import Annotated, Literal
 
+from msgspec import Meta
+
 from windlass.core.declare.fields import (
     Id,
     Line,
@@ -31,8 +33,12 @@ class Application(Program):
     name: Annotated[Name, example("web")]
     git_repository: GitRepositoryRequest
     build_mode: Literal["DOCKER"] = "DOCKER"
-    dockerfile_path: Maybe[RelativePath] = absent
-    docker_target_build_stage: Maybe[Line] = absent
+    dockerfile_path: Annotated[
+        Maybe[RelativePath], Meta(description="Path of the Dockerfile, if it has another name or folder")
+    ] = absent
+    docker_target_build_stage: Annotated[
+        Maybe[Line], Meta(description="The stage of the Dockerfile to build; without it, the last")
+    ] = absent
     icon_uri: Line = "app://windlass/application"
 
 

@@ -43,7 +43,9 @@ class Database(Spec):
         ),
     ]
     mode: Annotated[Literal["CONTAINER", "MANAGED"], fixed(), example("CONTAINER")]
-    accessibility: Literal["PRIVATE", "PUBLIC"] = "PRIVATE"
+    accessibility: Annotated[
+        Literal["PRIVATE", "PUBLIC"], Meta(description="PUBLIC: also reached from outside of its environment")
+    ] = "PRIVATE"
     cpu: Millicores = 250
     memory: Annotated[Maybe[Mebibytes], example(512)] = absent
     storage: Gibibytes = 10

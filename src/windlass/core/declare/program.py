@@ -35,7 +35,9 @@ from windlass.core.declare.shapes import (
 Arguments = Annotated[list[Annotated[str, Meta(max_length=65_536)]], Meta(max_length=1000)]
 Architecture = Literal["AMD64", "ARM64"]
 Instances = Annotated[int, Meta(ge=0, le=10_000)]
-MaxInstances = Annotated[int, Meta(ge=-1, le=10_000, description="-1 is no limit")]
+MaxInstances = Annotated[
+    int, Meta(ge=-1, le=10_000, description="Never more than so many, whatever their load; -1 is no limit")
+]
 VOLUME_DIGITS: Final = 8
 """The digits of a storage id that name its volume."""
 
@@ -52,13 +54,19 @@ class Program(Spec):
     gpu: Count = 0
     ephemeral_storage_in_gib: Maybe[Count] = absent
     cpu_architecture: Maybe[Architecture] = absent
-    min_running_instances: Instances = 1
+    min_running_instances: Annotated[
+        Instances, Meta(description="Always at least so many; 0 starts none")
+    ] = 1
     max_running_instances: MaxInstances = 1
     healthchecks: Healthcheck = field(default_factory=Healthcheck)
     ports: list[PortRequest] = []
     storage: list[StorageRequest] = []
-    arguments: Arguments = []
-    entrypoint: Maybe[Line] = absent
+    arguments: Annotated[
+        Arguments, Meta(description="Arguments of the entrypoint; without one, the command itself")
+    ] = []
+    entrypoint: Annotated[
+        Maybe[Line], Meta(description="Command to run, instead of the one of the image or the repository")
+    ] = absent
     auto_preview: bool = True
     auto_deploy: bool | None = False
     annotations_groups: list[GroupRef] = []

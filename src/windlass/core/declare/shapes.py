@@ -62,11 +62,11 @@ class ProbeType(Spec):
 
 class Probe(Spec):
     type: Maybe[ProbeType] = absent
-    initial_delay_seconds: Count = 30
-    period_seconds: Positive = 10
-    timeout_seconds: Positive = 5
-    success_threshold: Positive = 1
-    failure_threshold: Positive = 9
+    initial_delay_seconds: Annotated[Count, Meta(description="Seconds before the first probe")] = 30
+    period_seconds: Annotated[Positive, Meta(description="Seconds between two probes")] = 10
+    timeout_seconds: Annotated[Positive, Meta(description="Seconds that one probe may take")] = 5
+    success_threshold: Annotated[Positive, Meta(description="Successes in a row until it is healthy")] = 1
+    failure_threshold: Annotated[Positive, Meta(description="Failures in a row until it is not healthy")] = 9
 
 
 class Healthcheck(Spec):
@@ -159,8 +159,10 @@ RelativePath = Annotated[
 
 class GitRepositoryRequest(Spec):
     url: Annotated[GitUrl, example("https://github.com/acme/shop.git")]
-    branch: Maybe[Branch] = absent
-    root_path: RelativePath = "/"
+    branch: Annotated[Maybe[Branch], Meta(description="Without it, the default branch of the repository")] = (
+        absent
+    )
+    root_path: Annotated[RelativePath, Meta(description="Folder of the application in the repository")] = "/"
     git_token_id: Maybe[Annotated[Id, refers("gitToken", opens="url")]] = absent
     provider: Maybe[Annotated[GitProvider, follows("url")]] = absent
     owner: Maybe[Annotated[Line, follows("url"), example("acme")]] = absent
