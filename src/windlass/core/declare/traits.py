@@ -56,10 +56,7 @@ class RunResult(Shown):
     ended_at: Annotated[Timestamp | None, Meta(description="null while it runs"), example(None)] = None
     exit_code: Annotated[
         int | None,
-        Meta(
-            description="128 plus the number of the signal that ended it, if one did; null while it runs, and if it "
-            "was lost"
-        ),
+        Meta(description="128 and its number if a signal ended it; null while it runs, and if it was lost"),
         example(0),
     ] = None
     reason: Annotated[str, Meta(description="The way in which it ended"), example("exited with code 0")] = ""
