@@ -291,7 +291,7 @@ class Invocation:
         text = self._given[f"subject_{place}"]
         if text is None:
             return self._names.home
-        return self._names.id_of(id.families[0] if len(id.families) == 1 else None, text)
+        return self._names.id_of_any(id.families, text)
 
     def answered(self, path: str, more: Mapping[str, str] | None = None) -> ApiAnswer:
         operation = self.operation

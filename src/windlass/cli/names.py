@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 
 from msgspec import Struct
 
 from windlass.base import ids
-from windlass.cli.client import Api
+from windlass.cli.client import Api, ApiRefused
 from windlass.cli.derived_commands import ancestry, kebab
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family
@@ -51,6 +52,29 @@ class NameResolver:
         if family.names is None:
             raise Misused(f"{_spoken(family)} has no name: give its id, and not {text!r}")
         return self.find(family, text).id
+
+    def id_of_any(self, families: Sequence[Family], text: str) -> str:
+        """Returns the id of a resource that may be of each of these families, with one request for each."""
+        if len(families) < 2 or _ID.fullmatch(text):
+            return self.id_of(families[0] if families else None, text)
+        missing: ApiRefused | None = None
+        found: list[tuple[str, ResolvedResource]] = []
+        for family in families:
+            if family.names is None:
+                continue
+            try:
+                found.append((_spoken(family), self.find(family, text)))
+            except ApiRefused as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+                missing = error
+        if len(found) == 1:
+            return found[0][1].id
+        if not found and missing:
+            kinds = ", ".join(_spoken(family) for family in families)
+            raise Misused(f"check the name {text!r}, or give an id: there is none of {kinds}") from missing
+        ways = ", ".join(f"{kind} {resource.path} ({resource.id})" for kind, resource in found)
+        raise Misused(f"give an id: {text!r} could be each of these: {ways}")
 
     def find(self, family: Family, text: str) -> ResolvedResource:
         """Finds the resource with this name, path or id."""
