@@ -54,7 +54,7 @@ def test_a_missing_part_that_is_required_is_refused_with_advice(tmp_path, machin
 
 
 @pytest.mark.parametrize("part", ["identity", "mounts", "processes", "landlock"])
-def test_each_missing_part_is_said_at_the_start_and_by_the_doctor(tmp_path, machine, part):
+def test_the_start_and_the_doctor_name_each_missing_part(tmp_path, machine, part):
     machine({**ALL, "why": {part: "it is switched off"}})
     [said, *_] = concerns(isolation_of(settings(tmp_path)))
     assert "it is switched off" in said

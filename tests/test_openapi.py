@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -102,12 +101,6 @@ def test_the_document_is_the_same_each_time() -> None:
     again = msgspec.json.encode(document(registry()))
     assert again == served(registry())
     assert served(registry()) is served(registry())
-
-
-def test_the_document_is_made_quickly() -> None:
-    began = time.process_time()
-    document(registry())
-    assert time.process_time() - began < 0.3
 
 
 def test_every_reference_leads_somewhere() -> None:

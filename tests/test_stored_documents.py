@@ -46,7 +46,7 @@ def test_a_wrong_type_is_not_read() -> None:
         read(b'{"name":1}', NamedDocument)
 
 
-def test_a_sealed_field_is_not_in_the_document() -> None:
+def test_an_encrypted_field_is_not_in_the_document() -> None:
     webhook = read(b'{"target_url":"https://a.example","events":[]}', Webhook)
     assert not isinstance(webhook.target_secret, str)
 

@@ -168,7 +168,7 @@ async def test_a_copy_of_everything_says_where_the_code_would_be(site, copies):
     assert site.run(artifact) == "1"
 
 
-async def test_a_program_of_a_run_that_is_missing_is_said_with_its_line(site):
+async def test_a_missing_program_of_a_run_is_reported_with_its_line(site):
     dockerfile = "FROM python\nRUN pip install no-such-server\nCMD no-such-server --port $PORT\n"
     said = await site.refused({"Dockerfile": dockerfile})
     assert "line 2: RUN pip install no-such-server" in said
@@ -195,7 +195,7 @@ async def test_a_dependency_that_needs_compiling_is_refused_with_a_way_out(site)
     assert "Dockerfile line 6: COPY --from=build /out/server /server: not executed" in site.log()
 
 
-async def test_where_nothing_says_how_to_start_it_is_said_what_to_add(site):
+async def test_without_a_start_command_the_message_names_what_to_add(site):
     said = await site.refused({"notes.txt": "x"})
     assert "Procfile" in said
     assert "web: python main.py" in said
@@ -235,7 +235,7 @@ async def test_an_unavailable_step_of_a_dockerfile_is_named_with_its_line(site, 
     assert why in await site.refused({"Dockerfile": f"FROM x\n{text}\n", "one.py": ""})
 
 
-async def test_a_stage_or_dockerfile_that_is_not_there_is_said_with_the_name_of_its_field(site):
+async def test_a_missing_stage_or_dockerfile_is_reported_with_the_name_of_its_field(site):
     files = {"Dockerfile": "FROM x AS one\nCMD true\n"}
     assert "docker_target_build_stage" in await site.refused(files, stage="two")
     assert "dockerfile_path" in await site.refused(files, dockerfile="docker/Dockerfile")

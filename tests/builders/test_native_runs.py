@@ -62,7 +62,7 @@ def test_the_reason_of_a_failed_install_is_an_error_and_no_note_beside_it():
     assert ": gyp: no info. " in failure("npm ci", 1, ["npm error gyp: no info"])  # the other side of it
 
 
-async def test_a_failed_install_says_what_the_tool_said(site):
+async def test_a_failed_install_shows_the_message_of_the_tool(site):
     said = await site.refused(
         {"requirements.txt": "./broken-1-py3-none-any.whl", "broken-1-py3-none-any.whl": "x", "main.py": ""}
     )
@@ -291,7 +291,7 @@ async def test_a_service_that_is_set_aside_comes_back_as_it_was(site, tmp_path):
     assert site.run(kept) == "1"
 
 
-async def test_a_full_disk_is_said_in_plain_words(site):
+async def test_a_full_disk_is_reported_in_plain_words(site):
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full")
     said = await site.refused(

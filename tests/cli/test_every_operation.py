@@ -90,7 +90,7 @@ def test_its_command_makes_its_call(operation, server):
 
 
 @operations(lambda operation: operation.body)
-def test_every_field_of_its_example_can_be_said_as_an_option(operation, server):
+def test_every_field_of_its_example_has_an_option(operation, server):
     [(deed, way)] = ways(operation)
     server.heard.clear()
     example = body(operation)["example"]

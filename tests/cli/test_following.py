@@ -217,7 +217,7 @@ def test_a_server_that_is_not_there_in_the_beginning_is_not_waited_for():
     assert say(*FOLLOW, url="http://127.0.0.1:1").code == 1
 
 
-def test_lines_that_are_missing_are_said_to_be_missing_aside():
+def test_missing_lines_are_announced_on_standard_error():
     said, _ = followed(Turn([line("one"), remark("gone", "some are no longer kept"), line("two"), END]))
     assert shown(said) == ["one", "two"]
     assert said.err == "some are no longer kept\n"

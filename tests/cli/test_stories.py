@@ -69,7 +69,7 @@ async def test_an_unknown_project_is_named_before_things_below_it(windlass):
     assert (said.code, said.err) == (1, "windlass: There is no project 'nothing' here\n")
 
 
-async def test_the_place_has_to_be_said_where_there_could_be_several(windlass):
+async def test_an_ambiguous_place_has_to_be_named(windlass):
     said = await windlass("environment", "list")
     assert said.code == 2
     assert "--project" in said.err
@@ -202,7 +202,7 @@ async def test_without_a_good_token_it_says_where_to_get_one(windlass, token, hi
     assert hint in said.err
 
 
-async def test_a_server_that_is_not_there_is_said_to_be_missing(windlass):
+async def test_an_unreachable_server_is_reported(windlass):
     said = await windlass("project", "list", url="http://127.0.0.1:1")
     assert said.code == 1
     assert "windlass serve" in said.err

@@ -141,7 +141,7 @@ DELETIONS = {
 @pytest.mark.parametrize("force", [(), ("--skip-reconcile",)], ids=["", "forced"])
 @pytest.mark.parametrize("deletion", DELETIONS.values(), ids=DELETIONS.keys())
 @pytest.mark.parametrize("whole", [False, True], ids=["one", "all"])
-async def test_a_service_that_is_deleted_meanwhile_is_said_to_be_deleted(windlass, whole, deletion, force):
+async def test_a_service_that_is_deleted_meanwhile_is_reported_as_deleted(windlass, whole, deletion, force):
     await shop(windlass)
     gate = windlass.world.builder.gate = asyncio.Event()
     words = ("environment", "deploy", "production") if whole else ("application", "deploy", "web")

@@ -48,7 +48,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         await station.apply(it)
         assert (await told_by(station))["arguments"] == ["one", "two  three", "*", "$HOME"]
 
-    async def test_files_arrive_where_they_are_wanted(self, rig, station):
+    async def test_files_arrive_at_their_path(self, rig, station):
         it = wanted(
             await rig.artifact(programs.TELLS),
             files={"/app/conf/settings.ini": SECRET.encode()},
@@ -87,7 +87,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         await station.apply(wanted(art, generation=2, **given))
         await station.hears("count 2")
 
-    async def test_a_volume_that_held_data_and_is_gone_is_not_begun_empty(self, rig, station):
+    async def test_a_lost_volume_that_held_data_is_not_replaced_by_an_empty_one(self, rig, station):
         volume = Volume(name="data", mount="/app/data")
         it = wanted(await rig.artifact(programs.SLEEPS), volumes=(volume,))
         known = structs.replace(it, volumes=(structs.replace(volume, is_known=True),))
@@ -107,7 +107,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         async with Station(rig) as later:
             assert [await later.engine.neighbour_address(*each) for each in reversed(asked)] == found[::-1]
 
-    async def test_who_is_alone_is_found_at_its_whereabouts(self, rig, station):
+    async def test_a_single_instance_is_reached_at_its_lasting_address(self, rig, station):
         it = wanted(
             await rig.artifact(programs.SERVES), ports=[PORT], alone=True, variables={"WHO": "the only one"}
         )
@@ -134,7 +134,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         assert all(line.at > 0 for line in station.lines)
 
     @pytest.mark.sized
-    async def test_a_flood_holds_nobody_up_and_its_last_line_arrives(self, rig, station):
+    async def test_a_flood_of_output_blocks_nothing_and_its_last_line_arrives(self, rig, station):
         lines = either(50_000, 200_000)
         it = wanted(await rig.artifact(programs.WRITES), variables={"LINES": f"{lines}", "AFTER": "0"})
         await station.apply(it)
@@ -167,7 +167,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
             assert set(numbers) == set(range(max(numbers) + 1))
             await after.engine.sweep([it.service])
 
-    async def test_the_end_of_what_was_found_again_is_noticed_and_it_is_begun_anew(self, rig):
+    async def test_an_adopted_instance_that_ends_is_restarted(self, rig):
         needs(rig, "adopt")
         it = wanted(await rig.artifact(programs.ENDS), variables={"AFTER": "1"})
         async with Station(rig) as before:

@@ -63,7 +63,7 @@ class Lifecycle(AtStation):
         await station.hears("here")
         assert await rig.copies(it.service) == [(1, 0)]
 
-    async def test_what_two_windlasses_run_at_once_is_there_once(self, rig, station):
+    async def test_a_workload_started_by_two_replicas_at_once_runs_once(self, rig, station):
         needs(rig, "replicas")
         it = wanted(await rig.artifact(programs.SLEEPS))
         async with Station(rig) as other:
@@ -76,7 +76,7 @@ class Lifecycle(AtStation):
             assert not await station.seen(it.service)
             assert await rig.copies(it.service) == []
 
-    async def test_somebody_is_told_when_an_instance_ends_and_begins_anew(self, rig, station):
+    async def test_an_end_and_a_restart_of_an_instance_send_notices(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS), variables={"AFTER": "0.5"})
         await station.apply(it)
         assert it.service not in station.notices
@@ -104,7 +104,7 @@ class Lifecycle(AtStation):
 
     # It ends, and is begun anew.
 
-    async def test_what_ends_is_begun_anew_and_says_how_it_ended(self, rig, station):
+    async def test_an_ended_program_is_restarted_and_shows_how_it_ended(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS))
         await station.apply(it)
 
@@ -128,7 +128,7 @@ class Lifecycle(AtStation):
         assert (await station.apply(it)).phase in (Phase.WAITING, Phase.RUNNING)
         assert len(await rig.copies(it.service)) <= 1
 
-    async def test_what_is_killed_says_by_what(self, rig, station):
+    async def test_a_killed_program_shows_the_signal(self, rig, station):
         it = wanted(await rig.artifact(programs.IS_KILLED))
         await station.apply(it)
         seen = await station.ended(it.service)
@@ -143,7 +143,7 @@ class Lifecycle(AtStation):
         await station.engine.remove(it.service, grace=0.1)
         assert list(await rig.traces(it.service)) == []
 
-    async def test_who_uses_more_memory_than_it_has_is_ended_and_says_so(self, rig, station):
+    async def test_a_program_that_exceeds_its_memory_is_ended_with_that_reason(self, rig, station):
         needs(rig, "memory")
         it = wanted(await rig.artifact(programs.EATS), memory=64)
         await station.apply(it)
@@ -167,28 +167,28 @@ class Lifecycle(AtStation):
         await station.engine.discard("55555555-aaaa-4aaa-8aaa-000000000005")
         assert not await station.seen("55555555-aaaa-4aaa-8aaa-000000000005")
 
-    async def test_who_is_asked_to_end_may_say_good_bye(self, rig, station):
+    async def test_a_program_may_write_last_lines_when_asked_to_end(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS_WELL))
         await station.apply(it)
         await station.hears("here")
         await station.engine.remove(it.service, grace=20)
         await station.hears("good bye")
 
-    async def test_who_does_not_want_to_end_is_ended(self, rig, station):
+    async def test_a_program_that_ignores_the_request_to_end_is_killed(self, rig, station):
         it = wanted(await rig.artifact(programs.STAYS))
         await station.apply(it)
         await station.hears("here")
         await station.engine.remove(it.service, grace=0.2)
         assert await rig.copies(it.service) == []
 
-    async def test_children_that_do_not_want_to_end_are_ended(self, rig, station):
+    async def test_children_that_ignore_the_request_to_end_are_killed(self, rig, station):
         it = wanted(await rig.artifact(programs.LEAVES_CHILDREN))
         await station.apply(it)
         await station.hears("here")
         await station.engine.remove(it.service, grace=0.1)
         assert list(await rig.traces(it.service)) == []
 
-    async def test_what_waits_for_its_next_start_is_removed_and_never_starts(self, rig, station):
+    async def test_an_instance_that_waits_for_its_restart_can_be_removed_for_good(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS))
         await station.apply(it)
         await station.ended(it.service)

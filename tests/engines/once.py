@@ -54,7 +54,7 @@ class RunsOnce(AtStation):
         assert results == [results[0]] * 8
         assert station.said.count("begun") == 1
 
-    async def test_calls_of_two_windlasses_are_one_run(self, rig, station):
+    async def test_calls_of_two_replicas_are_one_run(self, rig, station):
         needs(rig, "replicas")
         it = await job(rig, variables={"AFTER": "0.3"})
         async with Station(rig) as other:

@@ -31,7 +31,7 @@ steps = st.lists(st.integers(-900, 900) | st.integers(0, 20_000), max_size=60)
 
 
 @given(steps, st.lists(st.integers(0, 25), max_size=12), st.booleans())
-def test_every_line_is_read_once_however_often_reading_begins_anew(steps, readings, strict):
+def test_every_line_is_read_once_however_often_reading_restarts(steps, readings, strict):
     log, now = [], 60_000
     for number, step in enumerate(steps):
         now = now + step if step >= 0 else now

@@ -94,7 +94,7 @@ async def test_a_cancelled_run_and_a_run_past_its_time_limit_are_ended(there):
         assert not await there.machine.running()
 
 
-async def test_a_run_goes_on_while_the_server_is_stopped_and_is_not_begun_again(there):
+async def test_a_run_continues_while_the_server_is_stopped_and_is_not_repeated(there):
     async with there.windlass(**with_tasks()) as windlass:
         task = Task(windlass)
         await task.make("echo begun; sleep 4; echo done; exit 5")

@@ -164,7 +164,7 @@ async def test_without_the_rules_a_credential_would_follow_the_address(
         assert await anext(found, "")
 
 
-def test_a_sealed_field_says_where_it_is_sent():
+def test_an_encrypted_field_names_where_it_is_sent():
 
     with pytest.raises(TypeError, match="sent_to"):
         hidden("token_set")  # type: ignore[call-arg]

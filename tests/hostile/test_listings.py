@@ -144,7 +144,7 @@ async def test_a_listing_ends_with_its_last_request(git: Silent):
     assert git.running == 0
 
 
-async def test_a_repository_that_does_not_answer_in_time_is_said_to(git: Silent):
+async def test_a_repository_that_does_not_answer_in_time_is_reported(git: Silent):
     with pytest.raises(GitError, match=r"did not answer within 0\.01 seconds"):
         await Listings(git, seconds=0.01).commits("org", "service", GitSource("https://git.example/a"))
     assert git.running == 0

@@ -111,7 +111,7 @@ async def test_no_secret_of_an_address_lies_in_the_database_or_in_a_backup(tmp_p
     assert found(data) == []
 
 
-async def test_a_start_seals_addresses_that_an_earlier_version_stored(database_url: str, tmp_path: Path):
+async def test_a_start_encrypts_addresses_that_an_earlier_version_stored(database_url: str, tmp_path: Path):
     receivers, clock = Receivers(), HandClock()
     data = tmp_path / "data"
     async with make_world(database_url, folder=data, out=receivers, clock=clock) as world:

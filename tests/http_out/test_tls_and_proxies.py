@@ -116,7 +116,7 @@ async def test_a_document_that_is_none_is_described(said, words):
         ({"outbound_proxy": "http://proxy:port"}, "outbound_proxy: must be like http://"),
     ],
 )
-async def test_a_setting_that_leads_nowhere_is_said_at_the_start(setting, words):
+async def test_the_start_names_a_setting_that_leads_nowhere(setting, words):
     with pytest.raises(BadSetting, match=words):
         async with make_world(out=None, **setting):
             pass

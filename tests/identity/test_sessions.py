@@ -262,7 +262,7 @@ async def test_a_session_signed_with_another_key_is_refused(world, clock):
     assert not await enters(world, f"Bearer {forger.sign(wanted, TTL)}")
 
 
-async def test_the_private_key_is_sealed_at_rest(world):
+async def test_the_private_key_is_encrypted_at_rest(world):
     await session(world)
     ctx = world.installation.ctx
     kept = await ctx.store.reads.facts.get("issuer_key")

@@ -156,7 +156,7 @@ NO_MOMENTS: list[Any] = [
 ]  # fmt: skip
 
 
-async def test_an_expiry_may_be_said_in_the_ways_of_iso_8601(world):
+async def test_an_expiry_is_read_in_all_forms_of_iso_8601(world):
     for said, meant in MOMENTS.items():
         made = await make(world, expires_at=said)
         assert made.status == 201, (said, made)

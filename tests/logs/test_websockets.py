@@ -54,7 +54,7 @@ async def test_existing_clients_get_the_last_thousand_lines_and_then_what_comes(
         }
 
 
-async def test_lines_that_are_missing_are_said_to_be_missing(world):
+async def test_missing_lines_are_announced(world):
     async def lines():
         yield Gone()
 

@@ -149,7 +149,7 @@ async def test_callers_waiting_for_newer_keys_share_one_fetch(mint, verifier, pr
     assert provider.fetches == 2
 
 
-async def test_a_fetch_that_takes_long_is_not_begun_again(mint, verifier, provider, clock):
+async def test_a_slow_fetch_is_not_repeated(mint, verifier, provider, clock):
     provider.answering.clear()
     early = asyncio.create_task(verifier.verify(mint.token()))
     await asyncio.sleep(0)

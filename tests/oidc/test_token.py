@@ -96,7 +96,7 @@ async def test_a_key_that_the_token_brings_along_is_neither_trusted_nor_fetched(
     assert set(provider.asked) == {ISSUER + WELL_KNOWN, JWKS}
 
 
-async def test_the_type_is_jwt_or_at_jwt_in_any_case_or_not_said(mint, verifier):
+async def test_the_type_is_jwt_or_at_jwt_in_any_case_or_missing(mint, verifier):
     await accepted(verifier, *(mint.token(header={"typ": typ}) for typ in ("JWT", "jwt", "at+JWT", ABSENT)))
     for typ in ("JWE", "", None, 1, ["JWT"]):
         await refused(verifier, "typ", mint.token(header={"typ": typ}))

@@ -195,7 +195,7 @@ async def test_bytes_that_are_no_text_come_back_as_they_were(world, tmp_path):
     assert await contents(other) == await contents(settings)
 
 
-async def test_a_restore_into_a_folder_that_others_may_enter_lets_nobody_read_it(furnished, tmp_path):
+async def test_restored_files_in_an_open_folder_are_readable_by_their_owner_only(furnished, tmp_path):
     settings, file = settings_of(furnished), tmp_path / "all.zip"
     await backup(settings, file)
     other = elsewhere(settings, tmp_path / "new")

@@ -122,7 +122,7 @@ def test_a_wrong_setting_is_named_and_explained(words, environment, said, tmp_pa
     check_plain(ended, 2, *said)
 
 
-def test_a_file_of_settings_that_is_none_is_said_to_be_so(tmp_path):
+def test_a_file_that_holds_no_settings_is_reported(tmp_path):
     (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
     (tmp_path / "unknown.toml").write_text("prot = 9000\n")
     check_plain(run("config", "--config", str(tmp_path / "bad.toml")), 2, "bad.toml", "TOML")
@@ -132,43 +132,43 @@ def test_a_file_of_settings_that_is_none_is_said_to_be_so(tmp_path):
 # What can be in the way of a start
 
 
-def test_a_port_in_use_is_said_with_the_way_out(tmp_path):
+def test_a_port_in_use_is_reported_with_the_way_out(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = start("serve", "--port", port, "--data-dir", str(tmp_path))
     check_plain(ended, 1, port, "--port")
 
 
-def test_a_gateway_port_in_use_is_said_with_the_way_out(tmp_path):
+def test_a_gateway_port_in_use_is_reported_with_the_way_out(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = start("serve", "--port", "0", "--data-dir", str(tmp_path), WINDLASS_GATEWAY_PORT=port)
     check_plain(ended, 1, port, "gateway_port")
 
 
-def test_an_address_of_another_machine_is_said_with_the_way_out(tmp_path):
+def test_an_address_of_another_machine_is_reported_with_the_way_out(tmp_path):
     check_plain(start("serve", "--host", "192.0.2.1", "--data-dir", str(tmp_path)), 1, "192.0.2.1", "--host")
 
 
-def test_a_data_directory_that_is_a_file_is_said_with_the_way_out(tmp_path):
+def test_a_data_directory_that_is_a_file_is_reported_with_the_way_out(tmp_path):
     file = tmp_path / "file"
     file.write_text("in the way")
     check_plain(start("serve", "--port", "0", "--data-dir", str(file)), 1, str(file), "--data-dir")
 
 
-def test_a_postgresql_that_is_away_is_said_without_the_password(tmp_path):
+def test_a_postgresql_that_is_away_is_reported_without_the_password(tmp_path):
     ended = start("serve", "--port", "0", "--data-dir", str(tmp_path), **SECRETS)
     check_plain(ended, 1, "cannot be reached")
     assert "pass-word" not in ended.stderr
 
 
-def test_another_key_is_said_with_the_way_out(tmp_path):
+def test_another_key_is_reported_with_the_way_out(tmp_path):
     asyncio.run(stopped(tmp_path, ""))
     (tmp_path / "key").write_text("5e" * 32)
     check_plain(start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "key", "WINDLASS_KEY")
 
 
-def test_a_database_of_a_later_version_is_said_with_the_way_out(tmp_path):
+def test_a_database_of_a_later_version_is_reported_with_the_way_out(tmp_path):
     asyncio.run(stopped(tmp_path, ""))
     connection = connect(tmp_path / DATABASE)
     connection.execute("INSERT INTO migration (number, name, checksum) VALUES (9999, 'later', '')")
@@ -176,7 +176,7 @@ def test_a_database_of_a_later_version_is_said_with_the_way_out(tmp_path):
     check_plain(start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "later version")
 
 
-def test_a_file_that_is_no_database_is_said_with_the_way_out(tmp_path):
+def test_a_file_that_is_no_database_is_reported_with_the_way_out(tmp_path):
     (tmp_path / DATABASE).write_bytes(b"not a database at all, but long enough to be looked at" * 100)
     check_plain(start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "restore")
 

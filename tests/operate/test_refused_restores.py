@@ -55,7 +55,7 @@ async def test_a_restore_over_something_needs_force_and_then_nothing_of_it_is_le
 @pytest.mark.parametrize(
     ("restored", "expected"), [(b"of the backup", b"of the backup"), (None, b"former")], ids=str
 )
-async def test_a_start_finishes_with_log_lines_what_a_killed_restore_has_begun(tmp_path, restored, expected):
+async def test_a_start_finishes_a_killed_restore_including_log_lines(tmp_path, restored, expected):
     settings = await stopped(tmp_path, "")
     (lines,) = [path for path in (tmp_path / "logs").rglob("*.jsonl") if "build" not in str(path)]
     name = lines.relative_to(tmp_path / "logs")
@@ -173,7 +173,7 @@ async def test_a_spoiled_backup_is_refused_and_nothing_is_touched(database_url, 
     await restore(settings, file, force=True)
 
 
-async def test_a_missing_file_is_said_to_be_missing(tmp_path):
+async def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(BadArchive, match="there is no file"):
         await restore(Settings(data_dir=str(tmp_path)), tmp_path / "none.zip", force=False)
 

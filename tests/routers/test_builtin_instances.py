@@ -128,7 +128,7 @@ async def test_requests_go_where_the_least_is_under_way(town):
     assert [(await town.ask(request())).body for _ in range(5)] == [b"free"] * 5
 
 
-async def test_a_name_that_no_service_has_is_said_by_name(town):
+async def test_an_unknown_host_is_named_in_the_answer(town):
     said = await town.ask(request("/", "GET", "shpo.localhost", "Accept: text/html,*/*"))
     assert said.status == 404
     assert b"No service is called shpo.localhost" in said.body

@@ -95,7 +95,7 @@ async def test_a_database_from_before_there_were_credentials_gets_them_once(worl
     assert (await row_of(world, database)).tag == old.tag
 
 
-async def test_a_sealed_password_opens_at_its_own_database_only(world: World):
+async def test_an_encrypted_password_decrypts_for_its_own_database_only(world: World):
     one, other = await row_of(world, await world.database()), await row_of(world, await world.database())
     ctx = world.installation.ctx
     moved = msgspec.structs.replace(one, sealed=other.sealed)

@@ -19,7 +19,7 @@ def own(variables: Mapping[str, str]) -> dict[str, str]:
 # What it runs with
 
 
-async def test_a_service_runs_with_what_is_said_at_its_levels_and_the_nearest_has_the_say(town: Town):
+async def test_a_service_runs_with_the_variables_of_its_levels_and_the_nearest_wins(town: Town):
     for level in ("project", "environment", "application"):
         await town.says(level, f"AT_{level.upper()}", level)
     for level in ("project", "environment"):
@@ -139,7 +139,7 @@ async def test_an_alias_of_a_password_has_it_and_is_a_secret(town: Town):
     assert "PGPASSWORD" in found.secrets
 
 
-async def test_of_databases_with_names_alike_the_elder_gives_its_name_and_that_is_said(town: Town):
+async def test_of_similar_database_names_the_older_wins_and_a_warning_says_so(town: Town):
     elder = await town.world.database(town.env, name="main-db", type="REDIS", version="7")
     younger = await town.world.database(town.env, name="main_db")
     found = await inputs(town.world, town.app)

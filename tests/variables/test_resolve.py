@@ -100,7 +100,7 @@ def test_an_alias_of_a_built_in_variable_has_its_value_as_it_is():
         [said("B", stands_for="id of B")],
     ],
 )
-def test_an_alias_that_leads_nowhere_is_left_out_and_that_is_said(aliases: list[DeclaredVariable]):
+def test_an_alias_that_leads_nowhere_is_left_out_with_a_warning(aliases: list[DeclaredVariable]):
     found = resolve([aliases])
     assert found.variables == {}
     assert found.warnings[0] == "B stands for something that is there no more, and is left out"

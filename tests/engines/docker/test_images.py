@@ -104,7 +104,7 @@ async def test_of_another_installation_on_the_same_engine_nothing_is_touched(hos
     await nothing_left(other)
 
 
-async def test_what_somebody_makes_of_an_image_of_ours_by_hand_is_no_instance(engine, watched, raw):
+async def test_a_container_made_by_hand_of_a_built_image_is_no_instance(engine, watched, raw):
     """It inherits the labels of the image, and must neither be counted nor ended nor confuse anybody."""
     it = wanted()
     labels = {"windlass.installation": watched.installation, "windlass.service": it.service}
@@ -165,7 +165,7 @@ async def test_an_instance_is_asked_to_end_before_it_is_ended(engine, watched):
     assert watched.said() == ["up", "bye"]
 
 
-async def test_nobody_is_told_of_the_beginning_of_what_was_asked_for(watched, raw):
+async def test_a_requested_start_sends_no_notice(watched, raw):
     it = wanted(FOREVER)
     made = await watched.engine.run(it, 0)
     # Events come in order: once this one is heard, that of the start has been.

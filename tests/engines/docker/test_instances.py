@@ -39,7 +39,7 @@ async def test_an_instance_has_its_limits(engine, raw):
     assert limits["LogConfig"]["Config"]["max-size"]
 
 
-async def test_an_instance_that_takes_too_much_memory_is_started_anew_and_says_why(engine):
+async def test_an_instance_that_exceeds_its_memory_is_restarted_with_the_reason(engine):
     it = wanted("sleep 0.5; tail /dev/zero", memory=16)
     await engine.run(it, 0)
     found = await seen(engine, it.service, lambda each: "memory" in each.reason)
@@ -48,7 +48,7 @@ async def test_an_instance_that_takes_too_much_memory_is_started_anew_and_says_w
     await seen(engine, it.service, lambda each: each.restarts > 0)
 
 
-async def test_what_ends_is_started_anew_and_the_reason_is_known_while_it_runs_again(engine, watched):
+async def test_an_ended_instance_is_restarted_and_keeps_the_reason(engine, watched):
     it = wanted("[ -e /tmp/second ] || { touch /tmp/second; exit 3; }; " + FOREVER)
     await engine.run(it, 0)
     found = await seen(engine, it.service, lambda each: each.restarts == 1 and each.phase is Phase.RUNNING)
@@ -165,7 +165,7 @@ async def test_a_network_is_there_as_long_as_something_of_its_environment_is(eng
     assert not await raw.json("GET", "/networks", params={"filters": filters})
 
 
-async def test_a_network_into_which_something_is_just_being_put_does_not_go_away_and_holds_up_nobody(raw):
+async def test_a_network_in_use_by_a_start_is_not_removed_and_blocks_no_other_start(raw):
     place, environment = DockerResources(raw, f"test-{uuid.uuid4()}"), str(uuid.uuid4())
     async with place.network(environment) as network:
         async with asyncio.timeout(SECONDS), place.network(environment) as same:

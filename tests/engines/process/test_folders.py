@@ -126,7 +126,7 @@ async def test_a_path_cannot_climb_out_of_the_folder_of_its_instance(rig, statio
 # Ports.
 
 
-async def test_who_finds_its_port_taken_is_told_of_the_variable(rig, station):
+async def test_a_program_that_finds_its_port_taken_is_told_of_the_variable(rig, station):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         it = wanted(rig.made(programs.SERVES_ELSEWHERE), ports=[port], variables={"OWN_CHOICE": str(port)})
@@ -136,7 +136,7 @@ async def test_who_finds_its_port_taken_is_told_of_the_variable(rig, station):
     assert f"port {port} of this machine is taken" in seen.reason
 
 
-async def test_who_ends_for_another_reason_is_not_told_of_ports(rig, station):
+async def test_a_program_that_ends_for_another_reason_is_not_told_of_ports(rig, station):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         await station.apply(wanted(rig.made(programs.ENDS), ports=[taken.getsockname()[1]]))
         assert (await station.ended(SERVICE)).reason == "exited with code 3"
@@ -154,7 +154,7 @@ async def test_a_variable_that_names_the_port_inside_becomes_the_one_that_stands
     assert port not in {each.ports[port] for each in seen}
 
 
-async def test_a_program_keeps_its_port_when_it_is_begun_anew(rig, station):
+async def test_a_program_keeps_its_port_over_a_restart(rig, station):
     it = wanted(rig.made(programs.ENDS), ports=[80])
     made = await station.apply(it)
     assert (await station.running(SERVICE, restarts=1)).ports == made.ports
@@ -171,7 +171,7 @@ async def test_ports_of_instances_that_are_gone_are_free_again(rig, station):
     assert list(claims.iterdir()) == []
 
 
-async def test_two_windlasses_never_give_the_same_whereabouts(rig, station):
+async def test_two_replicas_never_give_the_same_address(rig, station):
     async with Station(rig) as other:
         asked = [(each, f"service-{number}") for number in range(20) for each in (station, other)]
         found = await asyncio.gather(

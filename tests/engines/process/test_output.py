@@ -56,7 +56,7 @@ async def test_what_a_program_writes_takes_no_room_once_it_is_read(rig, station)
     assert about.st_blocks * 512 < 2_500_000
 
 
-async def test_of_a_backlog_that_is_too_long_the_oldest_is_lost_and_that_is_said(tmp_path):
+async def test_a_long_backlog_loses_its_oldest_lines_and_reports_it(tmp_path):
     rig = ProcessRig(tmp_path, backlog=100_000)
     it = wanted(rig.made(programs.WRITES), variables={"LINES": "100000"})
     async with Station(rig) as before:
@@ -100,7 +100,7 @@ async def _has(lines, line):
     return line in lines
 
 
-async def test_one_of_two_windlasses_reads_and_the_other_goes_on_when_it_ends(rig):
+async def test_a_second_replica_continues_the_output_when_the_first_stops(rig):
     it = wanted(rig.made(programs.WRITES_ALWAYS))
     async with Station(rig) as second, Station(rig) as first:
         await second.apply(it)

@@ -39,7 +39,7 @@ def stranger():
 # What was left by a Windlass that is gone.
 
 
-async def test_a_pid_that_is_somebody_elses_by_now_is_not_taken_for_ours(rig, stranger):
+async def test_a_reused_pid_is_not_taken_for_an_instance(rig, stranger):
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
         await before.apply(it)
@@ -236,7 +236,7 @@ async def test_it_says_when_its_folder_cannot_be_used_and_goes_on_once_it_can(tm
         await station.engine.sweep(await station.engine.services())
 
 
-def test_a_census_remembers_who_was_ours_and_takes_nobody_else_for_him(tmp_path: Path):
+def test_the_process_table_keeps_known_processes_and_adopts_no_other(tmp_path: Path):
     me = kernel.stat(os.getpid())
     assert me is not None
     known = OwnedProcess(me, str(tmp_path / "home"), "")
