@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,8 +27,31 @@ LOAD_CORE = _CORES[min(1, len(_CORES) - 1)]
 DATABASE_CORE = _CORES[min(2, len(_CORES) - 1)]
 
 
+_PATIENCE = 10.0
+
+
 class Failed(Exception):
     """A program that is measured, or measures, does not do what it should."""
+
+
+class GaveUp(Exception):
+    """A case took longer than it may."""
+
+
+@contextlib.contextmanager
+def within(seconds: int) -> Iterator[None]:
+    """Raises `GaveUp` wherever the main thread is when the time is over."""
+
+    def give_up(*_: object) -> None:
+        raise GaveUp(f"given up after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def stay_on(core: int) -> None:
@@ -91,7 +116,16 @@ class Asked:
         self._process.stdin.flush()
 
     def close(self) -> None:
-        self._process.communicate()
+        ended(self._process)
+
+
+def ended(process: subprocess.Popen[Any]) -> None:
+    """Closes the input of a process, with which it ends; kills it if it does not."""
+    try:
+        process.communicate(timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
 
 
 def _clean() -> dict[str, str]:

@@ -37,6 +37,10 @@ class Effort(Struct, frozen=True, kw_only=True):
     """Bytes of the long log."""
     services: int
     """How many are deployed at once."""
+    settling: float
+    """Seconds of rest before an idle server is measured."""
+    patience: int
+    """Seconds after which a case is given up."""
 
 
 FULL = Effort(
@@ -49,6 +53,8 @@ FULL = Effort(
     idle=10.0,
     log=1 << 30,
     services=100,
+    settling=15.0,
+    patience=1800,
 )
 QUICK = Effort(
     rounds=3,
@@ -59,7 +65,9 @@ QUICK = Effort(
     calls=20_000,
     idle=3.0,
     log=100 << 20,
-    services=20,
+    services=4,
+    settling=1.0,
+    patience=100,
 )
 
 

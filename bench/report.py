@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.measure import Bench, Line, Target
@@ -13,7 +13,8 @@ BEGIN, END = "<!-- report: written by `make bench ARGS=--write` -->", "<!-- end 
 _HEAD = ("What", "Ours", "Limit", "Ratio", "Target", "Rounds")
 _TOO_BUSY, _TOO_IDLE = 0.9, 0.9
 
-Report = Mapping[str, Sequence[Line]]
+Report = dict[str, Sequence[Line] | str]
+"""The lines of each case, or the reason why it did not come to its end."""
 
 
 def table(report: Report) -> str:
@@ -21,7 +22,10 @@ def table(report: Report) -> str:
     rows = ["| " + " | ".join(_HEAD) + " |", "|---|--:|--:|--:|--:|--:|"]
     for name, lines in report.items():
         rows.append(f"| **{name}** | | | | | |")
-        rows += ["| " + " | ".join(cells(line)) + " |" for line in lines]
+        if isinstance(lines, str):
+            rows.append(f"| did not come to its end: {lines.replace('|', ' ')} | | | | | |")
+        else:
+            rows += ["| " + " | ".join(cells(line)) + " |" for line in lines]
     return "\n".join(rows)
 
 

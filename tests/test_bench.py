@@ -3,13 +3,17 @@
 import asyncio
 import os
 import re
+import time
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bench import report
+from bench.__main__ import measured
 from bench.cases import CASES
 from bench.load import NUMBER, Generator, Load, Refused
-from bench.measure import Line, Target
+from bench.measure import QUICK, Bench, Line, Target
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-type: text/plain\r\n\r\nhello"
 TOO_MANY = OK.replace(b"200 OK", b"429 Too Many Requests")
@@ -122,3 +126,19 @@ def test_every_case_is_explained_and_has_its_place_in_the_report():
     page = report.README.read_text()
     assert re.findall(r"^### (\w+)$", page, re.MULTILINE) == list(CASES)
     assert re.findall(r"^\| \*\*(\w+)\*\* \|", page, re.MULTILINE) == list(CASES)
+
+
+def test_a_case_that_does_not_end_is_given_up_and_says_so():
+    bench = Bench(replace(QUICK, patience=1), Path())
+
+    def endless(bench: Bench) -> list[Line]:
+        time.sleep(600)
+        return []
+
+    reason = measured(endless, bench)
+    assert reason == "given up after 1 s"
+    assert "| did not come to its end: given up after 1 s |" in report.table({"reads": reason})
+
+
+def test_a_case_that_fails_does_not_end_the_others():
+    assert measured(lambda _: [][0], Bench(QUICK, Path())) == "it failed with IndexError"

@@ -12,13 +12,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.machine import ROOT, SERVER_CORE, computed
-from bench.measure import Bench, Line, Target
+from bench.machine import ROOT, SERVER_CORE, Failed, computed, ended
+from bench.measure import Bench, Effort, Line, Target
 from bench.servers import Windlass, windlass
 
 AT_ONCE = 4
-_PATIENCE = 300.0
-_SETTLING, _RESTS, _REST = 15.0, 3, 1.0
+_PATIENCE = 60.0
+_RESTS, _REST = 3, 1.0
 _DOCKER = "/var/run/docker.sock"
 _PROGRAM = """
 import http.server, os
@@ -67,13 +67,13 @@ def _engine(bench: Bench, engine: str, most: float) -> list[Line]:
                     "ours": lambda: _from_rest(server, ears, apps, commit),
                     "limit": lambda: bare.many(engine, len(apps), AT_ONCE),
                 },
-                rounds=3,
+                rounds=bench.effort.rounds // 2,
             )
             _all_once(server, ears, apps, commit)
-            idle = _idle(server, bench.effort.idle)
+            idle = _idle(server, bench.effort)
         finally:
             bare.stop()
-            _delete(server, apps)
+            _delete(server, apps, bench.effort.patience / 5)
     return [
         Line(
             what=f"{engine}: POST to RUNNING of a prebuilt commit, against its bare effects",
@@ -167,7 +167,7 @@ class _Bare:
         return took
 
     def stop(self) -> None:
-        self._process.communicate()
+        ended(self._process)
 
 
 def _environment(server: Windlass) -> str:
@@ -228,12 +228,14 @@ class _Ears:
                     missing.discard(event["target_id"])
 
 
-def _delete(server: Windlass, apps: Sequence[str]) -> None:
+def _delete(server: Windlass, apps: Sequence[str], patience: float) -> None:
     """Comes back when nothing of them is left, which takes longer than the answer."""
     for app in apps:
         server.raw("DELETE", f"/application/{app}")
-    rested = 0
+    rested, until = 0, time.monotonic() + patience
     while rested < _RESTS:
+        if time.monotonic() > until:
+            raise Failed(f"work is still running {patience:.0f} s after all services were deleted")
         time.sleep(1)
         rested = 0 if b"windlass_work_running 0" not in server.raw("GET", "/metrics") else rested + 1
 
@@ -248,8 +250,8 @@ def _image(app: str) -> str:
     return next(line for line in found.stdout.splitlines() if app in line)
 
 
-def _idle(server: Windlass, seconds: float) -> float:
-    time.sleep(_SETTLING)
+def _idle(server: Windlass, effort: Effort) -> float:
+    time.sleep(effort.settling)
     before = computed(server.pid)
-    time.sleep(seconds)
-    return (computed(server.pid) - before) / seconds * 100
+    time.sleep(effort.idle)
+    return (computed(server.pid) - before) / effort.idle * 100
