@@ -210,8 +210,12 @@ async def read_links(ctx: Context, call: Call) -> Reply:
 async def _status(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:
     own = await source.statuses.get(environment.id)
     statuses = await source.statuses.below(environment.id)
-    state = together(one.state for one in statuses) if statuses else State(own.state if own else State.READY)
-    dates = [one.deployed_at for one in statuses if one.deployed_at is not None]
+    state = (
+        together(status.state for status in statuses)
+        if statuses
+        else State(own.state if own else State.READY)
+    )
+    dates = [status.deployed_at for status in statuses if status.deployed_at is not None]
     date = max(dates) if dates else own.deployed_at if own else None
     deployment, deployments = (own.deployment, own.deployments) if own else (None, 0)
     fresh = await _freshness(ctx, source, environment, statuses, date)
@@ -238,5 +242,7 @@ async def _freshness(
     if date is None:
         return "NEVER_DEPLOYED"
     rows = {row.id: row for row in await services_of(ctx, source, environment)}
-    words = {await freshness(ctx, source, rows[one.id], one) for one in statuses if one.id in rows}
+    words = {
+        await freshness(ctx, source, rows[status.id], status) for status in statuses if status.id in rows
+    }
     return "UP_TO_DATE" if words <= {"UP_TO_DATE"} else "OUT_OF_DATE"

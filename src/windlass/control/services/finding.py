@@ -59,15 +59,15 @@ def parts_of(registry: Registry, query: Naming) -> list[PathPart]:
     """Parses a path of names, from the organization down."""
     family = registry.families.get(query.family)
     if family is None or not _has_names(family):
-        known = sorted(one.name for one in registry.families.values() if _has_names(one))
+        known = sorted(family.name for family in registry.families.values() if _has_names(family))
         raise Invalid(f"family: must be one of {', '.join(known)}")
     line = _line(registry, family, query.below)
     words = query.path.split("/") if query.path else []
     if len(words) > len(line):
-        longest = "/".join(one.name for one in line)
+        longest = "/".join(family.name for family in line)
         raise Invalid(f"path: must have {len(line)} parts at most: {longest}")
     texts = [""] * (len(line) - len(words)) + words
-    return [PathPart(one, text) for one, text in zip(line, texts, strict=True)]
+    return [PathPart(family, text) for family, text in zip(line, texts, strict=True)]
 
 
 def _has_names(family: Family) -> bool:
@@ -106,7 +106,7 @@ class Search:
             raise forbidden(listing)
         if self._is_more_than_rows(listing):
             above = await self.matches(parts[:-1])
-            return [match for one in above for match in await self._listed(parts[-1], listing, one)]
+            return [match for parent in above for match in await self._listed(parts[-1], listing, parent)]
         found = []
         for org in orgs:
             path = [part.key for part in reversed(parts[1:])]

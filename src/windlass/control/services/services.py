@@ -116,7 +116,7 @@ async def _earlier(tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
         return row
     status = await status_of(tx, service)
     past = await tx.deployments.latest(service.id, 1000)
-    serving = next((one for one in past if one.id == status.serving), None)
+    serving = next((deployment for deployment in past if deployment.id == status.serving), None)
     made = particulars(serving).made if serving else None
     for row in past:
         if serving and row.number >= serving.number:
@@ -218,7 +218,7 @@ async def read_build_log(ctx: Context, call: Call) -> Reply:
 async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
     service, _, fresh = await _seen_service(ctx, tx, call)
     row = await _deployment(tx, call, service)
-    if row.id not in {one.id for one in await tx.deployments.open(service.id)}:
+    if row.id not in {deployment.id for deployment in await tx.deployments.open(service.id)}:
         raise Conflict(f"Choose a deployment that waits or is under way: this one is {row.status}")
     status = await cancel(tx, service, [row], call)
     after = await tx.deployments.get(row.id)
@@ -233,7 +233,7 @@ async def history(ctx: Context, call: Call) -> Reply:
     service = await target(source, call)
     page, size = paging(call)
     status, going = await status_of(source, service), await source.deployments.open(service.id)
-    first = nth_without(status.deployments, (page - 1) * size, {one.number for one in going})
+    first = nth_without(status.deployments, (page - 1) * size, {deployment.number for deployment in going})
     rows = await source.deployments.ended(service.id, size, first)
     total = status.deployments - len(going)
     name = name_of(service)
@@ -245,8 +245,8 @@ async def history(ctx: Context, call: Call) -> Reply:
 def nth_without(highest: int, skip: int, without: Collection[int]) -> int:
     """The number to which one comes from the highest by skipping so many, not counting those `without`."""
     number = highest - skip
-    for one in sorted(without, reverse=True):
-        number -= one >= number
+    for missing in sorted(without, reverse=True):
+        number -= missing >= number
     return number
 
 

@@ -66,9 +66,9 @@ async def followed(
 
 async def _lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
     above = await ctx.store.reads.tree.above(row.id)
-    home = {one.family: one for one in above}.get(environment.name)
+    home = {row.family: row for row in above}.get(environment.name)
     clusters = {home.read(EnvironmentShown).cluster_id} if home else set()
-    return {one.id for one in above} | clusters >= set(within)
+    return {row.id for row in above} | clusters >= set(within)
 
 
 async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:

@@ -87,7 +87,7 @@ async def deliveries(ctx: Context, call: Call) -> Reply:
     page, size = paging(call)
     found, total = await ctx.store.reads.deliveries.page(row.id, (page - 1) * size, size)
     subscription = row.read(Subscription)
-    return Reply(results([encode(_shown(ctx, call, subscription, one)) for one in found], page, size, total))
+    return Reply(results([encode(_shown(ctx, call, subscription, row)) for row in found], page, size, total))
 
 
 @writes("webhook.test")

@@ -29,7 +29,7 @@ from windlass.store import Reads, Row, Tx
 
 class ServiceVariables(NamedTuple):
     owner: Row
-    one: BuiltIn
+    variable: BuiltIn
 
 
 # As lists show them
@@ -39,11 +39,11 @@ async def listed(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[Ser
     """All that are visible from the nearest of these levels, the nearest first."""
     found: list[ServiceVariables] = []
     for level in _with_variables(ctx, levels):
-        found += (ServiceVariables(level, one) for one in of_level(level.family, level.id))
+        found += (ServiceVariables(level, variable) for variable in of_level(level.family, level.id))
         for kind in _kinds_in(ctx, level):
             for service in await source.resources.of_parent(level.id, kind.family.name):
                 variables = await kind.listed_variables(ctx, source, service)
-                found += (ServiceVariables(service, one) for one in variables)
+                found += (ServiceVariables(service, variable) for variable in variables)
     return found
 
 
@@ -64,30 +64,31 @@ async def visible(
     here = {level.id for level in levels}
     sight = Sight(source, actor, levels[0].org)
     return [
-        one
-        for one in owned
-        if one.owner.id in here or await sight.includes(one.owner.family, one.owner.id, one.owner.parent)
+        variable
+        for variable in owned
+        if variable.owner.id in here
+        or await sight.includes(variable.owner.family, variable.owner.id, variable.owner.parent)
     ]
 
 
 def rows_of(ctx: Context, owned: Iterable[ServiceVariables], family: Family) -> list[Row]:
     """Returns those of this family, as if they were stored."""
     secret = "value" in family.hidden
-    return [_row(ctx, owner, one, family) for owner, one in owned if one.secret == secret]
+    return [_row(ctx, owner, variable, family) for owner, variable in owned if variable.secret == secret]
 
 
-def _row(ctx: Context, owner: Row, one: BuiltIn, family: Family) -> Row:
+def _row(ctx: Context, owner: Row, variable: BuiltIn, family: Family) -> Row:
     made = stamp(owner.created)
     document: Document = {
-        "id": one.id,
+        "id": variable.id,
         "created_at": made,
         "updated_at": made,
-        "key": one.key,
+        "key": variable.key,
         "scope": "BUILT_IN",
         "variable_type": "BUILT_IN",
     }
-    if not one.secret:
-        document["value"] = one.value
+    if not variable.secret:
+        document["value"] = variable.value
     if owner.family in ctx.kinds:
         name = owner.read(NamedDocument).name
         document |= {
@@ -97,7 +98,7 @@ def _row(ctx: Context, owner: Row, one: BuiltIn, family: Family) -> Row:
         }
     body = encode(msgspec.convert(document, family.view))
     tag = hashlib.sha256(body).hexdigest()[:16]
-    return Row(one.id, family.name, owner.org, "", 0, one.key, owner.created, tag, body)
+    return Row(variable.id, family.name, owner.org, "", 0, variable.key, owner.created, tag, body)
 
 
 # As services find them
@@ -115,8 +116,8 @@ async def injected_variables(
 ) -> InjectedVariables:
     """All that a service of these levels is given, with the places where they really are."""
     levels = _with_variables(ctx, levels)
-    own = [one for level in levels for one in of_level(level.family, level.id)]
-    result = InjectedVariables([_entry(one) for one in with_twins(own)], [], [])
+    own = [variable for level in levels for variable in of_level(level.family, level.id)]
+    result = InjectedVariables([_entry(variable) for variable in with_twins(own)], [], [])
     for level in levels:
         for kind in _kinds_in(ctx, level):
             offer = await kind.offer(ctx, source, level.id, find_address)
@@ -126,8 +127,10 @@ async def injected_variables(
     return result
 
 
-def _entry(one: BuiltIn) -> DeclaredVariable:
-    return DeclaredVariable(id=one.id, key=one.key, value=one.value, secret=one.secret, interpolated=False)
+def _entry(variable: BuiltIn) -> DeclaredVariable:
+    return DeclaredVariable(
+        id=variable.id, key=variable.key, value=variable.value, secret=variable.secret, interpolated=False
+    )
 
 
 # What was derived from them
@@ -143,9 +146,9 @@ async def forget_derived(ctx: Context, tx: Tx, service: Row) -> None:
 
 async def refresh_derived(ctx: Context, tx: Tx, service: Row) -> None:
     """After a service was changed: what stands for its built-in variables shows their values of now."""
-    for one in await ctx.kinds[service.family].listed_variables(ctx, tx, service):
-        if not one.secret:
-            await _say_again(tx, one.id, one.value)
+    for variable in await ctx.kinds[service.family].listed_variables(ctx, tx, service):
+        if not variable.secret:
+            await _say_again(tx, variable.id, variable.value)
 
 
 async def _say_again(tx: Tx, id: str, value: str) -> None:
@@ -167,5 +170,5 @@ async def removed_with_derived(tx: Tx, row: Row) -> None:
 
 def _ids(ctx: Context, service: Row) -> list[str]:
     """Returns the ids of all injected variables that a service may ever have."""
-    own = [one.key for one in of_level(service.family, service.id)]
+    own = [variable.key for variable in of_level(service.family, service.id)]
     return [identity(service.id, key) for key in (*own, *ctx.kinds[service.family].listed_keys(service))]

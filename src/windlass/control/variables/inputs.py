@@ -49,14 +49,14 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
     levels = await source.tree.above(service.id)
     if not levels:
         raise Missing("Create the service again if you still need it: it was deleted meanwhile")
-    rows = [await _said_at(source, level) for level in levels]
+    rows = [await _declared_at(source, level) for level in levels]
     own = await injected_variables(ctx, source, levels, find_address)
     result = resolve([*([_entry(ctx, row) for row in level] for level in rows), own.entries])
     used = frozenset(row.id for row in own.counted if _is_used(ctx, row, result.used))
-    said = [row for level in rows for row in level]
+    declared = [row for level in rows for row in level]
     # Of the very rows that were read: a change that comes between is a change since.
-    everyone = [*said, *(row for row in own.counted if row.id in used)]
-    sha = _sha(ctx, service, ((row.id, row.family, row.tag, row.name) for row in everyone))
+    counted = [*declared, *(row for row in own.counted if row.id in used)]
+    sha = _sha(ctx, service, ((row.id, row.family, row.tag, row.name) for row in counted))
     return Inputs(
         variables=result.variables,
         files=result.files,
@@ -78,7 +78,7 @@ def _name(row: Row) -> str:
     return row.read(NamedDocument).name
 
 
-async def _said_at(source: Reads, level: Row) -> list[Row]:
+async def _declared_at(source: Reads, level: Row) -> list[Row]:
     return [row for family in _KINDS for row in await source.resources.of_parent(level.id, family.name)]
 
 
@@ -178,7 +178,7 @@ def _below(info: inspect.Type) -> Shape:
         case inspect.Metadata(type=inner) | inspect.ListType(item_type=inner):
             return _below(inner)
         case inspect.UnionType(types=types):
-            return next((shape for one in types if (shape := _below(one)) is not None), None)
+            return next((shape for inner in types if (shape := _below(inner)) is not None), None)
         case inspect.StructType(cls=cls):
             return _fields(cls)
         case _:
@@ -190,9 +190,11 @@ def _running(shape: Shape, value: object) -> object:
     if shape is None or not isinstance(value, dict | list):
         return value
     if isinstance(value, list):
-        return [_running(shape, one) for one in value]
+        return [_running(shape, item) for item in value]
     return {
-        name: _running(shape[name], one) for name, one in value.items() if name in shape and one is not None
+        name: _running(shape[name], field)
+        for name, field in value.items()
+        if name in shape and field is not None
     }
 
 
