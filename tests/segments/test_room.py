@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.segments.lines import NOON, PLENTY, SMALL, names, newest, numbered, said, whole
-from windlass.base.segments import Segments, files, writer
+from windlass.base.segments import Segments, files
 from windlass.core.deploy.workload import OutputLine
 
 DAY = 86_400_000
@@ -99,7 +99,7 @@ def test_a_lock_that_is_never_released_costs_lines_and_one_wait(root: Path, capl
     log = Segments(root, PLENTY)
     log.append("a", said("before"))
     pauses: list[float] = []
-    monkeypatch.setattr(writer.time, "sleep", pauses.append)
+    monkeypatch.setattr("time.sleep", pauses.append)
     with newest(root).open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         for _ in range(1000):
