@@ -10,9 +10,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
-from tests.certificates import authority, write_pair
+from tests.certificates import Authority, authority, write_pair
 from windlass.base.errors import Invalid
 from windlass.config import Settings
 from windlass.control.context.places import EngineAccess
@@ -83,8 +84,8 @@ WAYS: dict[str, Answer] = {
 class Stub:
     """A server behind TLS that passes for a Docker engine, except at one path."""
 
-    def __init__(self, folder: Path) -> None:
-        self.authority = authority(folder)
+    def __init__(self, issuer: Authority) -> None:
+        self.authority = issuer
         self.at = "/info"
         self.answer: Answer = silent
         self.asked: list[str] = []
@@ -116,10 +117,13 @@ class Stub:
 
 
 @asynccontextmanager
-async def stub(folder: Path) -> AsyncIterator[tuple[Stub, int]]:
-    made = Stub(folder)
+async def stub(
+    folder: Path, issuer: Authority | None = None, address: str = HERE
+) -> AsyncIterator[tuple[Stub, int]]:
+    """Serves with a certificate for the address."""
+    made = Stub(issuer or authority(folder))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*write_pair(made.authority, "engine", HERE))
+    context.load_cert_chain(*write_pair(made.authority, "engine", address))
     server = await asyncio.start_server(made.serve, HERE, 0, ssl=context)
     try:
         yield made, server.sockets[0].getsockname()[1]
@@ -183,17 +187,51 @@ async def test_an_engine_that_does_not_tell_its_id_is_asked_for_nothing_else(tmp
         assert {path for path in made.asked if path not in {"/info", "/version"}} == set()
 
 
-async def test_a_redirect_of_an_engine_is_not_followed(tmp_path, short):
-    async with stub(tmp_path / "a") as (made, port), stub(tmp_path / "b") as (other, elsewhere):
+async def redirected(tmp_path: Path) -> tuple[list[str], list[str]]:
+    """Paths that two engines of one authority are asked for, of which the first redirects to the second."""
+    async with (
+        stub(tmp_path / "ca") as (made, port),
+        stub(tmp_path / "ca", made.authority) as (other, elsewhere),
+    ):
         head = f"HTTP/1.1 307 Go\r\nLocation: https://{HERE}:{elsewhere}/info\r\n".encode()
         made.answer = plain(whole(b'{"ID":"OURS"}', head))
-        other.authority = made.authority
+        other.at = "/nothing"
         for engine_id in ("", "OURS"):
             docker = Docker(connector(tmp_path).transport(access(made, port, engine_id)))
             await asyncio.gather(docker.json("GET", "/info"), return_exceptions=True)
             await docker.close()
-        assert "/info" in made.asked
-        assert other.asked == []
+        return made.asked, other.asked
+
+
+async def test_a_redirect_of_an_engine_is_not_followed(tmp_path, short):
+    asked, elsewhere = await redirected(tmp_path)
+    assert "/info" in asked
+    assert elsewhere == []
+
+
+async def test_a_client_that_follows_redirects_would_ask_another_engine(tmp_path, short, monkeypatch):
+    request = aiohttp.ClientSession._request
+
+    def following(session: aiohttp.ClientSession, *words: Any, **given: Any) -> Any:
+        return request(session, *words, **{**given, "allow_redirects": True})
+
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", following)
+    _, elsewhere = await redirected(tmp_path)
+    assert "/info" in elsewhere
+
+
+@pytest.mark.parametrize(
+    ("server", "address", "is_asked"),
+    [("ours", HERE, True), ("a stranger", HERE, False), ("ours", "127.0.0.2", False)],
+    ids=["its own certificate", "of another authority", "for another address"],
+)
+async def test_an_engine_is_asked_only_behind_its_own_certificate(tmp_path, short, server, address, is_asked):
+    trusted, stranger = authority(tmp_path / "trusted"), authority(tmp_path / "stranger")
+    async with stub(tmp_path, trusted if server == "ours" else stranger, address) as (made, port):
+        made.at = "/nothing"
+        made.authority = trusted  # the authority that the organization has stored
+        await asyncio.gather(connector(tmp_path).identity(access(made, port)), return_exceptions=True)
+        assert bool(made.asked) is is_asked
 
 
 async def test_an_engine_that_tells_its_id_is_used(tmp_path, short):
