@@ -1,4 +1,4 @@
-"""The servers that are measured: Windlass as everybody starts it, and the bare ones it is compared with."""
+"""The servers that are measured: `windlass serve`, and the bare servers it is compared with."""
 
 from __future__ import annotations
 

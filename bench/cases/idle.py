@@ -1,4 +1,4 @@
-"""What a server costs that nobody calls."""
+"""Measures the cost of a server without requests."""
 
 from __future__ import annotations
 
