@@ -13,7 +13,8 @@ from urllib.parse import quote, urlencode
 import pytest
 
 import windlass.demo
-from tests.launch.servers import PASSWORD, database, free_port
+from tests.free_ports import free_port
+from tests.launch.servers import PASSWORD, database
 
 FOLDER = Path(windlass.demo.__file__).with_name("application")
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.engines import programs
-from tests.engines.stations import AtStation, Rig, Station, ask, free_port, needs, until, wanted
+from tests.engines.stations import AtStation, Rig, Station, ask, needs, until, wanted
+from tests.free_ports import free_port
 from windlass.core.deploy.workload import Phase, Volume, Workload
 from windlass.engines.engine import EngineError
 

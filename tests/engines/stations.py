@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -164,18 +162,6 @@ def wanted(artifact: Artifact, ports: Sequence[int] = (), **given: Any) -> Workl
         grace=5.0,
     )
     return structs.replace(it, **given)
-
-
-def free_port() -> int:
-    """A port that nobody listens on, below those that Linux hands out by itself."""
-    while True:
-        port = random.randrange(4000, 8000)
-        with socket.socket() as tried:
-            try:
-                tried.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 async def ask(instance: Instance, internal: int) -> str:

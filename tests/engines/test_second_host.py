@@ -14,8 +14,8 @@ import pytest
 
 from tests.certificates import authority, write_pair
 from tests.engines.dockers import BOX, DockerHost, docker_host, second_host
-from tests.engines.stations import free_port
 from tests.faults.inside import Inside, inside, until
+from tests.free_ports import free_port
 from tests.world import Answer
 from windlass.builders.builder import BuilderAway
 from windlass.docker import Docker

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.engines.dockers import DockerHost, docker_host, second_host
-from tests.engines.stations import free_port
 from tests.engines.test_second_host import Cluster, access, connected, first, on, windlass
+from tests.free_ports import free_port
 from tests.operate.installations import apart
 from tests.operate.test_commands import findings
 from windlass.docker import Docker

@@ -9,7 +9,6 @@ import contextlib
 import http.client
 import os
 import resource
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ import pytest
 from msgspec import Struct
 
 from tests.cli.conftest import say
+from tests.free_ports import free_port
 from tests.hostile.ports import PORTS
 from tests.world import ADMIN
 
@@ -73,7 +73,7 @@ def serving(folder: Path, files: int) -> Iterator[Server]:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
-    gateway = _free_port()
+    gateway = free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
     environment |= {
         "WINDLASS_ADMIN_TOKEN": ADMIN,
@@ -105,12 +105,6 @@ def _address(log: Path, process: subprocess.Popen[bytes]) -> str:
         assert process.poll() is None, log.read_text()
         time.sleep(0.1)
     raise AssertionError(log.read_text())
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 _SENDER = """

@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.free_ports import free_port
 from windlass.builders.builder import BuildError
 from windlass.builders.databases import NativeDatabases
 from windlass.core.deploy.workload import Artifact
@@ -55,12 +55,6 @@ KINDS = {
     ),
     "redis": Kind("REDIS", "REDIS_PASSWORD", {}, "", "SADD kept {}", "SORT kept ALPHA"),
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Database:

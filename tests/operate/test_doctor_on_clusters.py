@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 
 from tests import certificates
 from tests.certificates import Authority, authority, write_pair
-from tests.engines.stations import free_port
+from tests.free_ports import free_port
 from tests.operate.test_commands import FREE, findings, run
 from tests.running.test_clusters import cluster
 from tests.world import make_world

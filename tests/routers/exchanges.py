@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 from tests.routers.town import SHOP, request
 from windlass.routers.router import Endpoint
@@ -17,12 +16,6 @@ BOUND = 24 * 1024 * 1024
 
 def upgrade(protocol):
     return request("/", "GET", SHOP, "Connection: keep-alive, Upgrade", f"Upgrade: {protocol}")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def standstill(measure):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.routers.exchanges import free_port
+from tests.free_ports import free_port
 from tests.routers.town import SHOP, reply, request, route, until
 from windlass.routers.router import Listen
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.routers.exchanges import BOUND, EMPTY_PORT, MUCH, free_port, standstill
+from tests.free_ports import free_port
+from tests.routers.exchanges import BOUND, EMPTY_PORT, MUCH, standstill
 from tests.routers.town import calling, reply, request, route, until
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.ports import explained

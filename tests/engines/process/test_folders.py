@@ -13,7 +13,8 @@ from msgspec import structs
 
 from tests.engines import programs
 from tests.engines.process.helpers import SERVICE
-from tests.engines.stations import Station, ask, free_port, wanted
+from tests.engines.stations import Station, ask, wanted
+from tests.free_ports import free_port
 from windlass.base.erasing import erase
 from windlass.core.deploy.workload import Volume
 from windlass.engines.engine import EngineError
