@@ -103,7 +103,7 @@ class FakeBuilder:
 
 
 class FakeServers:
-    async def hindrance(self, type: str, version: str) -> str:
+    def hindrance(self, type: str) -> str:
         return ""
 
     async def artifact(self, type: str, version: str, service: str) -> Artifact:

@@ -62,12 +62,12 @@ class NativeDatabases:
         self._home = home
         self._places = places or ServerFolders()
 
-    async def hindrance(self, type: str, version: str) -> str:
-        """Returns why this machine cannot run such a database, beginning with the field; empty if it can."""
+    def hindrance(self, type: str) -> str:
+        """Returns why no machine can run databases of this type without containers; empty if some can."""
         try:
-            await self._server(type, version)
+            _kind(type)
         except NoServer as error:
-            return f"{error.field}: {error}"
+            return str(error)
         return ""
 
     async def artifact(self, type: str, version: str, service: str) -> Artifact:

@@ -42,8 +42,8 @@ _log = log("places")
 class Servers(Protocol):
     """Database servers for engines without images; see `builders.databases`."""
 
-    async def hindrance(self, type: str, version: str) -> str:
-        """Returns why there is no such server, beginning with the field to change; empty if there is one."""
+    def hindrance(self, type: str) -> str:
+        """Returns why there can be no server of this type, whatever is installed; empty if there can."""
         ...
 
     async def artifact(self, type: str, version: str, service: str) -> Artifact: ...

@@ -7,19 +7,15 @@ from collections.abc import Collection, Iterator
 from msgspec.structs import replace
 
 from windlass.base.errors import Conflict, Invalid
-from windlass.control.context.call import Call, prepares
 from windlass.control.context.context import Context
 from windlass.control.context.places import Place
 from windlass.control.kinds.service_kind import FindAddress, Offer, ServiceKind
 from windlass.control.records.deployments import particulars, status_of
 from windlass.control.records.ports import public_port, take_public_port
 from windlass.control.request.behaviour import Change, Draft
-from windlass.control.request.paths import parent_to_create_in, target
 from windlass.control.workloads.credentials import credentials_of, give_credentials
 from windlass.control.workloads.making import Making
-from windlass.core.declare.document import Document, sent_in
-from windlass.core.declare.resource import Verb
-from windlass.core.declare.spec import Spec
+from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy import database_variables, databases
 from windlass.core.deploy.injected_variables import LISTED, BuiltIn, nominal_database_host
@@ -38,6 +34,11 @@ class DatabaseKind(ServiceKind[Database]):
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Database]) -> None:
         assert draft.parent is not None
+        place = await ctx.places.of_environment(tx, draft.parent.id)
+        if (place.is_connected and place.engine.takes != "image") and (
+            why := place.servers.hindrance(draft.spec.type)
+        ):
+            raise Invalid(f"type: {why}")
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
         give_credentials(ctx, draft)
         draft.give(**await _address(ctx, tx, draft.id, draft.parent.id, draft.spec))
@@ -117,32 +118,6 @@ class DatabaseKind(ServiceKind[Database]):
 
 
 # Before the transaction, because looking at the servers of a machine may take a moment
-
-
-@prepares(f"{database.name}.{Verb.CREATE}")
-async def check_new(ctx: Context, call: Call) -> None:
-    """Refuses a database that the engine of its environment cannot run."""
-    environment = await parent_to_create_in(ctx.store.reads, call)
-    spec = call.sent(Database)
-    await _require_server(
-        await ctx.places.of_environment(ctx.store.reads, environment.id), spec.type, spec.version
-    )
-
-
-@prepares(*(f"{database.name}.{verb}" for verb in (Verb.UPDATE, Verb.PATCH)))
-async def check_changed(ctx: Context, call: Call) -> None:
-    """Refuses a version that the engine cannot run; the present one hinders no other change."""
-    row = await target(ctx.store.reads, call)
-    stored, version = row.read(Database), sent_in(call.sent(Spec)).get("version")
-    if isinstance(version, str) and version != stored.version:
-        await _require_server(await ctx.places.of(row.id), stored.type, version)
-
-
-async def _require_server(place: Place, type: str, version: str) -> None:
-    if not place.is_connected or place.engine.takes == "image":
-        return
-    if why := await place.servers.hindrance(type, version):
-        raise Invalid(why)
 
 
 async def _refuse_unreadable_data(tx: Tx, change: Change[Database]) -> None:
