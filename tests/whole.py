@@ -29,7 +29,7 @@ from windlass.docker import Docker
 from windlass.install import mark
 from windlass.install.installation import Installation, install
 
-PATIENCE = 30.0
+PATIENCE = 80.0
 
 
 class Page(NamedTuple):

@@ -90,7 +90,10 @@ async def test_an_expired_token_that_is_used_is_known(world: World):
     world.clock.turn(7 * 86_400)
     assert (await world.get("/organization", token=robot)).status == 401
     (found,) = await events(world, eventType="TOKEN_REFUSED")
-    assert (found["triggered_by"], told(found)["message"]) == ("robot", "This token has expired")
+    assert (found["triggered_by"], told(found)["message"]) == (
+        "robot",
+        "Use another API token: this one has expired",
+    )
 
 
 async def test_a_stranger_is_no_event(world: World):

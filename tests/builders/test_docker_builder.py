@@ -18,7 +18,7 @@ from windlass.builders.builder import BuilderAway, BuildError
 from windlass.core.deploy.workload import Artifact
 from windlass.docker import Docker, EngineRefused
 
-SECONDS = 30.0
+SECONDS = 80.0
 
 
 @pytest.fixture(scope="module")

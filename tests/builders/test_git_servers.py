@@ -16,7 +16,7 @@ from tests.builders.repositories import self_signed, serving
 from windlass.builders.git import GitError, GitSource, Limits
 
 
-async def until(true, seconds=10.0):
+async def until(true, seconds=60.0):
     async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110 (it happens in another process)
             await asyncio.sleep(0.01)

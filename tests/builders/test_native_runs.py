@@ -134,7 +134,7 @@ def slow(site):
     return order
 
 
-async def until(true, seconds=20.0):
+async def until(true, seconds=60.0):
     async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110 (it happens in another process)
             await asyncio.sleep(0.02)

@@ -20,7 +20,6 @@ from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State
 from windlass.store import DeploymentRow, EventRow, Reads, StatusRow, Tx
 from windlass.store.postgres import PostgresSession
 from windlass.store.sqlite import SqliteSession, connect
-from windlass.store.tables import deletions
 
 UNFINISHED = "SELECT id FROM work WHERE lease > 0 OR due <= $1 ORDER BY id"
 FINAL = {kind for told in TOLD.values() for kind in told.ended.values()}
@@ -67,7 +66,7 @@ class Books:
 
     async def ask_to_reconcile_deleted(self, service: str) -> None:
         async with self.changed() as tx:
-            await tx.session.all(deletions.TOMBSTONE_ADD, service, tx.now)
+            await tx.deletions.record(service, "")
             await tx.work.ask(RECONCILE, service, 1)
 
     async def unfinished(self) -> list[str]:

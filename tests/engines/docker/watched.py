@@ -21,7 +21,7 @@ from windlass.engines.docker import DockerEngine
 FOREVER = "while true; do sleep 1; done"
 
 
-SECONDS = 30.0
+SECONDS = 80.0
 
 
 class Watched:
