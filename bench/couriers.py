@@ -27,7 +27,7 @@ from windlass.control.context.call import encode
 from windlass.control.records.outbox import DELIVER, work_of
 from windlass.control.telling.delivery import SIDE_BY_SIDE
 from windlass.control.telling.webhooks import attempts_of
-from windlass.core.words.webhook_payload import NamedId, WebhookPayload, rendered
+from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, rendered
 from windlass.engines.fake import FakeEngine
 from windlass.install.connecting import DockerConnector
 from windlass.install.installation import Installation, install
@@ -100,8 +100,8 @@ class Caller:
 
     async def bare(self, count: int) -> float:
         """The same client, the same body, the same signatures: and nothing is written down."""
-        document = await self._document()
-        body = encode(rendered(document, _news(), "http://127.0.0.1:8080"))
+        subscription = await self._subscription()
+        body = encode(rendered(subscription, _news(), "http://127.0.0.1:8080"))
         left = iter(range(count))
         out = HttpSender(LOOPBACK)
 
@@ -160,11 +160,11 @@ class Caller:
 
         return await self._ctx.store.write(change)
 
-    async def _document(self) -> Any:
+    async def _subscription(self) -> Subscription:
         webhook = await self.subscribed(self._url)
         found = await self._ask("GET", f"/organization/{self._org}/webhook/{webhook}")
         await self.unsubscribe(webhook)
-        return found
+        return msgspec.convert(found, Subscription)
 
     async def _ask(self, method: str, path: str, body: Any = None) -> Any:
         sent = b"" if body is None else msgspec.json.encode(body)
