@@ -96,7 +96,7 @@ def test_a_test_that_waits_for_ever_fails_and_the_next_one_runs(pytester):
             yield
             print("cleaned up")
 
-        @pytest.mark.timeout(3)
+        @pytest.mark.timeout(1)
         @pytest.mark.anyio
         async def test_waiting(cleaned):
             while True:
