@@ -28,6 +28,7 @@ from windlass.config import Settings
 from windlass.control.background.worker import LEASE, Worker
 from windlass.core.deploy.workload import Instance, Workload
 from windlass.engines.fake import FakeEngine
+from windlass.gateway.link import GatewayLink
 from windlass.install.composition import open_store
 from windlass.install.connecting import DockerConnector
 from windlass.install.installation import Installation, install
@@ -268,7 +269,7 @@ async def _deployer(folder: Path, services: int) -> AsyncIterator[Deployer]:
         router=FakeRouter(),
         git=FakeRepositories(),
         servers=FakeServers(),
-        connector=DockerConnector(Settings(data_dir=str(folder)), "bench"),
+        connector=DockerConnector(Settings(data_dir=str(folder)), "bench", GatewayLink(folder)),
     )
     settings = Settings(
         data_dir=str(folder),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from windlass.control.telling.delivery import SIDE_BY_SIDE
 from windlass.control.telling.webhooks import attempts_of
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, rendered
 from windlass.engines.fake import FakeEngine
+from windlass.gateway.link import GatewayLink
 from windlass.install.connecting import DockerConnector
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
@@ -202,11 +204,15 @@ def _hundredth(found: Sequence[float]) -> float:
     return statistics.quantiles(found, n=100)[98]
 
 
+def _connector(folder: str) -> DockerConnector:
+    return DockerConnector(Settings(data_dir=folder), "bench", GatewayLink(Path(folder)))
+
+
 async def measure(given: Calling, url: str, dead: str) -> Called:
     engine = FakeEngine()
     parts = Parts(
         engine=engine, builder=FakeBuilder(engine.takes), router=FakeRouter(), git=FakeRepositories(),
-        servers=FakeServers(), connector=DockerConnector(Settings(data_dir=given.folder), "bench"),
+        servers=FakeServers(), connector=_connector(given.folder),
     )  # fmt: skip
     settings = Settings(
         data_dir=given.folder, admin_token=ADMIN, rate_limit=1_000_000_000, outbound_allow=LOOPBACK

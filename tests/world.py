@@ -28,7 +28,7 @@ from windlass.base.private import private_file
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
-from windlass.control.context.places import EngineAccess, Gateway, Place, Places, Servers
+from windlass.control.context.places import EngineAccess, HttpRouter, Place, Places, Servers
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.core.declare.registry import Registry
 from windlass.engines.fake import FakeEngine, FakeProbes
@@ -274,7 +274,7 @@ class FakeConnector:
 
 def fake_parts(
     engine: FakeEngine,
-    router: Gateway | None = None,
+    router: HttpRouter | None = None,
     git: Repositories | None = None,
     servers: Servers | None = None,
 ) -> Parts:
@@ -299,7 +299,7 @@ async def make_world(
     families: Registry | None = None,
     kinds: Mapping[str, AnyKind] | None = None,
     out: OutgoingHttp | None = NO_WAY_OUT,
-    router: Gateway | None = None,
+    router: HttpRouter | None = None,
     git: Repositories | None = None,
     servers: Servers | None = None,
     **settings: Any,

@@ -143,7 +143,7 @@ def access(made: Stub, port: int, engine_id: str = "") -> EngineAccess:
 
 def connector(folder: Path, *allowed: str) -> DockerConnector:
     settings = Settings(data_dir=str(folder), outbound_allow=allowed or (f"{HERE}/32",))
-    return DockerConnector(settings, "installation")
+    return DockerConnector(settings, "installation", connecting.gateway_link(settings))
 
 
 @pytest.fixture

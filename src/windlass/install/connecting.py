@@ -15,13 +15,15 @@ from msgspec.structs import replace
 
 from windlass.base.addresses import Address, Reach
 from windlass.base.errors import Invalid
-from windlass.base.http_in.connections import trusted
 from windlass.builders.databases import NativeDatabases
 from windlass.config import BadSetting, Settings
-from windlass.control.context.places import EngineAccess, Gateway, Place
+from windlass.control.context.places import EngineAccess, HttpRouter, Place
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.tls_failures import TLS_PORT
 from windlass.docker.transports import BadIdentity, DockerTransport, TlsIdentity, TlsTransport
+from windlass.gateway.files import FOLDER
+from windlass.gateway.link import GatewayLink
+from windlass.gateway.router import GatewayRouter
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import RouteError
 
@@ -55,16 +57,21 @@ def _is_own(address: Address) -> bool:
     return False
 
 
+def gateway_link(settings: Settings) -> GatewayLink:
+    """Returns a link to the gateway of a data directory. It starts with its first use."""
+    return GatewayLink(Path(settings.data_dir).resolve() / FOLDER)
+
+
 class DockerConnector:
     """Makes places of clusters whose engine is Docker, reached with TLS."""
 
-    def __init__(self, settings: Settings, installation: str) -> None:
+    def __init__(self, settings: Settings, installation: str, link: GatewayLink) -> None:
         try:
             # A host that runs services is believed about them: only the operator says which may be one.
             self._reach = EngineReach(settings.outbound_allow)
         except ValueError as error:
             raise BadSetting(f"outbound_allow: {error}") from error
-        self._settings, self._installation = settings, installation
+        self._settings, self._installation, self._link = settings, installation, link
 
     def place(self, access: EngineAccess, local: Place) -> Place:
         # Loaded only where it is used: its HTTP client is a third of the time to start.
@@ -118,15 +125,15 @@ class DockerConnector:
             access.name, parts.hostname or "", port, identity, self._reach, engine_id=access.engine_id
         )
 
-    def router(self, access: EngineAccess) -> Gateway:
-        trusts = trusted(self._settings.trusted_proxies)
-        return BuiltinRouter(self._settings.gateway_host, access.router_port, trusts=trusts)
+    def router(self, access: EngineAccess) -> HttpRouter:
+        host, proxies = self._settings.gateway_host, self._settings.trusted_proxies
+        return GatewayRouter(self._link, access.cluster, host, access.router_port, proxies)
 
     async def check_port(self, access: EngineAccess, local: Place) -> None:
         port = access.router_port
         if port < FIRST_OPEN or port in {self._settings.port, self._settings.gateway_port, local.router.port}:
             raise Invalid(f"router_port: choose another port than {port}: it is not for clusters")
-        router = self.router(access)
+        router = BuiltinRouter(self._settings.gateway_host, port)
         try:
             await router.start()
         except RouteError as error:

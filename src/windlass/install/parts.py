@@ -11,7 +11,6 @@ from typing import cast
 from msgspec import Struct
 
 from windlass.base.clock import Clock
-from windlass.base.http_in.connections import trusted
 from windlass.base.isolation.isolation import Isolation, Mode
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import Builder
@@ -21,12 +20,12 @@ from windlass.builders.git import Git
 from windlass.builders.native import NativeBuilder
 from windlass.config import BadSetting, Settings
 from windlass.control.context.context import Repositories
-from windlass.control.context.places import Connector, Gateway, Servers
+from windlass.control.context.places import LOCAL, Connector, HttpRouter, Servers
 from windlass.engines.engine import Engine
 from windlass.engines.process import ProcessEngine
+from windlass.gateway.router import GatewayRouter
 from windlass.install import mark
-from windlass.install.connecting import DockerConnector
-from windlass.routers.builtin import BuiltinRouter
+from windlass.install.connecting import DockerConnector, gateway_link
 
 PROCESS, DOCKER = ENGINES = ("process", "docker")
 USUAL_DOCKER = "unix:///var/run/docker.sock"
@@ -35,7 +34,7 @@ USUAL_DOCKER = "unix:///var/run/docker.sock"
 class Parts(Struct, frozen=True, kw_only=True):
     engine: Engine
     builder: Builder
-    router: Gateway
+    router: HttpRouter
     git: Repositories
     servers: Servers
     connector: Connector
@@ -53,15 +52,16 @@ async def real_parts(settings: Settings, clock: Clock, installation: str) -> Par
         )
     except ValueError as error:
         raise BadSetting(f"outbound_allow: {error}") from error
+    link = await in_thread(gateway_link, settings)
     return Parts(
         engine=engine,
         builder=builder,
-        router=BuiltinRouter(
-            settings.gateway_host, settings.gateway_port, trusts=trusted(settings.trusted_proxies)
+        router=GatewayRouter(
+            link, LOCAL, settings.gateway_host, settings.gateway_port, settings.trusted_proxies
         ),
         git=BundledRepositories(git, folder / "bundled"),
         servers=NativeDatabases(folder / "databases"),
-        connector=DockerConnector(settings, installation),
+        connector=DockerConnector(settings, installation, link),
     )
 
 

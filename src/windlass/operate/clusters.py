@@ -29,7 +29,7 @@ from windlass.docker.transports import BadIdentity, TlsIdentity, tls_context
 from windlass.engines.docker import names
 from windlass.families.cluster import Cluster, cluster
 from windlass.families.organization import organization
-from windlass.install.connecting import DockerConnector
+from windlass.install.connecting import DockerConnector, gateway_link
 from windlass.install.database import looking
 from windlass.install.key import WrongKey, load_encryption
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
@@ -82,7 +82,7 @@ async def clusters(settings: Settings) -> list[Finding]:
     except (CannotDecrypt, WrongKey, BadSetting) as error:
         reason = f"bring back the key of this installation: {error}"
         return [fail("Clusters", reason, "it encrypts the keys of clusters, so none of them was asked")]
-    connector = DockerConnector(settings, "")
+    connector = DockerConnector(settings, "", gateway_link(settings))
     checks = await asyncio.gather(*(_examined(settings, connector, one) for one in found))
     return [finding for findings in checks for finding in findings]
 
@@ -104,7 +104,8 @@ async def connected_clusters(settings: Settings) -> list[ConnectedCluster]:
         ]
         if not rows:
             return []
-        encryption, connector = load_encryption(settings), DockerConnector(settings, installation)
+        encryption = load_encryption(settings)
+        connector = DockerConnector(settings, installation, gateway_link(settings))
         return [
             ConnectedCluster(
                 title=f"Cluster {row.read(Cluster).name}{where}",

@@ -65,7 +65,7 @@ class ConnectionTable:
         self.now = 0.0
         self.members: set[OpenConnection] = set()
         self._port = port
-        self._trusts = trusts
+        self.trusts = trusts
         self._also = also
         self._by_network: Counter[str] = Counter()
         self._waiting: dict[str, deque[tuple[float, OpenConnection]]] = {}
@@ -117,7 +117,7 @@ class ConnectionTable:
         self._by_network[member.network] += 1
 
     def _most_of(self, network: str) -> int:
-        return self.limit if self._trusts(network) else max(1, self.limit // 2)
+        return self.limit if self.trusts(network) else max(1, self.limit // 2)
 
     def _close_one(self, network: str) -> bool:
         """Closes the connection, of one network or of all, that has kept the server waiting longest."""

@@ -17,7 +17,7 @@ from windlass.config import Settings
 from windlass.control.context.log_store import Logs
 from windlass.control.context.neighbours import Neighbours
 from windlass.control.context.nudges import Nudges
-from windlass.control.context.places import Gateway, Places
+from windlass.control.context.places import HttpRouter, Places
 from windlass.control.context.shared_readers import SharedReaders
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Spec
@@ -72,7 +72,7 @@ class Routing(Locks):
         super().__init__()
         self.looked: dict[str, float] = {}
         """Times at which the present routes were observed."""
-        self.routers: dict[str, Gateway] = {}
+        self.routers: dict[str, HttpRouter] = {}
         """The routers that have ports or routes of a service."""
 
 

@@ -63,7 +63,7 @@ class Servers(Protocol):
     async def put_back(self, service: str, out: Path) -> None: ...
 
 
-class Gateway(Router, Protocol):
+class HttpRouter(Router, Protocol):
     """A router with one port for HTTP by host name."""
 
     @property
@@ -99,7 +99,7 @@ class Place(Struct, frozen=True, kw_only=True):
     id: str
     engine: Engine
     builder: Builder
-    router: Gateway
+    router: HttpRouter
     servers: Servers
     public_host: str
     """The host under which public ports are reached."""
@@ -121,7 +121,7 @@ class Connector(Protocol):
         """Makes the place of a cluster, with the router of the local one. Opens no connection."""
         ...
 
-    def router(self, access: EngineAccess) -> Gateway:
+    def router(self, access: EngineAccess) -> HttpRouter:
         """Makes the router of a cluster with a port of its own."""
         ...
 
@@ -288,7 +288,9 @@ class Places:
                 return
             del self._open[cluster]
             if place.reconnect:
-                await self._close(place)
+                await self._close_engine(place)
+                if place.router is not self.local.router:
+                    self.later(place.router.retire(_LAST_REQUESTS))
             if access:
                 await self._opened(cluster)
 
@@ -315,9 +317,12 @@ class Places:
         if place.router is not self.local.router:
             self.later(place.router.retire(_LAST_REQUESTS))
 
-    async def _close(self, place: Place) -> None:
+    async def _close_engine(self, place: Place) -> None:
         await place.engine.stop()
         await place.builder.stop()
+
+    async def _close(self, place: Place) -> None:
+        await self._close_engine(place)
         if place is self.local or place.router is not self.local.router:
             await place.router.stop()
 

@@ -38,8 +38,8 @@ class ClientConnection(RequestReader):
         "upgrade",
     )
 
-    def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None]) -> None:
-        super().__init__(shared)
+    def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
+        super().__init__(shared, port)
         self._find = find
         # The request under way
         self._backend: Backend | None = None

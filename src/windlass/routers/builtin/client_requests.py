@@ -26,8 +26,8 @@ _NO_FIELDS: Final = Fields(b"\0", False)
 class RequestReader(GatewaySocket):
     __slots__ = ("_body", "_fields", "_longest_line")
 
-    def __init__(self, shared: SharedState) -> None:
-        super().__init__(shared)
+    def __init__(self, shared: SharedState, port: int) -> None:
+        super().__init__(shared, port)
         self._longest_line = shared.bounds.target_bytes
         self._fields = _NO_FIELDS
         """The fields of the last request, which the next one usually repeats."""

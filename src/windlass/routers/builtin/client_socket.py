@@ -7,6 +7,8 @@ table of connections asks each of them now and then whether its client has taken
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +43,7 @@ class GatewaySocket(asyncio.Protocol):
         "_held",
         "_paused",
         "_phase",
+        "_port",
         "_served",
         "_shared",
         "_since",
@@ -50,8 +53,10 @@ class GatewaySocket(asyncio.Protocol):
         "whole",
     )
 
-    def __init__(self, shared: SharedState) -> None:
+    def __init__(self, shared: SharedState, port: int) -> None:
+        """`port` is the one that the client connected to."""
         self._shared = shared
+        self._port = port
         self._phase = IDLE
         self._held = HeadBuffer(shared.bounds.head_bytes, shared.bounds.target_bytes)
         """Bytes of requests that wait for the one under way."""
@@ -173,6 +178,26 @@ class GatewaySocket(asyncio.Protocol):
     def _is_readable(self) -> bool:
         return not (self._phase is LOST or self._eof or self.transport.is_closing())
 
+    # Handing over
+
+    def was_served(self) -> None:
+        """Tells that the client had an answer before, from another process."""
+        self._served = True
+
+    def _waits_for_nothing(self) -> bool:
+        """True between two requests, when all bytes of the last answer are on their way."""
+        return (
+            self._phase is IDLE
+            and not (self._eof or self._blocked or self._held.held or self.transport.is_closing())
+            and not self.transport.get_write_buffer_size()
+        )
+
+    def _give_away(self, give: Callable[[int, int], None]) -> None:
+        """Gives the connection to another process: this one only closes its side of the descriptor."""
+        self.transport.pause_reading()
+        give(self._port, os.dup(self.transport.get_extra_info("socket").fileno()))
+        self.transport.abort()
+
     # Time
 
     def waits_since(self) -> float | None:
@@ -186,6 +211,9 @@ class GatewaySocket(asyncio.Protocol):
         return self._since
 
     def age(self, now: float) -> None:
+        if self._shared.give is not None and self._waits_for_nothing():
+            self._give_away(self._shared.give)
+            return
         bounds, age, busy = self._shared.bounds, now - self._since, self._phase is BUSY
         if self._phase is PARTING:
             if age > bounds.parting_seconds:

@@ -1,12 +1,14 @@
 """The router that comes with Windlass: HTTP by host name on one gateway port, and TCP by external port.
 
 Everything runs in callbacks on one event loop, so that a change of routes holds for the next request at once.
-It keeps nothing: after a restart it is told everything again.
+It keeps nothing: after a restart it is told everything again. Its sockets can be handed to another one, in
+another process: see `leave`, `adopt` and `inherited`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Final
@@ -26,6 +28,8 @@ _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared with, 
 
 Addresses = set[tuple[str, int]]
 Servers = dict[tuple[str, int], asyncio.Server]
+Sockets = dict[tuple[str, int], socket.socket]
+"""Sockets that listen, by address and port."""
 
 
 class BuiltinRouter:
@@ -36,9 +40,10 @@ class BuiltinRouter:
         *,
         bounds: Bounds | None = None,
         trusts: Callable[[str], bool] = lambda network: False,
+        inherited: Sockets | None = None,
     ) -> None:
         """`port` 0 picks a free one, which `port` tells as soon as it has started. `trusts` is true for the
-        addresses of proxies, which may have all connections."""
+        addresses of proxies, which may have all connections. `inherited` are sockets that listen already."""
         self._host = host
         self._wanted_port = port
         self._gateway: asyncio.Server | None = None
@@ -46,6 +51,7 @@ class BuiltinRouter:
         self._shared = SharedState(bounds or Bounds(), trusts)
         self._table = RoutingTable(self._shared.peer)
         self._listening: dict[str, Servers] = {}
+        self._inherited = inherited or {}
         self._changing = asyncio.Lock()
 
     @property
@@ -65,12 +71,12 @@ class BuiltinRouter:
         if self._gateway is not None:
             return
         way_out = "stop that program, or choose another port with the setting gateway_port"
-        listening = bound(self._host, self._wanted_port, way_out=way_out)
+        listening = self._bound(self._host, self._wanted_port, way_out)
         self._port = listening.getsockname()[1]
         self._shared.start()
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._shared.stop)
-            self._gateway = await _serve(listening, lambda: ClientConnection(self._shared, self._table.host))
+            self._gateway = await _serve(listening, self._connection)
             undo.pop_all()
 
     async def stop(self) -> None:
@@ -148,6 +154,47 @@ class BuiltinRouter:
         self._table.drop(service)
         await self.reserve(service, ())
 
+    # Handing over to another process
+
+    def listening(self) -> Sockets:
+        """Returns all sockets that listen."""
+        servers = {at: server for held in self._listening.values() for at, server in held.items()}
+        if self._gateway is not None:
+            servers[self._host, self._port] = self._gateway
+        return {at: server.sockets[0] for at, server in servers.items()}
+
+    def leave(self, give: Callable[[int, int], None]) -> None:
+        """Takes no connections any more. Gives those that wait for nothing to `give`, as port and file
+        descriptor, each as soon as its answer is complete; tunnels and pipes stay to their end."""
+        self._shared.give = give
+        for held in self._listening.values():
+            for server in held.values():
+                server.close()
+        if self._gateway is not None:
+            self._gateway.close()
+
+    def adopt(self, connection: socket.socket, port: int) -> None:
+        """Goes on with a connection whose client has been answered."""
+        make = self._connection if port == self._port else self._protocol_for(port)
+        self._shared.do(self._adopted(connection, make()))
+
+    async def _adopted(self, connection: socket.socket, protocol: asyncio.Protocol) -> None:
+        if isinstance(protocol, ClientConnection):
+            protocol.was_served()
+        connection.setblocking(False)
+        await self._shared.loop.connect_accepted_socket(lambda: protocol, connection)
+
+    def close_inherited(self) -> None:
+        """Closes the sockets that no route needed."""
+        for listening in self._inherited.values():
+            listening.close()
+        self._inherited.clear()
+
+    def trust(self, trusts: Callable[[str], bool]) -> None:
+        self._shared.connections.trusts = trusts
+
+    # Ports
+
     def _addresses(self, ports: Sequence[Listen]) -> Addresses:
         addresses = {(_LOCAL if listen.local else self._host, listen.port) for listen in ports}
         if self._host in _EVERYWHERE:
@@ -176,7 +223,7 @@ class BuiltinRouter:
         servers: Servers = {}
         with ExitStack() as undo:
             for host, port in sorted(addresses):
-                listening = bound(host, port, way_out="choose another one, or stop that program")
+                listening = self._bound(host, port, "choose another one, or stop that program")
                 servers[host, port] = await _serve(listening, self._protocol_for(port))
                 undo.callback(servers[host, port].close)
             undo.pop_all()
@@ -185,13 +232,19 @@ class BuiltinRouter:
     async def _open_again(self, addresses: Addresses, held: Servers) -> None:
         held.update(await self._open(addresses))
 
+    def _bound(self, host: str, port: int, way_out: str) -> socket.socket:
+        return self._inherited.pop((host, port), None) or bound(host, port, way_out=way_out)
+
+    def _connection(self) -> ClientConnection:
+        return ClientConnection(self._shared, self._table.host, self._port)
+
     def _protocol_for(self, port: int) -> Callable[[], asyncio.Protocol]:
         """Returns a factory that chooses the protocol for each connection, when the routes of the port are
         known."""
 
         def protocol() -> asyncio.Protocol:
             if self._table.port(port) is not None:
-                return ClientConnection(self._shared, lambda _: self._table.port(port))
+                return ClientConnection(self._shared, lambda _: self._table.port(port), port)
             return Caller(self._shared, self._table.tcp(port))
 
         return protocol

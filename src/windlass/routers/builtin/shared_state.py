@@ -30,6 +30,9 @@ class SharedState:
         self.now = 0.0
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False
+        self.give: Callable[[int, int], None] | None = None
+        """Takes the connections of clients that wait for nothing, as port and file descriptor, for another
+        process to go on with."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._birth = os.urandom(8).hex().encode()
         self._numbers = 0

@@ -1,0 +1,164 @@
+"""The doors of a gateway: one router each, brought to the state that servers told."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from windlass.base.http_in.connections import trusted
+from windlass.base.log import log
+from windlass.gateway.journal import Journal
+from windlass.gateway.messages import Change, Forget, Open, Reserve, Retire, SetRoutes
+from windlass.routers.builtin import BuiltinRouter
+from windlass.routers.router import Endpoint, RouteError
+
+_log = log("gateway")
+
+Sockets = dict[tuple[str, str, int], socket.socket]
+"""Listening sockets by door, address and port."""
+_PATIENCE, _PAUSE = 3.0, 0.05
+
+
+class Doors:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._routers: dict[str, BuiltinRouter] = {}
+        self._retiring: dict[asyncio.Task[None], BuiltinRouter] = {}
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections of clients."""
+        return sum(router.connections for router in self._all())
+
+    def port(self, door: str) -> int:
+        return self._routers[door].port
+
+    async def restore(self, inherited: Sockets) -> None:
+        """Opens what the journal names, on the sockets of the last gateway as far as there are any."""
+        for opened in list(self._journal.told.doors.values()):
+            try:
+                await self._open(opened, inherited)
+            except RouteError as error:
+                _log.error("a door cannot be opened", extra={"door": opened.door, "reason": str(error)})
+        for listening in inherited.values():
+            listening.close()
+        inherited.clear()
+
+    async def change(self, change: Change) -> None:
+        """Makes a change, and remembers it; raises RouteError with nothing changed."""
+        match change:
+            case Open():
+                change = await self._opened(change)
+            case Retire():
+                self._retire(change)
+            case Reserve():
+                await self._router(change.door).reserve(change.service, change.ports)
+            case SetRoutes():
+                await self._router(change.door).set(change.service, change.routes)
+            case Forget():
+                await self._router(change.door).forget(change.service)
+        self._journal.note(change)
+
+    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        await asyncio.gather(*(router.drain(endpoints, patience) for router in self._all()))
+
+    async def stop(self) -> None:
+        for task in [*self._retiring]:
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        for router in self._routers.values():
+            await router.stop()
+        self._routers.clear()
+
+    def _all(self) -> list[BuiltinRouter]:
+        return [*self._routers.values(), *self._retiring.values()]
+
+    # Handing over
+
+    def sockets(self) -> Sockets:
+        return {
+            (door, *at): listening
+            for door, router in self._routers.items()
+            for at, listening in router.listening().items()
+        }
+
+    def leave(self, give: Callable[[str, int, int], None]) -> None:
+        """Takes no connections any more, and gives away those that wait for nothing, as soon as they do."""
+        for door, router in self._routers.items():
+            router.leave(partial(give, door))
+
+    def adopt(self, door: str, port: int, connection: socket.socket) -> None:
+        """Goes on with the connection of a client."""
+        if router := self._routers.get(door):
+            router.adopt(connection, port)
+        else:
+            connection.close()
+
+    # Opening
+
+    async def _opened(self, wanted: Open) -> Open:
+        """Opens a door; one that is open already at this place stays. Answers it with its real port."""
+        known = self._journal.told.doors.get(wanted.door)
+        router = self._routers.get(wanted.door)
+        if known and router and _is_same_place(known, wanted):
+            router.trust(trusted(wanted.trusted))
+        elif router is None:
+            await self._open_soon(wanted)
+        else:
+            await self._move(router, wanted)
+        return Open(wanted.door, wanted.host, self.port(wanted.door), wanted.trusted)
+
+    async def _open_soon(self, wanted: Open) -> None:
+        """Opens a door. The gateway of an installation that has just ended may have its port for a moment."""
+        until = asyncio.get_running_loop().time() + _PATIENCE
+        while True:
+            try:
+                return await self._open(wanted, {})
+            except RouteError as error:
+                taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+                if not taken or asyncio.get_running_loop().time() > until:
+                    raise
+            await asyncio.sleep(_PAUSE)
+
+    async def _move(self, before: BuiltinRouter, wanted: Open) -> None:
+        """Opens a door at another place; if that is not possible, it stays where it was."""
+        await self._open(wanted, {})
+        await before.stop()
+
+    async def _open(self, wanted: Open, inherited: Sockets) -> None:
+        own = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == wanted.door}
+        router = BuiltinRouter(wanted.host, wanted.port, trusts=trusted(wanted.trusted), inherited=own)
+        await router.start()
+        for change in list(self._journal.told.of(wanted.door)):
+            await _again(router, change)
+        router.close_inherited()
+        self._routers[wanted.door] = router
+
+    def _retire(self, change: Retire) -> None:
+        if router := self._routers.pop(change.door, None):
+            task = asyncio.create_task(router.retire(change.patience))
+            self._retiring[task] = router
+            task.add_done_callback(self._retiring.pop)
+
+    def _router(self, door: str) -> BuiltinRouter:
+        if (router := self._routers.get(door)) is None:
+            raise RouteError(f"the door {door} is not open")
+        return router
+
+
+async def _again(router: BuiltinRouter, change: Change) -> None:
+    """Repeats a change of the journal. A port may be in use meanwhile: the server is told when it asks."""
+    with suppress(RouteError):
+        match change:
+            case Reserve():
+                await router.reserve(change.service, change.ports)
+            case SetRoutes():
+                await router.set(change.service, change.routes)
+
+
+def _is_same_place(known: Open, wanted: Open) -> bool:
+    return known.host == wanted.host and wanted.port in {known.port, 0}

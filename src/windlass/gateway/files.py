@@ -1,0 +1,79 @@
+"""The folder of a gateway: its sockets, its lock, its journal and its log."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import windlass
+from windlass.base.cleanup import on_failure
+
+FOLDER: Final = "gateway"
+"""Below the data directory."""
+CONTROL, HANDOVER, JOURNAL, LOCK, LOG = "control", "handover", "journal", "lock", "log"
+_SOURCES: Final = ("gateway", "routers", "base/http_in")
+
+
+@cache
+def build() -> str:
+    """Returns a fingerprint of the code of a gateway: a server replaces one that runs other code."""
+    root = Path(windlass.__file__).parent
+    content = hashlib.sha256()
+    for folder in _SOURCES:
+        for file in sorted((root / folder).rglob("*.py")):
+            content.update(file.read_bytes())
+    return content.hexdigest()[:16]
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """Gives a path of any length a name that fits into the address of a socket, which has 107 bytes."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def listen_at(path: Path, kind: socket.SocketKind) -> socket.socket:
+    """Listens at a path, in place of any program that listened there before."""
+    listening = socket.socket(socket.AF_UNIX, kind)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    with on_failure(listening.close):
+        with suppress(FileNotFoundError):
+            new.unlink()
+        with _short(new) as name:
+            listening.bind(name)
+        new.chmod(0o600)
+        listening.listen(64)
+        new.replace(path)
+    listening.setblocking(False)
+    return listening
+
+
+def connect_to(path: Path, kind: socket.SocketKind) -> socket.socket | None:
+    """Connects to a program that listens at a path; None if there is none."""
+    made = socket.socket(socket.AF_UNIX, kind)
+    try:
+        with _short(path) as name:
+            made.connect(name)
+    except (FileNotFoundError, ConnectionError):
+        made.close()
+        return None
+    made.setblocking(False)
+    return made
+
+
+def is_of_this_user(connection: socket.socket) -> bool:
+    """True if the other side of a local connection belongs to this user, or to root."""
+    size = struct.calcsize("3i")
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    _, user, _ = struct.unpack("3i", credentials)
+    return user in {0, os.geteuid()}

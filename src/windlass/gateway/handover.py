@@ -1,0 +1,183 @@
+"""A gateway takes over from another one: its listening sockets at once, its connections one by one.
+
+The elder takes connections until the successor does, so that none is refused. A connection of HTTP follows
+when its answer is complete. The elder ends with its last tunnel or download.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base.log import log
+from windlass.gateway.channel import MOST_FILES, Channel
+from windlass.gateway.doors import Doors, Sockets
+from windlass.gateway.files import HANDOVER, connect_to, is_of_this_user
+from windlass.gateway.messages import (
+    ClientFile,
+    DrainEnd,
+    ElderDrain,
+    FromElder,
+    FromSuccessor,
+    ListeningSockets,
+    SocketsEnd,
+    SuccessorServes,
+)
+from windlass.routers.router import Endpoint
+
+_log = log("gateway")
+_PATIENCE: Final = 10.0
+"""Seconds in which an elder must have sent its sockets."""
+
+
+class Elder:
+    """The gateway before this one, as this one sees it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._channel = Channel(connection, msgspec.msgpack.Decoder(FromElder), self._received, self._ended)
+        self._loop = asyncio.get_running_loop()
+        self._sockets: Sockets = {}
+        self._sent: asyncio.Future[None] = self._loop.create_future()
+        self._numbers = itertools.count()
+        self._drains: dict[int, asyncio.Future[None]] = {}
+        self._doors: Doors | None = None
+        self.has_ended = False
+
+    async def sockets(self) -> Sockets:
+        """Returns its listening sockets; none if it ends before it has sent them all."""
+        async with asyncio.timeout(_PATIENCE):
+            await self._sent
+        return self._sockets
+
+    def relieve(self, doors: Doors) -> None:
+        """Has it take no connections any more, and pass on those that it has."""
+        self._doors = doors
+        self._channel.send(SuccessorServes())
+
+    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        """Returns when nothing of it is under way to these endpoints any more."""
+        if self.has_ended:
+            return
+        number = next(self._numbers)
+        done = self._drains[number] = self._loop.create_future()
+        self._channel.send(ElderDrain(number, tuple(endpoints), patience))
+        await done
+
+    def _received(self, message: FromElder, files: Sequence[int]) -> None:
+        match message:
+            case ListeningSockets():
+                for at, file in zip(message.places, files, strict=True):
+                    self._sockets[at] = socket.socket(fileno=file)
+            case SocketsEnd():
+                self._sent.set_result(None)
+            case ClientFile():
+                assert self._doors is not None
+                self._doors.adopt(message.door, message.port, socket.socket(fileno=files[0]))
+            case DrainEnd():
+                self._drains.pop(message.number).set_result(None)
+
+    def _ended(self) -> None:
+        self.has_ended = True
+        for done in (self._sent, *self._drains.values()):
+            if not done.done():
+                done.set_result(None)
+
+
+def find_elder(folder: Path) -> Elder | None:
+    """Connects to the gateway that runs; None if there is none."""
+    connection = connect_to(folder / HANDOVER, socket.SOCK_SEQPACKET)
+    return Elder(connection) if connection else None
+
+
+class Succession:
+    """Waits for a successor, and hands everything over to it."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        doors: Doors,
+        changing: asyncio.Lock,
+        elders: Callable[[Sequence[Endpoint], float], Awaitable[None]],
+        relieved: Callable[[], None],
+    ) -> None:
+        """`changing` is held while the doors must not change; `elders` drains the gateways before this one;
+        `relieved` is called when the successor serves."""
+        self._listening = listening
+        self._doors, self._changing = doors, changing
+        self._elders, self._relieved = elders, relieved
+        self._loop = asyncio.get_running_loop()
+        self._decided = asyncio.Event()
+        """The successor serves, or it has gone."""
+        self._channel: Channel[FromSuccessor] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop.add_reader(listening.fileno(), self._accept)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._listening.fileno())
+        self._listening.close()
+        if self._channel is not None:
+            self._channel.close()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listening.accept()
+        except OSError:
+            return
+        if self._channel is not None or not is_of_this_user(connection):
+            connection.close()
+            return
+        connection.setblocking(False)
+        decoder = msgspec.msgpack.Decoder(FromSuccessor)
+        self._decided.clear()
+        self._channel = Channel(connection, decoder, self._received, self._lost)
+        self._begin(self._hand_over(self._channel))
+
+    async def _hand_over(self, channel: Channel[FromSuccessor]) -> None:
+        async with self._changing:
+            self._send_sockets(channel)
+            await self._decided.wait()
+
+    def _begin(self, action: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(action)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _send_sockets(self, channel: Channel[FromSuccessor]) -> None:
+        sockets = list(self._doors.sockets().items())
+        for begin in range(0, len(sockets), MOST_FILES):
+            some = sockets[begin : begin + MOST_FILES]
+            files = [os.dup(listening.fileno()) for _, listening in some]
+            channel.send(ListeningSockets(tuple(at for at, _ in some)), files)
+        channel.send(SocketsEnd())
+
+    def _received(self, message: FromSuccessor, _: Sequence[int]) -> None:
+        match message:
+            case SuccessorServes():
+                self._doors.leave(self._give)
+                self._relieved()
+                self._decided.set()
+            case ElderDrain():
+                self._begin(self._drain(message))
+
+    async def _drain(self, wanted: ElderDrain) -> None:
+        await self._doors.drain(wanted.endpoints, wanted.patience)
+        await self._elders(wanted.endpoints, wanted.patience)
+        if self._channel is not None:
+            self._channel.send(DrainEnd(wanted.number))
+
+    def _give(self, door: str, port: int, file: int) -> None:
+        if self._channel is None:  # the successor has ended: nothing can be done for its client
+            os.close(file)
+        else:
+            self._channel.send(ClientFile(door, port), [file])
+
+    def _lost(self) -> None:
+        self._channel = None
+        self._decided.set()

@@ -1,0 +1,129 @@
+"""The journal of a gateway: every change that it was told, so that it has its routes again after a crash.
+
+A change is appended before it is answered. It is not forced to the disk: after a crash of the machine no
+instance is where it was, and the server tells all routes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base.cleanup import on_failure
+from windlass.base.log import log
+from windlass.gateway.messages import Change, Forget, Open, Reserve, Retire, SetRoutes, encode
+from windlass.gateway.wire import framed, frames
+
+_log = log("gateway")
+_ENOUGH: Final = 1024
+"""Changes below which a journal is not rewritten."""
+
+
+class ToldRoutes:
+    """What a gateway was told, without what later changes replaced."""
+
+    def __init__(self) -> None:
+        self.doors: dict[str, Open] = {}
+        self._reserved: dict[tuple[str, str], Reserve] = {}
+        self._routes: dict[tuple[str, str], SetRoutes] = {}
+
+    def __len__(self) -> int:
+        return len(self.doors) + len(self._reserved) + len(self._routes)
+
+    def note(self, change: Change) -> None:
+        match change:
+            case Open():
+                self.doors[change.door] = change
+            case Retire():
+                self.doors.pop(change.door, None)
+                for key in [key for key in (*self._reserved, *self._routes) if key[0] == change.door]:
+                    self._drop(key)
+            case Reserve():
+                self._reserved[change.door, change.service] = change
+            case SetRoutes():
+                self._routes[change.door, change.service] = change
+            case Forget():
+                self._drop((change.door, change.service))
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        self._reserved.pop(key, None)
+        self._routes.pop(key, None)
+
+    def services(self, door: str) -> frozenset[str]:
+        return frozenset(service for at, service in (*self._reserved, *self._routes) if at == door)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is reached through the gateway."""
+        return not any(route.endpoints for told in self._routes.values() for route in told.routes)
+
+    def of(self, door: str) -> Iterator[Change]:
+        """Yields the changes that bring a door, opened already, to where it was."""
+        for told in (self._reserved, self._routes):
+            yield from (change for (at, _), change in told.items() if at == door)
+
+    def __iter__(self) -> Iterator[Change]:
+        for door, opened in self.doors.items():
+            yield opened
+            yield from self.of(door)
+
+
+class Journal:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = -1
+        self._size = 0
+        self.told = ToldRoutes()
+
+    def open(self) -> None:
+        """Reads what the last gateway was told, and goes on with a file of our own."""
+        for change in _changes(self._path):
+            self.told.note(change)
+        self._rewrite()
+
+    def note(self, change: Change) -> None:
+        self.told.note(change)
+        if self._size > _ENOUGH and self._size > 4 * len(self.told):
+            self._rewrite()
+        else:
+            self._append(self._file, [change])
+            self._size += 1
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _rewrite(self) -> None:
+        new = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        file = os.open(new, flags, 0o600)
+        with on_failure(partial(os.close, file)):
+            self._append(file, self.told)
+            new.replace(self._path)
+        self.close()
+        self._file, self._size = file, len(self.told)
+
+    @staticmethod
+    def _append(file: int, changes: Iterable[Change]) -> None:
+        content = memoryview(b"".join(framed(encode(change)) for change in changes))
+        while content:
+            content = content[os.write(file, content) :]
+
+
+def _changes(path: Path) -> Iterator[Change]:
+    decoder: msgspec.msgpack.Decoder[Change] = msgspec.msgpack.Decoder(Change)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return
+    for body in frames(content):
+        try:
+            yield decoder.decode(body)
+        except msgspec.DecodeError as error:
+            _log.warning("a line of the journal is left out", extra={"reason": str(error)})

@@ -1,0 +1,166 @@
+"""The link of a server to its gateway: starts one if none runs, and goes on after either restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base.log import log
+from windlass.base.private import private_folder
+from windlass.gateway.files import CONTROL, LOG, build, connect_to
+from windlass.gateway.messages import Ask, Call, GatewayReply, GatewayRequest, GatewayState, encode
+from windlass.gateway.starting import has_ended, start_gateway
+from windlass.gateway.wire import framed, read_frame
+from windlass.routers.router import RouteError
+
+_log = log("gateway")
+_PATIENCE: Final = 15.0
+"""Seconds in which a gateway must be reached."""
+_PAUSE, _LONG_PAUSE = 0.02, 1.0
+
+AskGateway = Callable[[Call], Awaitable[GatewayState]]
+
+
+class GatewayLink:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[GatewayReply]] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._is_ready = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+        self._greetings: list[Callable[[AskGateway], Awaitable[None]]] = []
+        self._children: set[int] = set()
+        self._users = 0
+
+    def forget_greeting(self, greeting: Callable[[AskGateway], Awaitable[None]]) -> None:
+        self._greetings.remove(greeting)
+
+    def greet_with(self, greeting: Callable[[AskGateway], Awaitable[None]]) -> None:
+        """Has something said first on each further connection: the gateway may be a new one."""
+        self._greetings.append(greeting)
+
+    async def start(self) -> None:
+        """Connects. A gateway of other code is replaced by one of this code."""
+        self._users += 1
+        if self._keeping is not None:
+            return
+        private_folder(self._folder)
+        self._keeping = asyncio.create_task(self._keep())
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.stop)
+            await self._check_build()
+            undo.pop_all()
+
+    async def _check_build(self) -> None:
+        state = await self.call(Ask())
+        if state.build != build():
+            _log.info("the gateway is replaced", extra={"pid": state.process})
+            self._launch()
+            async with asyncio.timeout(_PATIENCE):
+                await self._leave(state.process)
+
+    async def _leave(self, process: int) -> None:
+        """Returns as soon as another process answers."""
+        while (await self.call(Ask())).process == process:  # noqa: ASYNC110 (another program decides)
+            await asyncio.sleep(_PAUSE)
+
+    async def stop(self) -> None:
+        """Ends the link with its last user. The gateway goes on."""
+        self._users -= 1
+        if self._users > 0 or self._keeping is None:
+            return
+        self._keeping.cancel()
+        await asyncio.gather(self._keeping, return_exceptions=True)
+        self._keeping = None
+
+    async def call(self, call: Call) -> GatewayState:
+        """Asks for something, again if the connection is lost: calls may be repeated. Raises RouteError."""
+        while True:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await self._is_ready.wait()
+            except TimeoutError as error:
+                log_file = self._folder / LOG
+                raise RouteError(f"the gateway does not answer; its log says why: {log_file}") from error
+            with suppress(ConnectionError):
+                return await self._ask(call)
+
+    async def _ask(self, call: Call) -> GatewayState:
+        if self._writer is None:
+            raise ConnectionResetError("the gateway has gone")
+        number = next(self._numbers)
+        reply = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._writer.write(framed(encode(GatewayRequest(number, call))))
+            answer: GatewayReply = await reply
+        finally:
+            self._waiting.pop(number, None)
+        if answer.state is None:
+            raise RouteError(answer.error)
+        return answer.state
+
+    # The connection
+
+    async def _keep(self) -> None:
+        """Connects again and again, each time until the connection ends."""
+        try:
+            while True:
+                connection = await self._connect()
+                reader, self._writer = await asyncio.open_unix_connection(sock=connection)
+                greeting = asyncio.create_task(self._greet())
+                try:
+                    await self._read(reader)
+                finally:
+                    greeting.cancel()
+                    self._lose()
+        finally:
+            for child in self._children:
+                has_ended(child)
+
+    async def _connect(self) -> socket.socket:
+        """Connects to the gateway; starts one if there is none."""
+        pause = _PAUSE
+        while (connection := connect_to(self._folder / CONTROL, socket.SOCK_STREAM)) is None:
+            self._children = {child for child in self._children if not has_ended(child)}
+            if not self._children:
+                self._launch()
+            await asyncio.sleep(pause)
+            pause = min(_LONG_PAUSE, pause * 1.1)
+        return connection
+
+    def _launch(self) -> None:
+        self._children.add(start_gateway(self._folder))
+
+    async def _greet(self) -> None:
+        with suppress(ConnectionError):
+            for greeting in self._greetings:
+                try:
+                    await greeting(self._ask)
+                except RouteError as error:
+                    _log.error("the gateway cannot do what it did", extra={"reason": str(error)})
+            self._is_ready.set()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        decoder = msgspec.msgpack.Decoder(GatewayReply)
+        while (body := await read_frame(reader)) is not None:
+            reply = decoder.decode(body)
+            if (waiting := self._waiting.get(reply.number)) and not waiting.done():
+                waiting.set_result(reply)
+
+    def _lose(self) -> None:
+        """Lets those that wait for an answer ask again."""
+        self._is_ready.clear()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ConnectionResetError("the gateway has gone"))

@@ -1,0 +1,119 @@
+"""What a server tells the gateway, and what a gateway tells its successor."""
+
+from __future__ import annotations
+
+from msgspec import Struct, msgpack
+
+from windlass.routers.router import Endpoint, Listen, Route
+
+
+class Open(Struct, frozen=True, tag=True):
+    """A door is a router with one port for HTTP by host name: one for this machine, one for some clusters."""
+
+    door: str
+    host: str
+    port: int
+    trusted: tuple[str, ...] = ()
+    """Addresses of proxies that may have all connections."""
+
+
+class Reserve(Struct, frozen=True, tag=True):
+    door: str
+    service: str
+    ports: tuple[Listen, ...]
+
+
+class SetRoutes(Struct, frozen=True, tag=True):
+    door: str
+    service: str
+    routes: tuple[Route, ...]
+
+
+class Forget(Struct, frozen=True, tag=True):
+    door: str
+    service: str
+
+
+class Retire(Struct, frozen=True, tag=True):
+    """Closes a door and all its ports. What is under way there may go on for so many seconds."""
+
+    door: str
+    patience: float
+
+
+class DrainEndpoints(Struct, frozen=True, tag=True):
+    door: str
+    endpoints: tuple[Endpoint, ...]
+    patience: float
+
+
+class Ask(Struct, frozen=True, tag=True):
+    """Asks for the state of the gateway."""
+
+
+Change = Open | Reserve | SetRoutes | Forget | Retire
+"""What has to be remembered."""
+Call = Change | DrainEndpoints | Ask
+
+
+class GatewayRequest(Struct, frozen=True):
+    number: int
+    call: Call
+
+
+class GatewayState(Struct, frozen=True, kw_only=True):
+    build: str
+    """A fingerprint of the code that the gateway runs."""
+    process: int
+    connections: int
+    port: int = 0
+    """The port of the door that was opened."""
+    services: frozenset[str] = frozenset()
+    """The services whose routes that door has."""
+
+
+class GatewayReply(Struct, frozen=True):
+    number: int
+    error: str = ""
+    """The message of a RouteError."""
+    state: GatewayState | None = None
+
+
+# From a gateway to its successor, each with file descriptors
+
+
+class ListeningSockets(Struct, frozen=True, tag=True):
+    """Listening sockets: a door, an address and a port for each."""
+
+    places: tuple[tuple[str, str, int], ...]
+
+
+class SocketsEnd(Struct, frozen=True, tag=True):
+    """Follows the last listening socket."""
+
+
+class ClientFile(Struct, frozen=True, tag=True):
+    """The connection of a client that waits for nothing."""
+
+    door: str
+    port: int
+
+
+class DrainEnd(Struct, frozen=True, tag=True):
+    number: int
+
+
+class SuccessorServes(Struct, frozen=True, tag=True):
+    """The successor accepts connections from now on."""
+
+
+class ElderDrain(Struct, frozen=True, tag=True):
+    number: int
+    endpoints: tuple[Endpoint, ...]
+    patience: float
+
+
+FromElder = ListeningSockets | SocketsEnd | ClientFile | DrainEnd
+FromSuccessor = SuccessorServes | ElderDrain
+
+encode = msgpack.encode

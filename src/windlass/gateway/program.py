@@ -1,0 +1,201 @@
+"""The gateway as a program: takes over from the one that runs, and serves until it is relieved or not needed.
+
+It ends by itself when no server is connected and no service has a route, or when its folder has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from windlass.base.filelock import open_lock_file, release, wait_for
+from windlass.base.log import log
+from windlass.gateway.doors import Doors
+from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, LOCK, build, is_of_this_user, listen_at
+from windlass.gateway.handover import Elder, Succession, find_elder
+from windlass.gateway.journal import Journal
+from windlass.gateway.messages import (
+    Ask,
+    Call,
+    DrainEndpoints,
+    GatewayReply,
+    GatewayRequest,
+    GatewayState,
+    Open,
+    encode,
+)
+from windlass.gateway.wire import framed, read_frame
+from windlass.routers.router import Endpoint, RouteError
+
+_log = log("gateway")
+_LOOK_EVERY: Final = 0.2
+_USELESS: Final = 5
+"""Looks without any server and any route, after which a gateway ends."""
+_LOST: Final = 10
+"""Looks without its socket in the folder, after which it ends. A successor puts its own one there and then
+relieves this one, in less than that."""
+_FAREWELL: Final = 12 * 3600.0
+"""Seconds that a relieved gateway waits for its last tunnels."""
+
+
+class GatewayProgram:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._journal = Journal(folder / JOURNAL)
+        self._doors = Doors(self._journal)
+        self._elder: Elder | None = None
+        self._relieved = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._links: set[asyncio.Task[None]] = set()
+        self._changing = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Serves until it is told to stop, relieved by a successor, or not needed any more."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._ended.set)
+        control, succession = await self._begin()
+        watching = loop.create_task(self._watch())
+        try:
+            await _first_of(self._relieved, self._ended)
+            control.close()
+            for link in list(self._links):
+                link.cancel()  # servers repeat at the successor what was not answered
+            if not self._ended.is_set():
+                await self._wait_for_last()
+        finally:
+            watching.cancel()
+            for link in list(self._links):
+                link.cancel()
+            await asyncio.gather(*self._links, return_exceptions=True)
+            succession.close()
+            await self._doors.stop()
+            self._journal.close()
+
+    async def _begin(self) -> tuple[asyncio.Server, Succession]:
+        """Starts, in place of the gateway that runs. Two that start at once do so one after the other."""
+        lock = open_lock_file(self._folder / LOCK)
+        try:
+            wait_for(lock)
+            self._elder = find_elder(self._folder)
+            inherited = await self._elder.sockets() if self._elder else {}
+            self._journal.open()
+            await self._doors.restore(inherited)
+            succession = Succession(
+                listen_at(self._folder / HANDOVER, socket.SOCK_SEQPACKET),
+                self._doors,
+                self._changing,
+                self._drain_elder,
+                self._relieved.set,
+            )
+            listening = listen_at(self._folder / CONTROL, socket.SOCK_STREAM)
+            server = await asyncio.start_unix_server(self._linked, sock=listening)
+            if self._elder:
+                self._elder.relieve(self._doors)
+        finally:
+            release(lock)
+        _log.info("the gateway serves", extra={"pid": os.getpid(), "build": build()})
+        return server, succession
+
+    # What servers ask for
+
+    async def _linked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers one server, as long as it is connected."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._links.add(task)
+        answering: set[asyncio.Task[None]] = set()
+        try:
+            if not is_of_this_user(writer.get_extra_info("socket")):
+                return
+            decoder = msgspec.msgpack.Decoder(GatewayRequest)
+            while (body := await read_frame(reader)) is not None:
+                answer = asyncio.create_task(self._answer(decoder.decode(body), writer))
+                answering.add(answer)
+                answer.add_done_callback(answering.discard)
+        except msgspec.DecodeError as error:
+            _log.warning("a server sent what this gateway does not know", extra={"reason": str(error)})
+        finally:
+            for answer in answering:
+                answer.cancel()
+            self._links.discard(task)
+            writer.close()
+
+    async def _answer(self, request: GatewayRequest, writer: asyncio.StreamWriter) -> None:
+        try:
+            reply = GatewayReply(request.number, state=await self._done(request.call))
+        except RouteError as error:
+            reply = GatewayReply(request.number, error=str(error))
+        writer.write(framed(encode(reply)))
+        with suppress(ConnectionError):
+            await writer.drain()
+
+    async def _done(self, call: Call) -> GatewayState:
+        match call:
+            case Ask():
+                pass
+            case DrainEndpoints():
+                await asyncio.gather(
+                    self._doors.drain(call.endpoints, call.patience),
+                    self._drain_elder(call.endpoints, call.patience),
+                )
+            case _:
+                async with self._changing:
+                    await self._doors.change(call)
+        door = call.door if isinstance(call, Open) else ""
+        return GatewayState(
+            build=build(),
+            process=os.getpid(),
+            connections=self._doors.connections,
+            port=self._doors.port(door) if door else 0,
+            services=self._journal.told.services(door) if door else frozenset(),
+        )
+
+    async def _drain_elder(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        if self._elder:
+            await self._elder.drain(endpoints, patience)
+
+    # The end
+
+    async def _watch(self) -> None:
+        """Ends the program when its folder has gone, or when nothing has needed it for a while."""
+        mark, useless, lost = _inode(self._folder / CONTROL), 0, 0
+        while not self._relieved.is_set():
+            await asyncio.sleep(_LOOK_EVERY)
+            useless = useless + 1 if self._journal.told.is_empty and not self._links else 0
+            lost = lost + 1 if _inode(self._folder / CONTROL) != mark else 0
+            if useless > _USELESS or lost > _LOST:
+                self._ended.set()
+
+    async def _wait_for_last(self) -> None:
+        """Waits until the last connection has ended or was passed on, and every gateway before this one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                while not self._ended.is_set():
+                    if not self._doors.connections and (self._elder is None or self._elder.has_ended):
+                        return
+                    await asyncio.sleep(_LOOK_EVERY)
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()

@@ -1,0 +1,79 @@
+"""A router whose work is done by the gateway, in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from msgspec.structs import replace
+
+from windlass.gateway.link import AskGateway, GatewayLink
+from windlass.gateway.messages import DrainEndpoints, Forget, Open, Reserve, Retire, SetRoutes
+from windlass.routers.router import Endpoint, Listen, Route
+
+
+class GatewayRouter:
+    def __init__(
+        self, link: GatewayLink, door: str, host: str, port: int, trusted: Sequence[str] = ()
+    ) -> None:
+        """`door` tells the routers of one gateway apart."""
+        self._link = link
+        self._opening = Open(door, host, port, tuple(trusted))
+        self._door = door
+        self._port = port
+        self._is_open = False
+        self._reserved: dict[str, Reserve] = {}
+        self._routes: dict[str, SetRoutes] = {}
+        """What this server told, for a gateway that lost it."""
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    async def start(self) -> None:
+        async with AsyncExitStack() as undo:
+            await self._link.start()
+            undo.push_async_callback(self._link.stop)
+            state = await self._link.call(self._opening)
+            undo.pop_all()
+        self._is_open = True
+        self._port = state.port
+        self._opening = replace(self._opening, port=state.port)
+        self._link.greet_with(self._greet)
+
+    async def stop(self) -> None:
+        """Leaves the gateway, which goes on."""
+        if self._is_open:
+            self._is_open = False
+            self._link.forget_greeting(self._greet)
+            await self._link.stop()
+
+    async def retire(self, patience: float) -> None:
+        """Takes no more connections; what is under way may go on for so many seconds."""
+        await self._link.call(Retire(self._door, patience))
+        await self.stop()
+
+    async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
+        told = Reserve(self._door, service, tuple(ports))
+        await self._link.call(told)
+        self._reserved[service] = told
+
+    async def set(self, service: str, routes: Sequence[Route]) -> None:
+        told = SetRoutes(self._door, service, tuple(routes))
+        await self._link.call(told)
+        self._routes[service] = told
+
+    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+        await self._link.call(DrainEndpoints(self._door, tuple(endpoints), patience))
+
+    async def forget(self, service: str) -> None:
+        await self._link.call(Forget(self._door, service))
+        self._reserved.pop(service, None)
+        self._routes.pop(service, None)
+
+    async def _greet(self, ask: AskGateway) -> None:
+        """Opens the door again, and tells what the gateway does not know: others may have told it newer."""
+        known = (await ask(self._opening)).services
+        for told in (self._reserved, self._routes):
+            for service in told.keys() - known:
+                await ask(told[service])

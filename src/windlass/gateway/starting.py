@@ -1,0 +1,48 @@
+"""Starts a gateway as a process that outlives the server which started it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from windlass.gateway.files import LOG
+
+_LARGEST_LOG: Final = 10 * 1024 * 1024
+
+
+def start_gateway(folder: Path) -> int:
+    """Returns the process id. A gateway that runs in this folder already is relieved by the new one.
+
+    It gets no variable of this server: they contain secrets."""
+    log = folder / LOG
+    with suppress(FileNotFoundError):
+        if log.stat().st_size > _LARGEST_LOG:
+            log.replace(log.with_name(f"{LOG}.1"))
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-m", "windlass.gateway", str(folder)],
+            {"LANG": "C.UTF-8"},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, nothing, 0),
+                (os.POSIX_SPAWN_DUP2, output, 1),
+                (os.POSIX_SPAWN_DUP2, output, 2),
+            ],
+            setsid=True,
+        )
+    finally:
+        os.close(output)
+        os.close(nothing)
+
+
+def has_ended(process: int) -> bool:
+    """True if this child has ended; takes note of its end, so that it does not stay as a zombie."""
+    try:
+        return os.waitpid(process, os.WNOHANG)[0] == process
+    except ChildProcessError:
+        return True

@@ -1,0 +1,35 @@
+"""Messages as bytes: a length of four bytes, and msgpack."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Final
+
+_LENGTH: Final = struct.Struct(">I")
+MOST: Final = 64 * 1024 * 1024
+"""Bytes of one message."""
+
+
+def framed(body: bytes) -> bytes:
+    return _LENGTH.pack(len(body)) + body
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
+    """Returns the next message; None at the end."""
+    try:
+        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        return None if length > MOST else await reader.readexactly(length)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+
+
+def frames(content: bytes) -> list[bytes]:
+    """Cuts the content of a file. A last message that is not complete is left out."""
+    found, at = [], 0
+    while at + _LENGTH.size <= len(content):
+        (length,) = _LENGTH.unpack_from(content, at)
+        begin, at = at + _LENGTH.size, at + _LENGTH.size + length
+        if at <= len(content):
+            found.append(content[begin:at])
+    return found

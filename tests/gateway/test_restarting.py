@@ -1,0 +1,136 @@
+"""Applications are reached while their server stops, dies and starts again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders.repositories import Repository
+from tests.gateway.conftest import processes_of
+from tests.whole import Place, Visitors, page, place, until
+from tests.world import ADMIN
+
+APP = """
+import http.server, os
+class Page(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"me")
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Page).serve_forever()
+"""
+LISTENS = re.compile(rb"listens on (http://\S+)")
+
+
+class ServerProcess:
+    """`windlass serve`, as an operator starts it."""
+
+    def __init__(self, there: Place) -> None:
+        self._there = there
+
+    async def start(self) -> None:
+        settings = self._there.settings
+        self._log = self._there.folder / "server.log"
+        log = self._log.open("wb")
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "windlass", "serve", "--port", "0", "--data-dir", settings.data_dir),
+            env={
+                "WINDLASS_ADMIN_TOKEN": ADMIN,
+                "WINDLASS_ENGINE": settings.engine,
+                "WINDLASS_DOCKER_HOST": settings.docker_host,
+                "WINDLASS_GATEWAY_PORT": "0",
+                "WINDLASS_GIT_ALLOW_LOCAL": "1",
+                "PATH": "/usr/local/bin:/usr/bin:/bin",
+            },
+            stderr=log,
+        )
+        log.close()
+
+        async def listens() -> bool:
+            assert self._process.returncode is None, self._log.read_text()
+            return LISTENS.search(self._log.read_bytes()) is not None
+
+        await until(listens)
+        found = LISTENS.search(self._log.read_bytes())
+        assert found
+        self.url = found[1].decode()
+
+    async def end(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+        await self._process.wait()
+
+    async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        return await asyncio.to_thread(self._called, method, path, body)
+
+    def _called(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        headers = {"Authorization": f"Token {ADMIN}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(self.url + path, data, headers, method=method)
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return json.loads(answer.read() or b"null")
+
+
+@contextlib.asynccontextmanager
+async def application(there: Place) -> AsyncIterator[tuple[ServerProcess, str, str]]:
+    """A server with one application that is reached; its id and its address."""
+    repository = Repository(there.folder.with_name(there.folder.name + "-beside") / "repository")
+    repository.put({"requirements.txt": "", "app.py": APP, "Procfile": "web: python app.py"}).commit()
+    server = ServerProcess(there)
+    await server.start()
+    org = (await server.call("GET", "/organization"))["results"][0]["id"]
+    project = (await server.call("POST", f"/organization/{org}/project", {"name": "acme"}))["id"]
+    environment = (await server.call("POST", f"/project/{project}/environment", {"name": "production"}))["id"]
+    body = {
+        "name": "web",
+        "git_repository": {"url": repository.url, "branch": "main"},
+        "ports": [{"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}],
+    }
+    app = (await server.call("POST", f"/environment/{environment}/application", body))["id"]
+    await server.call("POST", f"/application/{app}/deploy")
+
+    async def runs() -> bool:
+        status = await server.call("GET", f"/application/{app}/status")
+        assert "ERROR" not in status["state"], status
+        return bool(status["state"] == "RUNNING")
+
+    await until(runs)
+    links = await server.call("GET", f"/application/{app}/link")
+    yield server, app, links["results"][0]["url"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_no_request_fails_while_the_server_restarts(number: signal.Signals):
+    async with place("process") as there, application(there) as (server, _, url):
+        async with Visitors(url) as visitors:
+            await until(lambda: _seen(visitors, 100))
+            for _ in range(2):
+                await server.end(number)
+                before = len(visitors.pages)
+                await until(partial(_seen, visitors, before + 100))
+                await server.start()
+        assert {answer.status for answer in visitors.pages} == {200}
+        await server.end(signal.SIGTERM)
+        assert (await page(url)).text == "me"
+    folder = Path(there.folder) / "gateway"
+    await until(lambda: _gone(folder))
+
+
+async def _seen(visitors: Visitors, count: int) -> bool:
+    return len(visitors.pages) >= count
+
+
+async def _gone(folder: Path) -> bool:
+    return not processes_of(folder)
