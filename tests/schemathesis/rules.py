@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable
 from typing import Any
 
@@ -57,13 +58,24 @@ def a_secret_that_is_sent_is_fit_for_a_header(operation: Operation, body: Body) 
 
 
 @rule
-def an_engine_is_that_of_this_machine(operation: Operation, body: Body) -> None:
-    """Fields of an engine at another address go together, and are checked against a real one."""
-    if "engine" in body or "engine_address" in body:
-        body["engine"] = "LOCAL"
-        for field in ("address", "ca_certificate", "certificate", "key", "id"):
-            body.pop(f"engine_{field}", None)
-        body.pop("router_port", None)
+def volumes_are_in_folders_of_their_own(operation: Operation, body: Body) -> None:
+    """Not in the folder of all files, nor two in one folder, however it is written."""
+    seen: set[str] = set()
+    for place, volume in enumerate(body.get("storage") or ()):
+        folder = posixpath.normpath(volume["mount_point"]).lstrip("/")
+        if not folder or folder in seen:
+            folder = f"data-{place}"
+            volume["mount_point"] = f"/{folder}"
+        seen.add(folder)
+
+
+@rule
+def a_probe_of_a_port_names_it(operation: Operation, body: Body) -> None:
+    """It may be left out where the service declares a port, which is a field elsewhere."""
+    for probe in (body.get("healthchecks") or {}).values():
+        for check in ((probe or {}).get("type") or {}).values():
+            if check is not None and "command" not in check and check.get("port") is None:
+                check["port"] = 8080
 
 
 @rule
@@ -142,3 +154,14 @@ def a_probe_that_begins_with_a_patch_has_its_command(operation: Operation, body:
         command = ((probe or {}).get("type") or {}).get("exec")
         if command is not None:
             command.setdefault("command", ["true"])
+
+
+@rule
+def an_engine_is_that_of_this_machine(operation: Operation, body: Body) -> None:
+    """Fields of an engine at another address go together, and are checked against a real one. The last rule,
+    because another adds a key."""
+    apart = [f"engine_{field}" for field in ("address", "ca_certificate", "certificate", "key", "id")]
+    if body.keys() & {"engine", "router_port", *apart}:
+        body["engine"] = "LOCAL"
+        for field in (*apart, "router_port"):
+            body.pop(field, None)

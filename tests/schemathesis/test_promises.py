@@ -40,7 +40,6 @@ _ECMA_PATTERN = jsonschema_rs.Draft202012Validator({"format": "regex"}, validate
 
 
 @pytest.mark.sized
-@pytest.mark.repeatable
 @pytest.mark.timeout(either(900, 3600) + 90 * EXAMPLES)
 async def test_the_server_keeps_every_promise_of_its_document(database_url, capsys):
     kept_in_postgres = bool(database_url)
