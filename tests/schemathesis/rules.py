@@ -59,9 +59,10 @@ def a_secret_that_is_sent_is_fit_for_a_header(operation: Operation, body: Body) 
 
 @rule
 def volumes_are_in_folders_of_their_own(operation: Operation, body: Body) -> None:
-    """Not in the folder of all files, nor two in one folder, however it is written."""
+    """Not in the folder of all files, nor two in one folder, however written. Databases have a number."""
     seen: set[str] = set()
-    for place, volume in enumerate(body.get("storage") or ()):
+    volumes = body.get("storage")
+    for place, volume in enumerate(volumes if isinstance(volumes, list) else ()):
         folder = posixpath.normpath(volume["mount_point"]).lstrip("/")
         if not folder or folder in seen:
             folder = f"data-{place}"
