@@ -41,6 +41,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     public_url: Annotated[
         str, _says("How clients reach this server, such as https://windlass.example.com")
     ] = ""
+    leave_seconds: Annotated[
+        float,
+        _says("How long a server that stops still serves, with /readyz at 503", ge=0),
+    ] = 0.0
     gateway_host: Annotated[str, _says("Address on which public ports of services are reached")] = "127.0.0.1"
     gateway_port: Annotated[
         int, _says("Port for HTTP to services by host name; 0 picks a free one", ge=0, le=65_535)

@@ -8,6 +8,7 @@ import json
 import re
 import signal
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
@@ -38,8 +39,9 @@ LISTENS = re.compile(rb"listens on (http://\S+)")
 class ServerProcess:
     """`windlass serve`, as an operator starts it."""
 
-    def __init__(self, there: Place) -> None:
-        self._there = there
+    def __init__(self, there: Place, **more: str) -> None:
+        """`more` are variables of its environment."""
+        self._there, self._more = there, more
 
     async def start(self) -> None:
         settings = self._there.settings
@@ -54,6 +56,7 @@ class ServerProcess:
                 "WINDLASS_GATEWAY_PORT": "0",
                 "WINDLASS_GIT_ALLOW_LOCAL": "1",
                 "PATH": "/usr/local/bin:/usr/bin:/bin",
+                **self._more,
             },
             stderr=log,
         )
@@ -68,8 +71,11 @@ class ServerProcess:
         assert found
         self.url = found[1].decode()
 
-    async def end(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    async def end(self, number: signal.Signals) -> None:
+        self.send(number)
         await self._process.wait()
 
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -134,3 +140,22 @@ async def _seen(visitors: Visitors, count: int) -> bool:
 
 async def _gone(folder: Path) -> bool:
     return not processes_of(folder)
+
+
+async def test_a_server_that_leaves_is_not_ready_and_still_answers():
+    async with place("process") as there:
+        server = ServerProcess(there, WINDLASS_LEAVE_SECONDS="1000")
+        await server.start()
+        assert await server.call("GET", "/readyz") is not None
+        server.send(signal.SIGTERM)
+
+        async def is_unready() -> bool:
+            try:
+                await server.call("GET", "/readyz")
+            except urllib.error.HTTPError as refused:
+                return refused.code == 503
+            return False
+
+        await until(is_unready)
+        assert "results" in await server.call("GET", "/organization")
+        await server.end(signal.SIGTERM)

@@ -59,7 +59,7 @@ async def serve(
         await installation.start()
         look_less_for_garbage()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _stop, installation, server)
+            loop.add_signal_handler(number, _stop, installation, server, settings.leave_seconds)
         await server.serve(sockets=[listening])
     finally:
         await installation.stop()
@@ -86,12 +86,17 @@ def _rate_limit_headers(installation: Installation, address: str) -> list[Header
     return rate_limit_headers(window)
 
 
-def _stop(installation: Installation, server: uvicorn.Server) -> None:
-    """Handles a signal: the server is no longer ready, and takes no new requests. A second one does not
-    wait."""
+def _stop(installation: Installation, server: uvicorn.Server, leave_seconds: float) -> None:
+    """Handles a signal: the server is no longer ready, and after a while takes no new requests. A second one
+    does not wait."""
     if installation.stopping:
-        server.force_exit = True
-    installation.stopping = True
+        server.should_exit = server.force_exit = True
+    else:
+        installation.stopping = True
+        asyncio.get_running_loop().call_later(leave_seconds, _exit, server)
+
+
+def _exit(server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
