@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -299,6 +301,50 @@ async def test_a_gateway_that_lost_its_journal_is_told_again(town: GatewayTown):
     await until(lambda: not town.link._is_ready.is_set())
     await town.process()
     assert (await town.ask(request())).body == b"one"
+
+
+async def test_changes_are_made_while_the_disk_of_the_gateway_is_full(town: GatewayTown):
+    await town.shop(await town.instance("one"))
+    resource.prlimit(await town.process(), resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    async with asyncio.timeout(20):
+        await town.shop(await town.instance("two"))
+    assert (await town.ask(request())).body == b"two"
+
+
+async def test_a_gateway_that_dies_while_its_disk_is_full_has_no_old_routes(town: GatewayTown):
+    await town.shop(await town.instance("one"))
+    resource.prlimit(await town.process(), resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    async with asyncio.timeout(20):
+        await town.shop(await town.instance("two"))
+    await town.kill()
+    await until(lambda: not town.link._is_ready.is_set())
+    await town.process()
+    assert (await town.ask(request())).body == b"two"
+
+
+def test_a_journal_is_whole_again_when_the_disk_has_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / JOURNAL
+    journal = Journal(path)
+    journal.open()
+    journal.note(Open("local", "127.0.0.1", 80))
+
+    def write_half(file: int, content: memoryview) -> int:
+        if len(content) > 5:
+            return write(file, content[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", write_half)
+        journal.note(Reserve("local", "shop", ()))
+        assert not list(tmp_path.iterdir())
+    journal.note(Reserve("local", "desk", ()))
+    journal.close()
+    again = Journal(path)
+    again.open()
+    again.close()
+    assert set(again.told) == set(journal.told)
+    assert len(again.told) == 3
 
 
 def test_a_journal_whose_last_change_is_torn_has_all_others(tmp_path: Path):

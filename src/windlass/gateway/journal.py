@@ -2,12 +2,16 @@
 
 A change is appended before it is answered. It is not forced to the disk: after a crash of the machine no
 instance is where it was, and the server tells all routes.
+
+A journal that cannot be written, because the disk is full, is removed: routes that are not known are told by
+the server, and old ones could lead to the instance of another service.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -78,32 +82,50 @@ class Journal:
         self._path = path
         self._file = -1
         self._size = 0
+        self._is_removed = False
+        """It could not be written, and is written as a whole with the next change."""
         self.told = ToldRoutes()
 
     def open(self) -> None:
         """Reads what the last gateway was told, and goes on with a file of our own."""
         for change in _changes(self._path):
             self.told.note(change)
-        self._rewrite()
+        self._try_to_write()
 
     def note(self, change: Change) -> None:
         self.told.note(change)
-        if self._size > _ENOUGH and self._size > 4 * len(self.told):
-            self._rewrite()
-        else:
-            self._append(self._file, [change])
-            self._size += 1
+        self._try_to_write(change)
 
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
+    def _try_to_write(self, change: Change | None = None) -> None:
+        """Appends a change, or writes all of the journal. The gateway goes on without it."""
+        is_long = self._size > _ENOUGH and self._size > 4 * len(self.told)
+        try:
+            if change is None or self._is_removed or is_long:
+                self._rewrite()
+            else:
+                self._append(self._file, [change])
+                self._size += 1
+        except OSError as error:
+            self._remove()
+            _log.error("the journal cannot be written: free some space", extra={"reason": error.strerror})
+        else:
+            self._is_removed = False
+
+    def _remove(self) -> None:
+        self._is_removed = True
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+
     def _rewrite(self) -> None:
         new = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         file = os.open(new, flags, 0o600)
-        with on_failure(partial(os.close, file)):
+        with on_failure(partial(os.close, file)), on_failure(new.unlink):
             self._append(file, self.told)
             new.replace(self._path)
         self.close()
