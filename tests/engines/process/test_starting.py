@@ -20,9 +20,9 @@ from windlass.core.deploy.workload import Artifact
 from windlass.engines.engine import EngineError
 from windlass.engines.process import kernel, recorder
 from windlass.engines.process.kernel import Process
-from windlass.engines.process.output import last_words
+from windlass.engines.process.output import last_output
 from windlass.engines.process.records import Record, RecordStore
-from windlass.engines.process.spawn import Birth, Born, Spawner
+from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 
 RECORD = Record(service=SERVICE, pod="web-1-0", deployment="a deployment", workdir="", memory=128)
 
@@ -80,16 +80,16 @@ def test_a_program_that_could_not_be_recorded_has_never_run(tmp_path, names):
         born.append(process)
         raise OSError("the disk is full")
 
-    what = Birth((sys.executable, "-c", "print('it ran')"), tmp_path, names, tmp_path / "output")
-    nursery = Spawner()
+    request = SpawnRequest((sys.executable, "-c", "print('it ran')"), tmp_path, names, tmp_path / "output")
+    spawner = Spawner()
     with pytest.raises(OSError, match="full"):
-        nursery.start(what, record)
+        spawner.start(request, record)
     assert kernel.stat(born[0].process.pid) is None
-    assert last_words(tmp_path).strip(b"\0") == b""
-    nursery.start(what, born.append)  # the other side of it: once recorded, it runs
+    assert last_output(tmp_path).strip(b"\0") == b""
+    spawner.start(request, born.append)  # the other side of it: once recorded, it runs
     assert os.waitstatus_to_exitcode(os.waitpid(born[1].process.pid, 0)[1]) == 0
-    assert last_words(tmp_path).strip(b"\0") == b"it ran\n"
-    nursery.close()
+    assert last_output(tmp_path).strip(b"\0") == b"it ran\n"
+    spawner.close()
 
 
 async def test_a_run_whose_windlass_was_killed_at_its_birth_runs(rig, station):
@@ -119,21 +119,21 @@ def test_a_recorder_knows_the_signal_that_ended_a_program(tmp_path, code):
     assert ended.status == (-11 if "kill" in code else 0)
 
 
-def be_killed_at_a_birth(what: Birth, answer: Any) -> None:
-    def be_killed(born: Born) -> None:
+def be_killed_at_a_birth(request: SpawnRequest, answer: Any) -> None:
+    def be_killed(born: SpawnedProcess) -> None:
         answer.send(born.process.pid)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    Spawner().start(what, be_killed)
+    Spawner().start(request, be_killed)
 
 
 @pytest.mark.parametrize("names", [{}, {"odd.name": "1"}])
 def test_a_program_whose_windlass_is_killed_at_its_birth_never_runs(tmp_path, names):
-    what = Birth((sys.executable, "-c", "print('it ran')"), tmp_path, names, tmp_path / "output")
-    pid = answer_of(be_killed_at_a_birth, what)
+    request = SpawnRequest((sys.executable, "-c", "print('it ran')"), tmp_path, names, tmp_path / "output")
+    pid = answer_of(be_killed_at_a_birth, request)
     while (found := kernel.stat(pid)) is not None and not found.dead:
         pass
-    assert last_words(tmp_path).strip(b"\0") == b""
+    assert last_output(tmp_path).strip(b"\0") == b""
 
 
 async def test_a_variable_that_no_program_can_have_is_an_error_and_leaves_nothing(rig, station):

@@ -94,8 +94,8 @@ class NativeBuilder:
         await group.in_thread(finish_removals, self._folder)
         gone = {name_of(service) for service in erase}
         for service in await self.services():
-            shelf = ArtifactStore(self._folder, service)
-            await group.in_thread(shelf.discard if service in gone else shelf.sweep)
+            store = ArtifactStore(self._folder, service)
+            await group.in_thread(store.discard if service in gone else store.sweep)
 
     async def set_aside(self, service: str, into: Path) -> None:
         await group.in_thread(move, ArtifactStore(self._folder, service).folder, into / "builds")
@@ -104,9 +104,9 @@ class NativeBuilder:
         await group.in_thread(move, out / "builds", ArtifactStore(self._folder, service).folder)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
-        shelf = ArtifactStore(self._folder, order.service)
+        store = ArtifactStore(self._folder, order.service)
         async with _aside() as held:
-            made = await group.in_thread(held.enter_context, shelf.making())
+            made = await group.in_thread(held.enter_context, store.making())
             home, cache = made / "home", self._folder / CACHE / name_of(order.org)
             await group.in_thread(_folders, home, cache, made / "artifact")
             found_sources = await group.in_thread(sources.read, order)
@@ -115,25 +115,25 @@ class NativeBuilder:
             cells = Cells(self._isolation, order.org, home, home, order.source, cache)
             tools = Tools(self._surroundings, home, cache, say, self._with_pip, cells)
             held.callback(tools.end_all)
-            work = _Work(order, found_sources, tools, shelf, made / "artifact", held)
-            return await group.in_thread(shelf.put, made / "artifact", await work.done())
+            work = _Work(order, found_sources, tools, store, made / "artifact", held)
+            return await group.in_thread(store.put, made / "artifact", await work.done())
 
 
 class _Work:
     """One build, after its sources are read."""
 
     def __init__(
-        self, order: Order, found: Sources, tools: Tools, shelf: ArtifactStore, made: Path, held: ExitStack
+        self, order: Order, found: Sources, tools: Tools, store: ArtifactStore, made: Path, held: ExitStack
     ) -> None:
         self.order = order
         self.found = found
         self.layout = found.layout
         self.tools = tools
         self.say = tools.say
-        self.shelf = shelf
+        self.store = store
         self.made = made
         self.held = held
-        self.final = shelf.at(order.key)
+        self.final = store.at(order.key)
         self.places: list[tuple[Path, Path]] = []
         """Folders of programs: the present path, and the final one."""
         self.environment: dict[str, str] = {"PYTHONUNBUFFERED": "1"}
@@ -194,7 +194,7 @@ class _Work:
     async def _depending(self, digest: str) -> tuple[Path, bool]:
         """Holds the dependencies until the artifact is in its place, so that no sweep removes them before."""
         dependencies: tuple[Path, bool] = await group.in_thread(
-            self.held.enter_context, self.shelf.depending(digest)
+            self.held.enter_context, self.store.depending(digest)
         )
         deps, there = dependencies
         if not there:

@@ -11,7 +11,7 @@ from windlass.base.clock import Clock
 from windlass.engines.process import cgroups, exit_reason, files, listening, recorder
 from windlass.engines.process.exit_reason import Pauses
 from windlass.engines.process.kill import ProcessKiller
-from windlass.engines.process.output import last_words
+from windlass.engines.process.output import last_output
 from windlass.engines.process.records import InstanceKey, Record, RecordStore
 
 
@@ -40,9 +40,9 @@ class EndRecorder:
 def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> str:
     if cgroups.killed_for_memory(record.cgroup):
         return exit_reason.too_much(record.memory)
-    reason = exit_reason.said(status)
+    reason = exit_reason.describe_exit(status)
     if not status or is_heard:
         return reason
     listened = listening.listened()
     taken = {inner for inner, given in record.ports.items() if given != inner and inner in listened}
-    return exit_reason.port_taken(reason, taken, last_words(home))
+    return exit_reason.port_taken(reason, taken, last_output(home))

@@ -42,7 +42,7 @@ from windlass.engines.process.patrol import EVERY, Patrol
 from windlass.engines.process.process_table import EXECUTED_BY, ProcessCounter, members
 from windlass.engines.process.records import InstanceKey, Record, RecordStore, UnknownRecord, names, safe
 from windlass.engines.process.set_aside import move_in, move_out
-from windlass.engines.process.spawn import Birth
+from windlass.engines.process.spawn import SpawnRequest
 from windlass.engines.process.starting import InstanceStarter
 
 _log = log("engines.process")
@@ -175,13 +175,13 @@ class ProcessEngine(EngineByHand):
             key, record, record.process, self._instances.supervisors.of(key).workload
         )
         environment[EXECUTED_BY] = _name(self._starter.own)
-        folder = files.working_directory(home, record.workdir)
+        workdir = files.working_directory(home, record.workdir)
         shown = record.cell["readable"] if record.cell else ["/"]
-        if not any(Path(command[0]).is_relative_to(each) for each in shown):
+        if not any(Path(command[0]).is_relative_to(folder) for folder in shown):
             command = by_this_python(command)
-        what = Birth(command, folder, environment, home / "output", record.cell)
+        request = SpawnRequest(command, workdir, environment, home / "output", record.cell)
         first = record.first if kernel.lives(record.first) else None
-        return await execute.execute(self._starter.spawner, what, first or record.process, timeout)
+        return await execute.execute(self._starter.spawner, request, first or record.process, timeout)
 
     async def prepare(self, artifact: Artifact, say: Callable[[str], None]) -> None:
         """Does nothing: what a builder made is on this machine."""
@@ -275,12 +275,12 @@ class ProcessEngine(EngineByHand):
             for key in self._records.find(service)
             if generation in (None, key.generation) and (indexes is None or key.index in indexes)
         ]
-        done = await asyncio.gather(
+        results = await asyncio.gather(
             *(self._instances.remove(key, grace) for key in meant), return_exceptions=True
         )
-        for each in done:
-            if isinstance(each, BaseException):
-                raise each
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
     async def _discard(self, service: str) -> None:
         await self._remove(service, None, None, _GRACE)

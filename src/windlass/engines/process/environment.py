@@ -32,15 +32,15 @@ def by_this_python(command: Sequence[str]) -> tuple[str, ...]:
 
 
 class InstanceEnvironment:
-    def __init__(self, shelf: RecordStore, claims: ports.PortClaims, places: ports.PortAddresses) -> None:
-        self._shelf, self._claims, self._places = shelf, claims, places
+    def __init__(self, records: RecordStore, claims: ports.PortClaims, places: ports.PortAddresses) -> None:
+        self._records, self._claims, self._places = records, claims, places
 
     def ports(self, key: InstanceKey, wanted: Workload, record: Record) -> dict[int, int]:
-        """The port inside to the port given. One that is alone answers where others always find it."""
-        inner = dict.fromkeys([*(port.internal for port in wanted.ports), *wanted.artifact.ports])
+        """Returns the port of this machine for each port inside. One that runs alone keeps its ports."""
+        internal = dict.fromkeys([*(port.internal for port in wanted.ports), *wanted.artifact.ports])
         if wanted.alone:
-            return {each: self._places.of(key.service, each) for each in inner}
-        return {each: self._port(key, record.ports.get(each)) for each in inner}
+            return {port: self._places.of(key.service, port) for port in internal}
+        return {port: self._port(key, record.ports.get(port)) for port in internal}
 
     def _port(self, key: InstanceKey, before: int | None) -> int:
         """Returns the port of the previous run, unless it is taken now."""
@@ -52,33 +52,33 @@ class InstanceEnvironment:
 
     def environment(self, key: InstanceKey, wanted: Workload, given: Mapping[int, int]) -> dict[str, str]:
         """Returns the environment of an instance, which contains nothing of Windlass's own."""
-        home = self._shelf.home(key)
+        home = self._records.home(key)
         own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
         marks = {INSTANCE: key.id, FILES: str(home / "files")}
-        told = _told_ports(given) | self._told_volumes(key, wanted)
-        whole = own | dict(wanted.artifact.environment) | told | _variables(wanted, given) | marks
-        whole.pop(EXECUTED_BY, None)  # it would pass for a command of ours
-        return whole
+        places = _port_variables(given) | self._volume_variables(key, wanted)
+        environment = own | dict(wanted.artifact.environment) | places | _variables(wanted, given) | marks
+        environment.pop(EXECUTED_BY, None)  # it would pass for a command of ours
+        return environment
 
-    def _told_volumes(self, key: InstanceKey, wanted: Workload) -> dict[str, str]:
+    def _volume_variables(self, key: InstanceKey, wanted: Workload) -> dict[str, str]:
         return {
             files.volume_variable(volume.name): str(
-                files.volume_folder(self._shelf.volumes, key.service, volume.name)
+                files.volume_folder(self._records.volumes, key.service, volume.name)
             )
             for volume in wanted.volumes
         }
 
 
-def _told_ports(given: Mapping[int, int]) -> dict[str, str]:
-    told = {f"WINDLASS_PORT_{inner}": str(port) for inner, port in given.items()}
-    return told | ({"PORT": str(next(iter(given.values())))} if given else {})
+def _port_variables(given: Mapping[int, int]) -> dict[str, str]:
+    variables = {f"WINDLASS_PORT_{internal}": str(port) for internal, port in given.items()}
+    return variables | ({"PORT": str(next(iter(given.values())))} if given else {})
 
 
 def _variables(wanted: Workload, given: Mapping[int, int]) -> dict[str, str]:
     """A PORT that names a port inside means the one that stands for it here: two generations of a program
     cannot both listen on 8080."""
     variables = dict(wanted.variables)
-    inner = {str(each): str(port) for each, port in given.items()}
-    if variables.get("PORT") in inner:
-        variables["PORT"] = inner[variables["PORT"]]
+    outer = {str(internal): str(port) for internal, port in given.items()}
+    if variables.get("PORT") in outer:
+        variables["PORT"] = outer[variables["PORT"]]
     return variables

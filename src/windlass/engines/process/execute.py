@@ -14,7 +14,7 @@ from windlass.base.isolation.launching import Begun
 from windlass.engines.process import kernel
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.kill import gone
-from windlass.engines.process.spawn import Birth, Spawner
+from windlass.engines.process.spawn import Spawner, SpawnRequest
 
 _KEPT: Final = 1024 * 1024
 """Maximum of output that is kept."""
@@ -23,49 +23,51 @@ _REFUSED: Final = 126
 _NOT_FOUND: Final = 127
 
 
-async def execute(nursery: Spawner, what: Birth, process: Process, timeout: float) -> tuple[int, str]:
-    """Exit code and output, as a shell has it: 124 when its time was over, 127 when it is not there.
-    `process`: in whose cell it runs."""
-    said = _CommandOutput()
+async def execute(
+    spawner: Spawner, request: SpawnRequest, process: Process, timeout: float
+) -> tuple[int, str]:
+    """Returns exit code and output as a shell does: 124 after the timeout, 127 if there is no such command.
+    The command runs in the cell of `process`."""
+    output = _CommandOutput()
     try:
-        begun = await _started(nursery, what, process, said.theirs)
+        begun = await _started(spawner, request, process, output.write_end)
     except OSError as error:
-        said.close()
-        return _refused(what, error)
+        output.close()
+        return _refused(request, error)
     handle = os.pidfd_open(begun.pid)
     try:
-        said.listen()
+        output.listen()
         await gone([handle], timeout)
         status = kernel.status(handle)
-        said.hear()
+        output.read_all()
         failure = launching.failed(begun)
     finally:
         await _end(begun.pid, handle)
         launching.close(begun)
-        said.close()
+        output.close()
     if failure is not None:
-        return _refused(what, failure)
+        return _refused(request, failure)
     if status is None:
-        return _NO_TIME, f"{said.text}\n{what.command[0]} did not end within {timeout:g} s".lstrip()
-    return status if status >= 0 else 128 - status, said.text
+        return _NO_TIME, f"{output.text}\n{request.command[0]} did not end within {timeout:g} s".lstrip()
+    return status if status >= 0 else 128 - status, output.text
 
 
-def _refused(what: Birth, error: OSError) -> tuple[int, str]:
+def _refused(request: SpawnRequest, error: OSError) -> tuple[int, str]:
     code = _NOT_FOUND if error.errno == errno.ENOENT else _REFUSED
-    return code, f"{what.command[0]}: {error.strerror or error}"
+    return code, f"{request.command[0]}: {error.strerror or error}"
 
 
-async def _started(nursery: Spawner, what: Birth, process: Process, output: int) -> Begun:
+async def _started(spawner: Spawner, request: SpawnRequest, process: Process, output: int) -> Begun:
     def begin() -> Begun:
         there = kernel.handle(process.pid, process.start)
         if there is None:
             raise ProcessLookupError(errno.ESRCH, "the instance has ended")
         try:
-            return nursery.beside(what, output, there)
+            return spawner.beside(request, output, there)
         finally:
             os.close(there)
 
-    starting = asyncio.get_running_loop().run_in_executor(nursery.thread, begin)
+    starting = asyncio.get_running_loop().run_in_executor(spawner.thread, begin)
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -89,8 +91,8 @@ class _CommandOutput:
     """The output of a command, heard while it runs so that it is never held up."""
 
     def __init__(self) -> None:
-        self._ours, self.theirs = os.pipe()
-        os.set_blocking(self._ours, False)
+        self._read_end, self.write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
         self._kept = bytearray()
 
     @property
@@ -98,21 +100,21 @@ class _CommandOutput:
         return self._kept.decode("utf-8", "replace")
 
     def listen(self) -> None:
-        asyncio.get_running_loop().add_reader(self._ours, self._hear_some)
+        asyncio.get_running_loop().add_reader(self._read_end, self._read_some)
 
-    def hear(self) -> None:
+    def read_all(self) -> None:
         """All that is there; not until the end, which a child left behind may keep from coming."""
-        while self._hear_some():
+        while self._read_some():
             pass
 
     def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._ours)
-        os.close(self._ours)
-        os.close(self.theirs)
+        asyncio.get_running_loop().remove_reader(self._read_end)
+        os.close(self._read_end)
+        os.close(self.write_end)
 
-    def _hear_some(self) -> bool:
+    def _read_some(self) -> bool:
         try:
-            piece = os.read(self._ours, 64 * 1024)
+            piece = os.read(self._read_end, 64 * 1024)
         except BlockingIOError:
             return False
         self._kept += piece[: _KEPT - len(self._kept)]

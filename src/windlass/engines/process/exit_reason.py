@@ -25,7 +25,7 @@ _MEANING: Final = {
 
 
 class Pauses(Struct, frozen=True):
-    """Before a new start, in seconds: each twice the one before, until it has run well for a while."""
+    """Seconds before a restart: twice as long each time, until the program has run well for a while."""
 
     first: float = 0.5
     longest: float = 60.0
@@ -57,10 +57,10 @@ def explained(record: Record, process: Process, status: int) -> Record:
     """Another engine saw that it ended, but only this one could learn how."""
     if record.last != process or record.exit_code is not None:
         return record
-    return structs.replace(record, exit_code=_code(status), reason=said(status))
+    return structs.replace(record, exit_code=_code(status), reason=describe_exit(status))
 
 
-def said(status: int | None) -> str:
+def describe_exit(status: int | None) -> str:
     if status is None:
         return "ended while no Windlass ran that could learn how"
     if status >= 0:

@@ -83,7 +83,7 @@ def make_once(home: Path, owner: int | None) -> None:
 def writable(home: Path, wanted: Workload, volumes: Path, cache: Path, *, once: bool = False) -> list[Path]:
     """Returns the folders of the engine that the program may change."""
     own = [home / name for name in ("app", "home", "tmp", "files", "output", *((ONCE,) if once else ()))]
-    return [*own, cache, *(volume_folder(volumes, wanted.service, each.name) for each in wanted.volumes)]
+    return [*own, cache, *(volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes)]
 
 
 def _remember(home: Path, cache: Path) -> None:
@@ -238,7 +238,7 @@ def _place(home: Path, path: str) -> Path:
 def _write(place: Path, content: bytes, tops: Sequence[Path], owner: int | None) -> None:
     """Into one of these folders, of which some belong to a program that runs."""
     folder = place.parent.resolve()
-    top = next((top for each in tops if folder.is_relative_to(top := each.resolve())), None)
+    top = next((top for path in tops if folder.is_relative_to(top := path.resolve())), None)
     if top is None:
         raise _leads_elsewhere(place)
     if place.is_dir() and not place.is_symlink():

@@ -1,4 +1,4 @@
-"""Being told that a file was written to, once, and then not again until asked for."""
+"""Notifications that a file was written to: one for each watch, which then has to be set again."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Inotify:
             self.fd = None
 
     def watch(self, path: Path) -> int:
-        """A number, or -1: nothing will be told."""
+        """Returns the number of the watch, or -1 if there can be none."""
         if self.fd is None:
             return -1
         once = ctypes.c_uint32(_MODIFIED | _ONCE)
         return int(kernel.libc.inotify_add_watch(self.fd, os.fsencode(path), once))
 
-    def told(self) -> tuple[set[int], bool]:
-        """The watches whose files were written to; and whether there were more than could be remembered."""
+    def ready(self) -> tuple[set[int], bool]:
+        """Returns the watches whose files were written to, and true if notifications were lost."""
         assert self.fd is not None
         try:
             raw = os.read(self.fd, 64 * 1024)

@@ -29,7 +29,7 @@ class ProcessKiller:
         """Sends SIGTERM to all processes; returns when they are gone or the time is over. The first process
         of a cell gets none: with it everything in the cell would end at once."""
         living = await self._living(home, record.process, record)
-        asked = [each for each in living if not kernel.leads_namespace(each.pid)]
+        asked = [stat for stat in living if not kernel.leads_namespace(stat.pid)]
         with opened(asked) as handles:
             for fd in handles:
                 kernel.send(fd, signal.SIGTERM)
@@ -54,8 +54,8 @@ class ProcessKiller:
         return any_at_all
 
     async def _living(self, home: Path, leader: Process | None, record: Record) -> list[kernel.Stat]:
-        census = await self._counting.now()
-        found = {each.stat.pid: each.stat for each in members(census, home, leader, record)}
+        table = await self._counting.now()
+        found = {process.stat.pid: process.stat for process in members(table, home, leader, record)}
         for pid in cgroups.members(record.cgroup) if record.cgroup else ():
             if pid not in found and (stat := kernel.stat(pid)) and not stat.dead:
                 found[pid] = stat
@@ -115,7 +115,7 @@ async def end_these(stats: Collection[kernel.Stat]) -> None:
         until, pause = time.monotonic() + _SOON, _MOMENT
         # The first process of a cell may wait for long to be buried itself, and does nothing more.
         while await gone(handles, pause, burying=True) and time.monotonic() < until:
-            if not any(_lives(each) for each in stats):
+            if not any(_lives(stat) for stat in stats):
                 return
             pause *= 2
 

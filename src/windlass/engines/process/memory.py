@@ -14,7 +14,7 @@ def usage(record: Record, found: Collection[OwnedProcess]) -> Usage:
     counted = cgroups.used(record.cgroup)
     if counted is not None:
         return Usage(cpu_ms=counted[0], memory=counted[1])
-    return Usage(cpu_ms=sum(each.stat.cpu for each in found) * kernel.TICK, memory=_resident(found))
+    return Usage(cpu_ms=sum(process.stat.cpu for process in found) * kernel.TICK, memory=_resident(found))
 
 
 def looks_heavy(record: Record, found: Collection[OwnedProcess]) -> bool:
@@ -25,8 +25,8 @@ def looks_heavy(record: Record, found: Collection[OwnedProcess]) -> bool:
 def is_heavy(record: Record, found: Collection[OwnedProcess]) -> bool:
     """Returns whether its memory, with shared memory counted once, is above the limit. That is slow, so it is
     checked only for those that look heavy."""
-    return record.memory << 20 < sum(kernel.proportional(each.stat.pid) for each in found)
+    return record.memory << 20 < sum(kernel.proportional(process.stat.pid) for process in found)
 
 
 def _resident(found: Collection[OwnedProcess]) -> int:
-    return sum(each.stat.memory for each in found)
+    return sum(process.stat.memory for process in found)

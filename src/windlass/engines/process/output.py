@@ -224,7 +224,7 @@ def _cut(line: bytes) -> Iterator[str]:
         line = line[end:]
 
 
-def last_words(home: Path) -> bytes:
+def last_output(home: Path) -> bytes:
     """The end of what it wrote, to find out why it ended."""
     with suppress(OSError):
         fd = os.open(home / "output", os.O_RDONLY | os.O_CLOEXEC)

@@ -26,21 +26,21 @@ from windlass.engines.process.records import InstanceKey, Record, RecordStore, U
 
 _log = log("engines.process")
 
-_BREATH: Final = 0.04
-"""Between two looks at files that are being written to, in seconds; while there is nothing, it grows to"""
-_DEEP_BREATH: Final = 0.2
+_PAUSE: Final = 0.04
+"""Seconds between two looks at files that are being written to. The wait grows while there is nothing."""
+_LONGEST_PAUSE: Final = 0.2
 _SILENCE: Final = 1.0
-"""After which a line without an end is one, and its file is only looked at again when the kernel says so."""
+"""Seconds after which a line without an end is taken as it is, and its file is watched by the kernel."""
 _LOOK: Final = 5.0
-"""Between two looks at files of which the kernel says nothing, in case that it forgot."""
+"""Seconds between two looks at files that the kernel watches, in case that it missed a change."""
 
 
 class OutputReader:
-    def __init__(self, shelf: RecordStore, clock: Clock, backlog: int) -> None:
-        self._shelf, self._clock, self._backlog = shelf, clock, backlog
+    def __init__(self, records: RecordStore, clock: Clock, backlog: int) -> None:
+        self._records, self._clock, self._backlog = records, clock, backlog
         self._sink: Sink | None = None
         self._lock: int | None = None
-        self._tails: dict[Path, OutputFile] = {}
+        self._outputs: dict[Path, OutputFile] = {}
         self._awake: set[Path] = set()
         self._watches: dict[int, Path] = {}
         self._wake = asyncio.Event()
@@ -48,7 +48,7 @@ class OutputReader:
         self._reading: asyncio.Task[None] | None = None
         self._blocked_until = 0.0
         self._looked = 0.0
-        self._breath = _BREATH
+        self._wait = _PAUSE
         self._blind = False
         """The kernel does not tell of every file: it has no watches left, or none at all."""
 
@@ -56,7 +56,7 @@ class OutputReader:
         self._sink = sink
         self._inotify.open()
         if self._inotify.fd is not None:
-            asyncio.get_running_loop().add_reader(self._inotify.fd, self._told)
+            asyncio.get_running_loop().add_reader(self._inotify.fd, self._on_change)
         self._reading = asyncio.create_task(self._read_on())
 
     async def stop(self) -> None:
@@ -66,7 +66,7 @@ class OutputReader:
         if self._inotify.fd is not None:
             asyncio.get_running_loop().remove_reader(self._inotify.fd)
         self._inotify.close()
-        for home in list(self._tails):
+        for home in list(self._outputs):
             self.drop(home)
         if self._lock is not None:
             os.close(self._lock)
@@ -79,14 +79,14 @@ class OutputReader:
     def keeps(self) -> bool:
         """Returns whether this engine is the reader; becomes it if there is none."""
         if self._lock is None and self._sink is not None:
-            self._lock = filelock.try_hold(self._shelf.folder / "keeper.lock")
+            self._lock = filelock.try_hold(self._records.folder / "keeper.lock")
         return self._lock is not None
 
     def follow(self, key: InstanceKey, record: Record) -> None:
-        home = self._shelf.home(key)
-        if home not in self._tails and self.keeps():
+        home = self._records.home(key)
+        if home not in self._outputs and self.keeps():
             try:
-                self._tails[home] = OutputFile(home, key.service, record, self._backlog)
+                self._outputs[home] = OutputFile(home, key.service, record, self._backlog)
             except FileNotFoundError:
                 return  # removed by another engine meanwhile
             except OSError as error:  # its program may do with it what it likes; it is tried again
@@ -95,39 +95,39 @@ class OutputReader:
                     extra={"instance": key.id, "why": error.strerror or str(error)},
                 )
                 return
-            self._rouse(home)
+            self._wake_up(home)
 
     def drop(self, home: Path) -> None:
-        tail = self._tails.pop(home, None)
+        output = self._outputs.pop(home, None)
         self._awake.discard(home)
-        if tail is not None:
-            self._watches.pop(tail.watch, None)
-            tail.close()
+        if output is not None:
+            self._watches.pop(output.watch, None)
+            output.close()
 
     def agree(self, keys: list[InstanceKey]) -> None:
         """Follows all of these and no others, and finishes what instances that are gone have left."""
         if not self.keeps():
             return
-        homes = {self._shelf.home(key): key for key in keys}
-        for home, tail in list(self._tails.items()):
-            if home not in homes or not tail.current():
+        homes = {self._records.home(key): key for key in keys}
+        for home, output in list(self._outputs.items()):
+            if home not in homes or not output.current():
                 self.drop(home)
         for home, key in homes.items():
-            if home not in self._tails and (record := self._shelf.known(key)):
+            if home not in self._outputs and (record := self._records.known(key)):
                 self.follow(key, record)
 
     async def flush(self, home: Path) -> None:
         """Passes on all present output, including an unfinished line."""
-        tail = self._tails.get(home)
+        output = self._outputs.get(home)
         try:
-            while tail is not None and not tail.closed and self._take(tail, unfinished=True):
-                await self._free(tail)
+            while output is not None and not output.closed and self._take(output, unfinished=True):
+                await self._free(output)
                 await asyncio.sleep(0)
         except OSError:  # it is tried again; the instance goes on
             _log.exception("Output of %s cannot be handed over yet", home.parent.name)
 
     async def finish(self, aside: Path) -> None:
-        """The last words of an instance, and then nothing is left of it; now, or when it is tried again."""
+        """Reads the last output of an instance and erases its remains; now, or when it is tried again."""
         try:
             await self._finish(aside)
         except UnknownRecord:
@@ -138,56 +138,56 @@ class OutputReader:
             )
 
     async def _finish(self, aside: Path) -> None:
-        record = self._shelf.read_in(aside)
+        record = self._records.read_in(aside)
         for name in ("app", "files", "home", "tmp"):
             await asyncio.to_thread(erase, aside / name)
         if record is not None and not self.keeps():
             return  # left to the engine that reads, which has the other half of the last line
-        if record is None or await self._last_words(aside, record):
+        if record is None or await self._finish_output(aside, record):
             await asyncio.to_thread(erase, aside)
 
     async def finish_all(self) -> None:
         """Finishes the output of instances whose removal was interrupted, or done by an engine that is not
         the reader."""
         if self.keeps():
-            for name in names(self._shelf.ended):
-                await self.finish(self._shelf.ended / name)
+            for name in names(self._records.ended):
+                await self.finish(self._records.ended / name)
 
-    async def _last_words(self, aside: Path, record: Record) -> bool:
+    async def _finish_output(self, aside: Path, record: Record) -> bool:
         try:
-            tail = OutputFile(aside, record.service, record, self._backlog)
+            output = OutputFile(aside, record.service, record, self._backlog)
         except FileNotFoundError:
             return True  # another engine was faster
         try:
-            while self._take(tail, unfinished=True):
-                await self._free(tail)
+            while self._take(output, unfinished=True):
+                await self._free(output)
                 await asyncio.sleep(0)
         except OSError:  # the output waits; the instance is gone
             _log.exception("The last output of %s cannot be handed over yet", record.pod)
             return False
         finally:
-            tail.close()
+            output.close()
         return True
 
-    def _rouse(self, home: Path) -> None:
+    def _wake_up(self, home: Path) -> None:
         self._awake.add(home)
         self._wake.set()
 
-    def _told(self) -> None:
-        numbers, overflown = self._inotify.told()
+    def _on_change(self) -> None:
+        numbers, overflown = self._inotify.ready()
         for number in numbers:
             home = self._watches.pop(number, None)
-            if home in self._tails:
-                self._rouse(home)
+            if home in self._outputs:
+                self._wake_up(home)
         if overflown:
             self._look()
 
     def _look(self) -> None:
         """Looks at all files without notifications."""
         self._looked = time.monotonic()
-        for home, tail in self._tails.items():
-            if tail.waiting():
-                self._rouse(home)
+        for home, output in self._outputs.items():
+            if output.waiting():
+                self._wake_up(home)
 
     async def _read_on(self) -> None:
         while True:
@@ -206,56 +206,56 @@ class OutputReader:
         elif more:
             await asyncio.sleep(0)
         elif self._awake:
-            await asyncio.sleep(self._breath)
-            self._breath = min(self._breath * 1.25, _DEEP_BREATH)
+            await asyncio.sleep(self._wait)
+            self._wait = min(self._wait * 1.25, _LONGEST_PAUSE)
         else:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_SILENCE if self._blind else _LOOK):
                     await self._wake.wait()
 
     async def _round(self) -> bool:
-        """One piece of each file that is being written to; whether there is more at once."""
+        """Reads one piece of each file that is being written to. Returns true if there may be more."""
         if time.monotonic() - self._looked > (_SILENCE if self._blind else _LOOK):
             self._look()
         more = False
         for home in list(self._awake):
-            tail = self._tails.get(home)
-            if tail is None:
+            output = self._outputs.get(home)
+            if output is None:
                 self._awake.discard(home)
                 continue
-            silent = time.monotonic() - tail.grown > _SILENCE
-            if self._take(tail, unfinished=silent):
-                more, self._breath = True, _BREATH
-                await self._free(tail)
+            silent = time.monotonic() - output.grown > _SILENCE
+            if self._take(output, unfinished=silent):
+                more, self._wait = True, _PAUSE
+                await self._free(output)
                 await asyncio.sleep(0)
             elif silent:
-                self._let_sleep(home, tail)
+                self._let_sleep(home, output)
         return more
 
-    def _take(self, tail: OutputFile, *, unfinished: bool) -> bool:
+    def _take(self, output: OutputFile, *, unfinished: bool) -> bool:
         """Returns whether there was output."""
         assert self._sink is not None
-        lines = tail.lines(unfinished=unfinished)
+        lines = output.lines(unfinished=unfinished)
         if not lines:
             return False
-        at, pod, version = self._clock.now(), tail.pod, tail.version
-        with on_failure(tail.again):  # the lines are read again
-            self._sink(tail.service, [OutputLine(at, line, pod, version) for line in lines])
-        tail.taken()
+        at, pod, version = self._clock.now(), output.pod, output.version
+        with on_failure(output.again):  # the lines are read again
+            self._sink(output.service, [OutputLine(at, line, pod, version) for line in lines])
+        output.taken()
         return True
 
-    async def _free(self, tail: OutputFile) -> None:
-        if tail.closed:
+    async def _free(self, output: OutputFile) -> None:
+        if output.closed:
             return
-        tail.save()
-        if tail.can_free() and not await asyncio.to_thread(tail.freeing()):
-            tail.begin_anew()
+        output.save()
+        if output.can_free() and not await asyncio.to_thread(output.freeing()):
+            output.begin_anew()
 
-    def _let_sleep(self, home: Path, tail: OutputFile) -> None:
-        tail.save()
+    def _let_sleep(self, home: Path, output: OutputFile) -> None:
+        output.save()
         self._awake.discard(home)
-        tail.watch = self._inotify.watch(home / "output")
-        self._watches[tail.watch] = home
-        self._blind |= tail.watch < 0
-        if tail.waiting():  # written between our last look and the kernel's first
+        output.watch = self._inotify.watch(home / "output")
+        self._watches[output.watch] = home
+        self._blind |= output.watch < 0
+        if output.waiting():  # written between our last look and the kernel's first
             self._awake.add(home)

@@ -113,7 +113,7 @@ class PortAddresses:
     def take_back(self, service: str, known: dict[int, int]) -> None:
         """Puts ports back, except those that another service has got meanwhile."""
         with self._changing() as places:
-            taken = {port for other, each in places.items() if other != service for port in each.values()}
+            taken = {port for other, own in places.items() if other != service for port in own.values()}
             kept = {internal: port for internal, port in known.items() if port not in taken}
             places[service] = kept | places.get(service, {})
 
@@ -127,7 +127,7 @@ class PortAddresses:
         with self._changing() as places:
             given = places.setdefault(service, {})
             if internal not in given:
-                taken = {port for each in places.values() for port in each.values()}
+                taken = {port for own in places.values() for port in own.values()}
                 given[internal] = _chosen(SERVICES, lambda port: port not in taken and free(port))
             return given[internal]
 

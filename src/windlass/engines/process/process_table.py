@@ -52,16 +52,16 @@ class ProcessTable:
     """All that live, found by what matters."""
 
     def __init__(self, everyone: Iterable[OwnedProcess]) -> None:
-        self.by_pid = {each.stat.pid: each for each in everyone}
+        self.by_pid = {process.stat.pid: process for process in everyone}
         self.by_home: dict[str, list[OwnedProcess]] = {}
         self.by_session: dict[int, list[OwnedProcess]] = {}
         self.by_space: dict[int, list[OwnedProcess]] = {}
-        for each in self.by_pid.values():
-            self.by_session.setdefault(each.stat.session, []).append(each)
-            if each.home:
-                self.by_home.setdefault(each.home, []).append(each)
-            if each.space:
-                self.by_space.setdefault(each.space, []).append(each)
+        for process in self.by_pid.values():
+            self.by_session.setdefault(process.stat.session, []).append(process)
+            if process.home:
+                self.by_home.setdefault(process.home, []).append(process)
+            if process.space:
+                self.by_space.setdefault(process.space, []).append(process)
 
 
 def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
@@ -81,10 +81,10 @@ def _known(known: Mapping[int, OwnedProcess], stat: Stat) -> OwnedProcess | None
 
 
 def _member(stat: Stat, prefix: bytes, spaces: _Spaces) -> OwnedProcess:
-    said = kernel.environment(stat.pid)
-    files = said.get(FILES.encode(), b"")
-    ours = INSTANCE.encode() in said and files.startswith(prefix)
-    by = said.get(EXECUTED_BY.encode(), b"")
+    environ = kernel.environment(stat.pid)
+    files = environ.get(FILES.encode(), b"")
+    ours = INSTANCE.encode() in environ and files.startswith(prefix)
+    by = environ.get(EXECUTED_BY.encode(), b"")
     return OwnedProcess(
         stat=stat,
         home=os.fsdecode(files.rpartition(b"/")[0]) if ours else "",
@@ -121,34 +121,34 @@ class _Spaces:
         return 0
 
 
-def members(census: ProcessTable, home: Path, leader: Process | None, record: Record) -> list[OwnedProcess]:
+def members(table: ProcessTable, home: Path, leader: Process | None, record: Record) -> list[OwnedProcess]:
     """All that belongs to the instance of this folder and record, whose program was `leader`."""
     if record.space:
-        inside = census.by_space.get(record.space, [])
-        first = census.by_pid.get(leader.pid) if leader else None
+        inside = table.by_space.get(record.space, [])
+        first = table.by_pid.get(leader.pid) if leader else None
         if first and leader and first.stat.start == leader.start and first.space == record.space:
             return inside
         # The number may be reused by now.
-        return [each for each in inside if each.home == str(home)]
-    marked = [each for each in census.by_home.get(str(home), []) if _is_of(each, record)]
-    others = [each for each in _session(census, home, leader) if each.home != str(home)]
+        return [process for process in inside if process.home == str(home)]
+    marked = [process for process in table.by_home.get(str(home), []) if _is_of(process, record)]
+    others = [process for process in _session(table, home, leader) if process.home != str(home)]
     return [*marked, *others]
 
 
-def _is_of(each: OwnedProcess, record: Record) -> bool:
+def _is_of(process: OwnedProcess, record: Record) -> bool:
     """False for a program that another user runs than the one that this service has for itself."""
     cell = record.cell
-    return cell is None or cell["identity"] != "user" or kernel.user(each.stat.pid) in (None, cell["uid"])
+    return cell is None or cell["identity"] != "user" or kernel.user(process.stat.pid) in (None, cell["uid"])
 
 
-def _session(census: ProcessTable, home: Path, leader: Process | None) -> list[OwnedProcess]:
+def _session(table: ProcessTable, home: Path, leader: Process | None) -> list[OwnedProcess]:
     """Returns the processes of the leader's session. Like a pid, the number of a session may be reused."""
     if leader is None or leader.boot != kernel.boot():
         return []
-    session = census.by_session.get(leader.pid, [])
-    first = census.by_pid.get(leader.pid)
+    session = table.by_session.get(leader.pid, [])
+    first = table.by_pid.get(leader.pid)
     if first is None:
-        return [each for each in session if kernel.touches(each.stat.pid, home)]
+        return [process for process in session if kernel.touches(process.stat.pid, home)]
     return session if first.stat.start == leader.start else []
 
 

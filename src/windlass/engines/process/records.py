@@ -112,8 +112,8 @@ class RecordStore:
     def prepare(self) -> None:
         self.folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         self.folder.chmod(_PRIVATE)
-        for each in (self.services, self.volumes, self.ended, self.caches):
-            each.mkdir(mode=_PRIVATE, exist_ok=True)
+        for folder in (self.services, self.volumes, self.ended, self.caches):
+            folder.mkdir(mode=_PRIVATE, exist_ok=True)
         self._bell.touch()
 
     def home(self, key: InstanceKey) -> Path:
@@ -123,9 +123,9 @@ class RecordStore:
         services = names(self.services) if service is None else [safe(service)]
         return sorted(
             (
-                InstanceKey(each, int(generation), int(index))
-                for each in services
-                for name in names(self.services / each)
+                InstanceKey(service, int(generation), int(index))
+                for service in services
+                for name in names(self.services / service)
                 for generation, _, index in [name.partition("-")]
                 if generation.isdecimal() and index.isdecimal()
             ),
@@ -210,7 +210,7 @@ class RecordStore:
 
     def may_run(self, key: InstanceKey) -> bool:
         """Unless its generation was removed as a whole, and is not needed again."""
-        later = any(each.generation > key.generation for each in self.find(key.service))
+        later = any(other.generation > key.generation for other in self.find(key.service))
         return self.removed.returns(safe(key.service), key.generation, later=later)
 
     def ring(self) -> None:
@@ -224,12 +224,12 @@ class RecordStore:
 
 def unknown_records(folder: Path) -> list[Path]:
     """Returns the records below the folder of an engine that are of another version."""
-    shelf, found = RecordStore(folder), []
-    for key in shelf.find():
+    store, found = RecordStore(folder), []
+    for key in store.find():
         try:
-            shelf.read(key)
+            store.read(key)
         except UnknownRecord:
-            found.append(shelf.home(key) / "record.json")
+            found.append(store.home(key) / "record.json")
     return found
 
 

@@ -15,28 +15,28 @@ from windlass.engines.process.records import RecordStore, safe
 _PORTS: Final = "whereabouts.json"
 
 
-def move_out(shelf: RecordStore, places: PortAddresses, service: str, into: Path) -> None:
+def move_out(records: RecordStore, places: PortAddresses, service: str, into: Path) -> None:
     """Moves the files of a service to `into`. Nothing of the service may run."""
     if known := places.known(service):
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(into / _PORTS, msgspec.json.encode(known))
-    for own, kept in _folders(shelf, service, into):
+    for own, kept in _folders(records, service, into):
         move(own, kept)
     places.forget(service)
 
 
-def move_in(shelf: RecordStore, places: PortAddresses, service: str, out: Path) -> None:
+def move_in(records: RecordStore, places: PortAddresses, service: str, out: Path) -> None:
     file = out / _PORTS
     if file.exists():
         places.take_back(service, msgspec.json.decode(file.read_bytes(), type=dict[int, int]))
         file.unlink()
     (out / f"{_PORTS}.new").unlink(missing_ok=True)  # of who was interrupted
-    for own, kept in _folders(shelf, service, out):
+    for own, kept in _folders(records, service, out):
         move(kept, own)
 
 
-def _folders(shelf: RecordStore, service: str, aside: Path) -> Iterator[tuple[Path, Path]]:
+def _folders(records: RecordStore, service: str, aside: Path) -> Iterator[tuple[Path, Path]]:
     """Yields each folder in the engine and aside; volumes first, because they cannot be made again."""
-    yield shelf.volumes / safe(service), aside / "volumes"
-    yield shelf.removed.file(safe(service)), aside / "removed"
-    yield shelf.services / safe(service), aside / "instances"
+    yield records.volumes / safe(service), aside / "volumes"
+    yield records.removed.file(safe(service)), aside / "removed"
+    yield records.services / safe(service), aside / "instances"

@@ -1,9 +1,9 @@
 """Starts programs so that none ever runs without a record.
 
-A new process comes into the cell of its service and waits for a word (base/isolation). Meanwhile its
-identity is recorded and its cgroup is entered; then the word is said and it becomes the program. If Windlass
-is killed before, it reads the end of the pipe and ends without having done anything. So every program that
-runs is one that a record names.
+A new process enters the cell of its service and waits for a message on a pipe (base/isolation). Meanwhile its
+identity is recorded and it is put into its cgroup; then the message is sent, and it becomes the program. If
+Windlass is killed before, the process reads the end of the pipe and ends. So a record names every program
+that runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from windlass.engines.process.output import prepare
 from windlass.engines.process.process_table import MARKS
 
 
-class Birth(Struct, frozen=True):
+class SpawnRequest(Struct, frozen=True):
     """A program to be started."""
 
     command: Sequence[str]
@@ -40,7 +40,9 @@ class Birth(Struct, frozen=True):
     cgroup: str = ""
 
 
-class Born(NamedTuple):
+class SpawnedProcess(NamedTuple):
+    """The process of a program that was started."""
+
     process: Process
     first: Process | None
     """The first process of its cell, where it has processes of its own."""
@@ -59,12 +61,12 @@ class Spawner:
         self.thread.shutdown()
         self._launcher.close()
 
-    def start(self, birth: Birth, record: Callable[[Born], None]) -> Born:
-        """`record` is called between the birth and the first instruction of the program."""
+    def start(self, request: SpawnRequest, record: Callable[[SpawnedProcess], None]) -> SpawnedProcess:
+        """Calls `record` after the process was made and before the first instruction of the program."""
         try:
-            output = _opened(birth)
+            output = _opened(request)
             try:
-                begun = self._launcher.begin(_request(birth, waits=True), output)
+                begun = self._launcher.begin(_launch_request(request, waits=True), output)
             finally:
                 os.close(output)
         except (OSError, ValueError) as error:
@@ -73,27 +75,29 @@ class Spawner:
             with on_failure(partial(launching.end, begun)):  # no program runs without a record
                 for pid in (begun.first, begun.pid):
                     if pid is not None:
-                        cgroups.enter(birth.cgroup, pid)
+                        cgroups.enter(request.cgroup, pid)
                 first = None if begun.first is None else _identified(begun.first)
-                born = Born(_identified(begun.pid), first, kernel.space(begun.pid) if begun.first else 0)
-                record(born)
+                spawned = SpawnedProcess(
+                    _identified(begun.pid), first, kernel.space(begun.pid) if begun.first else 0
+                )
+                record(spawned)
                 launching.go(begun)
         finally:
             launching.close(begun)
-        return born
+        return spawned
 
-    def beside(self, birth: Birth, output: int, process: int | None) -> Begun:
+    def beside(self, request: SpawnRequest, output: int, process: int | None) -> Begun:
         """Starts a program without a record, in the cell of this process. Does not wait until it runs,
         because programs of the cell can delay that. May raise an OSError."""
-        request = _request(birth, waits=False)
-        return self._launcher.begin(request, output, process if birth.cell else None)
+        launch = _launch_request(request, waits=False)
+        return self._launcher.begin(launch, output, process if request.cell else None)
 
 
-def _opened(birth: Birth) -> int:
-    output = os.open(birth.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+def _opened(request: SpawnRequest) -> int:
+    output = os.open(request.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        if birth.cell and birth.cell["identity"] == "user":
-            os.fchown(output, birth.cell["uid"], birth.cell["uid"])
+        if request.cell and request.cell["identity"] == "user":
+            os.fchown(output, request.cell["uid"], request.cell["uid"])
         prepare(output)
     except OSError:
         os.close(output)
@@ -101,16 +105,16 @@ def _opened(birth: Birth) -> int:
     return output
 
 
-def _request(birth: Birth, *, waits: bool) -> LaunchRequest:
-    for name, value in birth.environment.items():
+def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
+    for name, value in request.environment.items():
         if "\0" in name + value:
             raise ValueError(f"embedded null character in the variable {name}")
     return LaunchRequest(
-        command=tuple(birth.command),
-        folder=str(birth.folder),
-        environment=dict(birth.environment),
-        marks={name: birth.environment[name] for name in MARKS if name in birth.environment},
-        cell=birth.cell,
+        command=tuple(request.command),
+        folder=str(request.folder),
+        environment=dict(request.environment),
+        marks={name: request.environment[name] for name in MARKS if name in request.environment},
+        cell=request.cell,
         waits=waits,
     )
 

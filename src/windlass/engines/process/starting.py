@@ -17,7 +17,7 @@ from windlass.engines.process import cgroups, files, kernel, recorder
 from windlass.engines.process.environment import InstanceEnvironment, command
 from windlass.engines.process.kernel import Process
 from windlass.engines.process.records import InstanceKey, Record, RecordStore
-from windlass.engines.process.spawn import Birth, Born, Spawner
+from windlass.engines.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 
 
 class InstanceStarter:
@@ -62,10 +62,12 @@ class InstanceStarter:
             await asyncio.to_thread(self._make, key, workload)
         if record.once:
             files.make_once(home, self._isolation.owner(key.service))
-        birth = await self._birth(key, home, workload, record)
-        return await self._spawn(key, workload, birth, structs.replace(record, made=True))
+        request = await self._spawn_request(key, home, workload, record)
+        return await self._spawn(key, workload, request, structs.replace(record, made=True))
 
-    async def _birth(self, key: InstanceKey, home: Path, workload: Workload, record: Record) -> Birth:
+    async def _spawn_request(
+        self, key: InstanceKey, home: Path, workload: Workload, record: Record
+    ) -> SpawnRequest:
         folder = files.working_directory(home, record.workdir)
         if not folder.is_dir():
             raise EngineError(f"the application has no folder {record.workdir} to work in")
@@ -74,7 +76,7 @@ class InstanceStarter:
         program = command(workload)
         if record.once:
             program = tuple(recorder.recorded(program, home / files.ONCE))
-        return Birth(program, folder, environment, home / "output", cell)
+        return SpawnRequest(program, folder, environment, home / "output", cell)
 
     def _make(self, key: InstanceKey, workload: Workload) -> None:
         home, cache = self._records.home(key), self._records.caches / key.service
@@ -92,7 +94,9 @@ class InstanceStarter:
             temporary=home / "tmp",
         )
 
-    async def _spawn(self, key: InstanceKey, workload: Workload, birth: Birth, record: Record) -> Record:
+    async def _spawn(
+        self, key: InstanceKey, workload: Workload, request: SpawnRequest, record: Record
+    ) -> Record:
         record = structs.replace(
             record,
             engine=self.own,
@@ -101,16 +105,16 @@ class InstanceStarter:
             resume_at=0,
         )
         cgroup = self._groups.make(key.id, workload.cpu, workload.memory)
-        record = structs.replace(record, cell=birth.cell, cgroup=cgroup)
+        record = structs.replace(record, cell=request.cell, cgroup=cgroup)
 
-        def completed(born: Born) -> Record:
-            return structs.replace(record, process=born.process, first=born.first, space=born.space)
+        def completed(spawned: SpawnedProcess) -> Record:
+            return structs.replace(record, process=spawned.process, first=spawned.first, space=spawned.space)
 
-        def note(born: Born) -> None:
-            self._records.write(key, completed(born))
+        def note(spawned: SpawnedProcess) -> None:
+            self._records.write(key, completed(spawned))
 
-        loop, birth = asyncio.get_running_loop(), structs.replace(birth, cgroup=cgroup)
-        return completed(await loop.run_in_executor(self.spawner.thread, self.spawner.start, birth, note))
+        loop, request = asyncio.get_running_loop(), structs.replace(request, cgroup=cgroup)
+        return completed(await loop.run_in_executor(self.spawner.thread, self.spawner.start, request, note))
 
 
 def new_record(key: InstanceKey, workload: Workload) -> Record:
