@@ -133,7 +133,9 @@ def refuse(world: World, seen: SecurityEvents, times: int = 1) -> None:
     )
     operation = world.installation.ctx.registry.operation("deleteOrganization")
     for _ in range(times):
-        seen.refused(actor, operation, "/organization/x", (world.org,), "This needs Admin", Origin("API"))
+        seen.record_refused(
+            actor, operation, "/organization/x", (world.org,), "This needs Admin", Origin("API")
+        )
 
 
 async def test_a_failed_write_is_repeated_once(world: World):

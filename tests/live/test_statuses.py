@@ -221,7 +221,7 @@ async def test_followers_share_one_reader_and_the_last_one_ends_it(
         await world.application(environment)
         assert await one.events(1) == await other.events(1)
     await settled(lambda: len(readers) == 0)
-    assert not world.installation.ctx.calls._waiting
+    assert not world.installation.ctx.nudges._waiting
 
 
 async def test_a_change_at_one_replica_is_told_at_the_other(replicas: tuple[World, World]):

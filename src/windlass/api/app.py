@@ -106,7 +106,7 @@ class App:
         try:
             return await self._serve(request, operation, ids, actor, receive)
         except Forbidden as refusal:
-            self._callers.security.refused(
+            self._callers.security.record_refused(
                 actor, operation, request.path, ids, refusal.message, request.source
             )
             raise

@@ -20,7 +20,7 @@ class Callers:
         self._authenticator = authenticator
         self._budgets = budgets
         self._clock = clock
-        self.security = authenticator.witness
+        self.security = authenticator.security_events
 
     def at_hand(self, request: Request) -> Actor | None:
         """Returns the caller if its verdict and its budget are in memory, as they are for most requests.
@@ -50,12 +50,12 @@ class Callers:
             actor = self._authenticator.known(header, now) or await self._authenticator.admit(header)
         except Failure as failure:
             if isinstance(failure, RefusedCaller | NoMember):
-                self.security.denied(failure.who, failure.why, request.source)
+                self.security.record_denied(failure.caller, failure.why, request.source)
             self._count_stranger(request, spend=True)
             return failure
         now = self._clock.now()
-        if self.security.met(actor, request.client, now):
-            self.security.tell_met(actor, request.source)
+        if self.security.is_new_caller(actor, request.client, now):
+            self.security.record_new_caller(actor, request.source)
         request.window = self._budgets.quickly(actor.subject, actor.limit, now)
         if request.window is None:
             await self._book(request, actor)

@@ -86,7 +86,7 @@ def assemble(
         git=own.git,
         listings=Listings(own.git),
         logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
-        calls=Nudges(store),
+        nudges=Nudges(store),
         readers=SharedReaders(),
         neighbours=Neighbours(),
         out=out,
@@ -94,7 +94,7 @@ def assemble(
         routing=Routing(),
         **({"point": point} if point else {}),
     )
-    ctx.logs.find = partial(find_secrets, ctx)
+    ctx.logs.find_secrets = partial(find_secrets, ctx)
     return ctx
 
 

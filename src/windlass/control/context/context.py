@@ -101,7 +101,7 @@ class Context(Struct, frozen=True, kw_only=True):
     git: Repositories
     listings: ListsCommits
     logs: Logs
-    calls: Nudges
+    nudges: Nudges
     readers: SharedReaders
     """Shared readers behind streams."""
     neighbours: Neighbours

@@ -1,4 +1,4 @@
-"""Log lines: a stream for what a service says while it runs, and one below it for each of its builds.
+"""Log lines: a stream for the output of a service while it runs, and one below it for each of its builds.
 
 Secrets are hidden before a line is written. Lines of a deployment whose secrets are not known yet wait.
 """
@@ -29,13 +29,13 @@ OURS = "windlass"
 """The name under which Windlass itself speaks in a log."""
 _BUILD = "build-"
 _STEPS = 8
-"""A line is kept this part of the retention too long, at most."""
+"""The largest part of the retention by which a line is kept too long."""
 _MOST_WAITING = 20_000
 _AGAIN = 1.0
 _log = log("logs")
 
-Finding = Callable[[str], Awaitable[None]]
-"""Makes the secrets of a deployment known."""
+FindSecrets = Callable[[str], Awaitable[None]]
+"""Looks up the secrets of a deployment, and adds them to the masks."""
 
 
 def restored(folder: Path) -> Path:
@@ -89,12 +89,12 @@ class Logs:
         self._age = days * DAY
         self._clock = clock or SystemClock()
         self.masks = Masks()
-        self.find: Finding | None = None
+        self.find_secrets: FindSecrets | None = None
         self._waiting: dict[str, WaitingLines] = {}
         self._cut: dict[tuple[str, str], CutLine] = {}
         """By stream and instance: its last line, where that goes on."""
 
-    # What is said
+    # Writing
 
     def write(self, service: str, at: int, *messages: str, pod: str = OURS, version: str = "") -> None:
         self.take(service, [OutputLine(at, message, pod, version) for message in messages])
@@ -104,8 +104,8 @@ class Logs:
         if not lines:
             return
         mask = self.masks.of(lines[0].version)
-        if mask is None and self.find is not None:
-            self._hold(service, lines, self.find)
+        if mask is None and self.find_secrets is not None:
+            self._hold(service, lines, self.find_secrets)
         else:
             self._write(service, lines, mask or NOTHING)
 
@@ -123,11 +123,11 @@ class Logs:
         self._segments.append(stream, self._masked(stream, lines, mask) if mask else lines)
 
     def _masked(self, stream: str, lines: Sequence[OutputLine], mask: Mask) -> Sequence[OutputLine]:
-        messages, whose = [line.message for line in lines], (stream, lines[0].pod)
-        before = self._cut.pop(whose, None)
+        messages, key = [line.message for line in lines], (stream, lines[0].pod)
+        before = self._cut.pop(key, None)
         masked, rest = mask.messages(messages, before.held if before else "")
         if rest:
-            self._cut[whose] = CutLine(rest, lines[-1].version)
+            self._cut[key] = CutLine(rest, lines[-1].version)
         if masked is messages:
             return lines
         return [
@@ -135,7 +135,7 @@ class Logs:
             for line, message in zip(lines, masked, strict=True)
         ]
 
-    def _hold(self, service: str, lines: Sequence[OutputLine], find: Finding) -> None:
+    def _hold(self, service: str, lines: Sequence[OutputLine], find: FindSecrets) -> None:
         deployment = lines[0].version
         waiting = self._waiting.get(deployment)
         if waiting is None:
@@ -147,7 +147,7 @@ class Logs:
             waiting.batches.append((service, lines))
             waiting.lines += len(lines)
 
-    async def _release(self, deployment: str, find: Finding) -> None:
+    async def _release(self, deployment: str, find: FindSecrets) -> None:
         """Writes the waiting lines of a deployment once its secrets are known."""
         while self.masks.of(deployment) is None:
             try:
@@ -164,7 +164,7 @@ class Logs:
             remark = f"Lines missing here: {waiting.lost} (the database was away, and with it what to hide)"
             self.write(waiting.batches[-1][0], self._clock.now(), remark)
 
-    # What was said: of a service while it ran, or of one of its builds
+    # Reading the lines of a service while it ran, or of one of its builds
 
     def tail(
         self, service: str, most: int, wanted: LineFilter = EVERYTHING, *, deployment: str | None = None
@@ -184,7 +184,7 @@ class Logs:
         """The last lines, or those after one of them, and then what comes until the service is forgotten."""
         return self._segments.follow(_stream(service, deployment), most, wanted, after=after)
 
-    # What is let go
+    # Removing
 
     def forget(self, service: str) -> None:
         """Removes the lines of a deleted service and of its builds. A missing log is accepted."""

@@ -9,12 +9,14 @@ from windlass.store import DEAF, Store
 
 
 class Nudges:
+    """Events of this process that are set by nudges of the store, each named by a word."""
+
     def __init__(self, store: Store) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         store.listen(self._heard)
 
     def expect(self, word: str, event: asyncio.Event | None = None) -> asyncio.Event:
-        """Sets the event whenever the word is called: a new one, or one that waits for other words too."""
+        """Returns an event that is set at each nudge with this word: a new event, or the given one."""
         event = event or asyncio.Event()
         self._waiting[word].add(event)
         return event

@@ -1,6 +1,6 @@
 """Shared readers: all streams of one subject share a reader, which exists from the first stream to the last.
 
-A reader looks when it is called, and wakes the waiting streams; none of them has a clock or a queue.
+A reader looks at each nudge, and wakes the waiting streams; none of them has a clock or a queue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from windlass.base.log import log
 from windlass.control.context.nudges import Nudges
 
 PATIENCE: Final = 60.0
-"""Seconds after which it looks without being called: so much does a lost call cost."""
+"""Seconds after which it looks without a nudge: the delay that a lost nudge costs."""
 _REST: Final = 1.0
 """Seconds between looks at a database that is away."""
 _log = log("streams")
@@ -25,12 +25,12 @@ class SharedReader:
     """Reads for all streams of one subject; subclasses define `look`."""
 
     gathering = 0.0
-    """Seconds between a call and the look, in which more may happen that is then seen at once."""
+    """Seconds between a nudge and the look, so that one look sees several changes."""
     resting = 0.0
     """Seconds after a look before the next one."""
 
-    def __init__(self, calls: Nudges) -> None:
-        self._calls = calls
+    def __init__(self, nudges: Nudges) -> None:
+        self._nudges = nudges
         self._called = asyncio.Event()
         self._called.set()
         self._expected: set[str] = set()
@@ -41,15 +41,15 @@ class SharedReader:
         """True once it reads no more."""
 
     async def look(self) -> bool:
-        """Reads; answers whether there is something new."""
+        """Reads. Returns true if there is something new."""
         raise NotImplementedError
 
     def expect(self, words: set[str]) -> None:
-        """From now on these are the words at which it looks."""
+        """Sets the words of the nudges at which it looks."""
         for word in words - self._expected:
-            self._calls.expect(word, self._called)
+            self._nudges.expect(word, self._called)
         for word in self._expected - words:
-            self._calls.forget(word, self._called)
+            self._nudges.forget(word, self._called)
         self._expected = words
 
     async def news(self) -> None:
@@ -57,7 +57,7 @@ class SharedReader:
         await self._waited(self._news)
 
     async def fresh(self) -> None:
-        """Waits until everything was looked at that this process knew of when it asked."""
+        """Waits for a look that began after this call, or that saw every nudge so far."""
         wanted = self._begun + 1 if self._called.is_set() else self._begun
         while self._done < wanted:
             await self._waited(self._looked)
@@ -120,7 +120,7 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 
 
 class SharedReaders:
-    """All that there are now."""
+    """The readers that streams use now."""
 
     def __init__(self) -> None:
         self._shared: dict[Hashable, _ReaderUse] = {}

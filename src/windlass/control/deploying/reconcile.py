@@ -143,7 +143,7 @@ async def _finished(doing: asyncio.Future[None]) -> None:
 
 async def _asked_to_cancel(ctx: Context, deployment: str) -> None:
     """Returns once the deployment is to be cancelled. It looks now and then, because a nudge may be lost."""
-    nudged = ctx.calls.expect(cancel_word(deployment))
+    nudged = ctx.nudges.expect(cancel_word(deployment))
     try:
         while True:
             row = await ctx.store.reads.deployments.get(deployment)
@@ -157,4 +157,4 @@ async def _asked_to_cancel(ctx: Context, deployment: str) -> None:
                     await nudged.wait()
             nudged.clear()
     finally:
-        ctx.calls.forget(cancel_word(deployment), nudged)
+        ctx.nudges.forget(cancel_word(deployment), nudged)

@@ -44,20 +44,20 @@ Fetch = Callable[[str], Awaitable[bytes]]
 
 
 class RefusedCaller(Unauthorized):
-    """Refused, and it is known who it was."""
+    """A refusal of a known caller."""
 
-    def __init__(self, message: str, who: UnusualCaller, why: str = "") -> None:
+    def __init__(self, message: str, caller: UnusualCaller, why: str = "") -> None:
         super().__init__(message, dict(_CHALLENGE))
-        self.who = who
+        self.caller = caller
         self.why = why or message
 
 
 class NoMember(Forbidden):
     """A person of the issuer who is not a member."""
 
-    def __init__(self, message: str, who: UnusualCaller) -> None:
+    def __init__(self, message: str, caller: UnusualCaller) -> None:
         super().__init__(message)
-        self.who = who
+        self.caller = caller
         self.why = message
 
 
@@ -75,7 +75,7 @@ class Claims(Struct, frozen=True):
 class Authenticator:
     def __init__(self, ctx: Context, fetch: Fetch) -> None:
         self._ctx = ctx
-        self.witness = SecurityEvents(ctx)
+        self.security_events = SecurityEvents(ctx)
         self._fetch = fetch
         self._known: dict[bytes, tuple[Actor, int]] = {}
         """The verdict on a header, and until when it holds."""
@@ -114,8 +114,8 @@ class Authenticator:
         self._known[hashlib.sha256(header).digest()] = (actor, ends)
 
     async def note(self) -> None:
-        """Writes down what was seen, and which tokens were used, at most once a minute each."""
-        await self.witness.note()
+        """Writes security events, and the last use of tokens, at most once a minute for each token."""
+        await self.security_events.note()
         uses, self._used = self._used, {}
         if not uses:
             return
@@ -141,7 +141,7 @@ class Authenticator:
         return self._actor(*found, now)
 
     async def _no_more(self, message: str, *, digest: str = "", id: str = "") -> Unauthorized:
-        """A token that is not there. If it was, it is known whose."""
+        """Returns the refusal of a token that does not exist; names the owner of one that was revoked."""
         gone = await self._ctx.store.reads.tokens.revoked(digest, id)
         if gone is None:
             return refused(message)
@@ -182,7 +182,7 @@ class Authenticator:
         return await self._by_person(claims)
 
     async def _judge(self) -> Verifier:
-        """The one verifier, which has the keys of the issuers: who comes first makes it."""
+        """Returns the verifier, which has the keys of the issuers. The first call makes it."""
         made = self._verifier or await self._make_verifier()
         self._verifier = self._verifier or made
         return self._verifier
@@ -250,7 +250,7 @@ def _person(claims: Claims) -> IssuerIdentity:
 
 
 def _verified_email(claims: Claims) -> str:
-    """Only what the issuer says it has verified: anybody can write any address into a profile."""
+    """Returns the address if the issuer has verified it: people can write any address into a profile."""
     if claims.email_verified is not True:
         return ""
     try:

@@ -46,7 +46,7 @@ class _DeploymentReader(SharedReader):
     gathering = 0.02
 
     def __init__(self, ctx: Context, call: Call, service: Row, id: str) -> None:
-        super().__init__(ctx.calls)
+        super().__init__(ctx.nudges)
         self._ctx = ctx
         self._call = call
         self._service = service

@@ -93,7 +93,7 @@ class _StatusReader(SharedReader):
     gathering = 0.05
 
     def __init__(self, ctx: Context, call: Call, row: Row) -> None:
-        super().__init__(ctx.calls)
+        super().__init__(ctx.nudges)
         self._ctx = ctx
         self._call = call
         self._row = row

@@ -133,7 +133,7 @@ class _EventReader(SharedReader):
     resting = 0.02
 
     def __init__(self, ctx: Context, org: str, *, full: bool) -> None:
-        super().__init__(ctx.calls)
+        super().__init__(ctx.nudges)
         self._ctx = ctx
         self._org = org
         self._full = full

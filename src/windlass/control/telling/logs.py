@@ -84,7 +84,7 @@ async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
 
 async def _of_a_build(ctx: Context, service: str, deployment: str, lines: Lines) -> Lines:
     """Yields lines until the deployment has ended and all lines written before have been read."""
-    changed = ctx.calls.expect(status_word(service))
+    changed = ctx.nudges.expect(status_word(service))
     over, patience = False, _SECOND
     async with aclosing(lines):
         following = asyncio.ensure_future(anext(lines, None))
@@ -102,7 +102,7 @@ async def _of_a_build(ctx: Context, service: str, deployment: str, lines: Lines)
                     changed.clear()
                     over = await _is_over(ctx, deployment)
         finally:
-            ctx.calls.forget(status_word(service), changed)
+            ctx.nudges.forget(status_word(service), changed)
             following.cancel()
             await asyncio.wait([following])
 

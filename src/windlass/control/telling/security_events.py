@@ -1,7 +1,7 @@
 """Security events: a token at a new address, a sign-in, a refusal.
 
-They occur while requests are served, where nothing may wait: so they are kept in memory and written together
-a moment later, and at a graceful stop. A killed process loses those of its last second.
+They occur while requests are served, which must not wait for a write. So they are kept in memory and written
+together a moment later, and at a graceful stop. A killed process loses those of its last second.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UnusualCaller(Struct, frozen=True):
     id: str
     name: str
     org: str
-    """Empty: of none; it is the operator's organization that is told."""
+    """Empty if it belongs to none; the event is then recorded in the first organization."""
     person: bool = False
 
 
@@ -49,81 +49,84 @@ class CallerSeen(Struct, frozen=True):
     name: str
     orgs: tuple[str, ...]
     """Organizations that it may belong to: the first one, unless its subject belongs to another."""
-    whence: Origin
+    origin: Origin
     target: str = ""
     family: str = "apiToken"
-    facts: tuple[tuple[str, str], ...] = ()
+    data: tuple[tuple[str, str], ...] = ()
 
 
 class SecurityEvents:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._met: dict[tuple[str, str], int] = {}
+        self._seen: dict[tuple[str, str], int] = {}
         """Callers with their addresses, and the time they were last seen."""
-        self._denied: dict[tuple[str, str, str], int] = {}
+        self._denials: dict[tuple[str, str, str], int] = {}
         self._waiting: list[CallerSeen] = []
         self._unwritten = 0
         self._writing: asyncio.Task[None] | None = None
 
     def knows(self, actor: Actor, address: str) -> bool:
-        """Returns true if `met` has nothing to record: a token at an address where it was before. Called for
-        every request."""
-        return (actor.subject, address) in self._met and not _is_person(actor)
+        """Returns true for a token at an address where it was before. Called for every request."""
+        return (actor.subject, address) in self._seen and not _is_person(actor)
 
-    def met(self, actor: Actor, address: str, now: int) -> bool:
+    def is_new_caller(self, actor: Actor, address: str, now: int) -> bool:
         """Returns whether this caller is new at this address."""
         key = (actor.subject, address)
-        last = self._met.get(key)
+        last = self._seen.get(key)
         if last is not None and not _is_person(actor):
             return False
         if last is None:
-            _forget_one(self._met)
-        self._met[key] = now
+            _forget_one(self._seen)
+        self._seen[key] = now
         return last is None or now - last >= AGAIN
 
-    def tell_met(self, actor: Actor, whence: Origin) -> None:
-        """A token at a new address, or a person who signed in."""
+    def record_new_caller(self, actor: Actor, origin: Origin) -> None:
+        """Records a token at a new address, or a person who signed in."""
         kind = Event.SIGNED_IN if _is_person(actor) else Event.TOKEN_USED
         family = "member" if _is_person(actor) else "apiToken"
-        self._see(kind, actor, whence, target=actor.id, family=family)
+        self._see(kind, actor, origin, target=actor.id, family=family)
 
-    def refused(
-        self, actor: Actor, operation: Operation, path: str, ids: Sequence[str], message: str, whence: Origin
+    def record_refused(
+        self, actor: Actor, operation: Operation, path: str, ids: Sequence[str], message: str, origin: Origin
     ) -> None:
-        """A 403."""
-        facts = (
+        """Records a request that was answered with 403."""
+        data = (
             ("operation", operation.id),
             ("method", operation.method),
             ("path", path),
             ("message", message),
         )
-        self._see(Event.ACCESS_REFUSED, actor, whence, target=operation.subject(ids), family="", facts=facts)
+        self._see(Event.ACCESS_REFUSED, actor, origin, target=operation.subject(ids), family="", data=data)
 
-    def denied(self, who: UnusualCaller, why: str, whence: Origin) -> None:
+    def record_denied(self, caller: UnusualCaller, why: str, origin: Origin) -> None:
         """Records a token that is no longer valid, or a person without access."""
-        now, key = self._ctx.clock.now(), (who.id, whence.address, why)
-        if now - self._denied.get(key, -REMINDED) < REMINDED:
+        now, key = self._ctx.clock.now(), (caller.id, origin.address, why)
+        if now - self._denials.get(key, -REMINDED) < REMINDED:
             return
-        _forget_one(self._denied)
-        self._denied[key] = now
-        kind, family = (Event.SIGN_IN_REFUSED, "member") if who.person else (Event.TOKEN_REFUSED, "apiToken")
-        orgs = (who.org,) if who.org else ()
+        _forget_one(self._denials)
+        self._denials[key] = now
+        kind, family = (
+            (Event.SIGN_IN_REFUSED, "member") if caller.person else (Event.TOKEN_REFUSED, "apiToken")
+        )
+        orgs = (caller.org,) if caller.org else ()
         self._keep(
-            CallerSeen(kind, now, who.id, who.name, orgs, whence, who.id, family, facts=(("message", why),))
+            CallerSeen(
+                kind, now, caller.id, caller.name, orgs, origin, caller.id, family, data=(("message", why),)
+            )
         )
 
     def _see(
         self,
         kind: Event,
         actor: Actor,
-        whence: Origin,
+        origin: Origin,
         *,
         target: str,
         family: str,
-        facts: tuple[tuple[str, str], ...] = (),
+        data: tuple[tuple[str, str], ...] = (),
     ) -> None:
         now, orgs = self._ctx.clock.now(), actor.organizations
-        self._keep(CallerSeen(kind, now, actor.id, actor.name, orgs, whence, target, family, facts))
+        self._keep(CallerSeen(kind, now, actor.id, actor.name, orgs, origin, target, family, data))
 
     def _keep(self, sighting: CallerSeen) -> None:
         """A flood, while the database is away, is counted instead of kept."""
@@ -133,9 +136,10 @@ class SecurityEvents:
             self._unwritten += 1
 
     async def note(self) -> None:
-        """Writes down what was seen. What could not be written is kept, and tried again with the next.
+        """Writes the events that wait. After a failure they are kept, and written with the next ones.
 
-        Who is stopped here while a batch is on its way leaves it to the next to wait for: it is written once.
+        A caller that is cancelled while a batch is being written leaves it to the next caller, so that the
+        batch is written once.
         """
         while self._writing is not None or self._waiting:
             writing = self._writing = self._writing or asyncio.create_task(self._write_batch())
@@ -158,7 +162,7 @@ def _is_person(actor: Actor) -> bool:
 
 
 def _forget_one(known: dict[tuple[str, str], int] | dict[tuple[str, str, str], int]) -> None:
-    """The one seen first; it is an event again when it comes back."""
+    """Removes the caller that was seen first; when it comes back, that is an event again."""
     if len(known) >= MOST_KNOWN:
         del known[next(iter(known))]  # type: ignore[arg-type]
 
@@ -166,13 +170,15 @@ def _forget_one(known: dict[tuple[str, str], int] | dict[tuple[str, str, str], i
 async def _write(ctx: Context, tx: Tx, batch: Sequence[CallerSeen], more: int) -> None:
     for sighting in batch:
         org, found = await _found(ctx, tx, sighting)
-        facts = {"seen_at": sighting.at, **dict(sighting.facts)}
-        emit(tx, sighting.kind, org, found, sighting.actor, sighting.name, sighting.whence, facts)
+        data = {"seen_at": sighting.at, **dict(sighting.data)}
+        emit(tx, sighting.kind, org, found, sighting.actor, sighting.name, sighting.origin, data)
     if more:
         last = batch[-1]
         org, found = await _found(ctx, tx, last)
-        said = f"{more} more were not written down one by one, because there were too many at once"
-        emit(tx, last.kind, org, found, last.actor, last.name, last.whence, {"message": said, "more": more})
+        message = f"{more} more were not written down one by one, because there were too many at once"
+        emit(
+            tx, last.kind, org, found, last.actor, last.name, last.origin, {"message": message, "more": more}
+        )
 
 
 async def _found(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[str, About]:
