@@ -66,7 +66,7 @@ def test_fields_of_the_server_are_answered_and_hidden_fields_are_not(family: Fam
 def test_a_body_has_the_fields_of_its_family_and_no_others(operation: Operation) -> None:
     assert operation.family
     fields = resolved(body(operation)["schema"])["properties"]
-    assert set(fields) == {fact.name for fact in operation.family.facts}
+    assert set(fields) == {field.name for field in operation.family.sent_fields}
     assert all(fields[name]["writeOnly"] is True for name in operation.family.hidden)
 
 

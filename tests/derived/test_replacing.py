@@ -69,7 +69,7 @@ def in_line(family: Family, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def resettable(family: Family) -> set[str]:
-    return {fact.name for fact in family.facts} - family.kept
+    return {field.name for field in family.sent_fields} - family.kept
 
 
 def asks_for_a_secret(family: Family, answer: Answer) -> bool:

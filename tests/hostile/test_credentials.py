@@ -68,7 +68,7 @@ def changes_of(family: Family) -> Iterator[Change]:
 
 async def make(ground: Ground, change: Change, method: str, token: str) -> Answer:
     """With PUT it sends the document back as it is shown, with this change; with PATCH the change alone."""
-    path, known = ground.paths[change.family.name], {fact.name for fact in change.family.facts}
+    path, known = ground.paths[change.family.name], {fact.name for fact in change.family.sent_fields}
     value = {"elsewhere": ground.ears.elsewhere.url(path="/acme/shop.git"), "on": True}.get(
         change.kind, change.kind
     )

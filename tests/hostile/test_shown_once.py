@@ -115,7 +115,7 @@ def test_every_answer_to_a_post_that_holds_a_secret_says_so(operation: Operation
         for field in msgspec.structs.fields(operation.answer)
         if SECRETS.search(field.encode_name) and getattr(field.type, "__origin__", field.type) is not bool
     }
-    assert {name for name in named if not harmless(operation, name)} <= operation.once
+    assert {name for name in named if not harmless(operation, name)} <= operation.shown_once
 
 
 def harmless(operation: Operation, name: str) -> bool:
@@ -133,7 +133,7 @@ HARMLESS = {
 
 
 def test_a_secret_that_is_shown_once_is_found():
-    assert {operation.id for operation in POSTS if operation.once} >= {
+    assert {operation.id for operation in POSTS if operation.shown_once} >= {
         "createOrganizationApiToken",
         "createOrganization",
         "createSession",

@@ -254,7 +254,7 @@ def _parsed(request: Request, operation: Operation, body: bytes) -> Any:
     if operation.body is None and operation.method == "DELETE":
         return None
     kinds = PATCHES if operation.method == "PATCH" else ()
-    content_type, forgiving = request.headers.get(b"content-type"), request.dialect.forgiving
+    content_type, forgiving = request.headers.get(b"content-type"), request.dialect.is_full
     return parsed(body, content_type, operation.body or NoBody, kinds, forgiving=forgiving)
 
 

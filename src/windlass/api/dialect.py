@@ -6,16 +6,12 @@ from windlass.control.context.call import Dialect
 from windlass.core.deploy import states
 from windlass.core.words import events
 
-PLAIN = Dialect(name="plain", state=states.plain, event=events.plain, everything=False, deployment_first=True)
+PLAIN = Dialect(name="plain", state=states.plain, event=events.plain)
 FULL = Dialect(
     name="full",
     state=states.full,
     exact=states.full,
     event=events.full,
-    everything=True,
-    deployment_first=False,
-    forgiving=True,
-    built_ins=True,
 )
 
 BASES = (("/api/v1", PLAIN), ("/compat", FULL))

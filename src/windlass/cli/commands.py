@@ -329,6 +329,6 @@ def _make_sure(derived: DerivedCommand, given: Mapping[str, Any]) -> None:
 
 
 def _note(operation: Operation) -> None:
-    if operation.once and operation.handler.endswith(f".{Verb.CREATE}"):
-        names = ", ".join(f"`{name}`" for name in sorted(operation.once))
+    if operation.shown_once and operation.handler.endswith(f".{Verb.CREATE}"):
+        names = ", ".join(f"`{name}`" for name in sorted(operation.shown_once))
         click.echo(f"Keep {names}: it is shown this once.", err=True)

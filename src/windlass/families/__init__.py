@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from windlass.core.declare.registry import Actions, AnyOf, Declared, Registry, StandaloneOperation
-from windlass.core.declare.resource import Family, ServiceActions
+from windlass.core.declare.resource import Family, ServiceLists
 
 
 @cache
@@ -16,20 +16,20 @@ def registry() -> Registry:
     return registry_of(*declared())
 
 
-def registry_of(*things: Declared) -> Registry:
-    """Returns the registry of these. A thing that several files import counts once."""
-    once = list({id(thing): thing for thing in things}.values())
+def registry_of(*declarations: Declared) -> Registry:
+    """Returns the registry of these declarations. One that several files import counts once."""
+    distinct = list({id(declaration): declaration for declaration in declarations}.values())
     return Registry(
-        [thing for thing in once if isinstance(thing, Family)],
-        [thing for thing in once if isinstance(thing, StandaloneOperation)],
-        [thing for thing in once if isinstance(thing, AnyOf)],
-        [thing for thing in once if isinstance(thing, Actions)],
-        [thing for thing in once if isinstance(thing, ServiceActions)],
+        [declaration for declaration in distinct if isinstance(declaration, Family)],
+        [declaration for declaration in distinct if isinstance(declaration, StandaloneOperation)],
+        [declaration for declaration in distinct if isinstance(declaration, AnyOf)],
+        [declaration for declaration in distinct if isinstance(declaration, Actions)],
+        [declaration for declaration in distinct if isinstance(declaration, ServiceLists)],
     )
 
 
 def declared() -> Iterator[Declared]:
     for module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
-        for thing in vars(importlib.import_module(f"{__name__}.{module}")).values():
-            if isinstance(thing, Declared):
-                yield thing
+        for declaration in vars(importlib.import_module(f"{__name__}.{module}")).values():
+            if isinstance(declaration, Declared):
+                yield declaration

@@ -12,9 +12,14 @@ from windlass.core.declare.fields import (
     absent,
     example,
 )
-from windlass.core.declare.program import Program, ProgramShown, settle_program
+from windlass.core.declare.program import Program, ProgramShown, normalise_program
 from windlass.core.declare.resource import Family
-from windlass.core.declare.shapes import GitRepository, GitRepositoryRequest, RelativePath, settle_repository
+from windlass.core.declare.shapes import (
+    GitRepository,
+    GitRepositoryRequest,
+    RelativePath,
+    normalise_repository,
+)
 from windlass.core.declare.spec import Chosen
 from windlass.core.declare.traits import (
     CommitId,
@@ -60,8 +65,8 @@ class ApplicationShown(ProgramShown):
 
 
 def normalise(spec: Application) -> None:
-    settle_program(spec)
-    settle_repository(spec.git_repository)
+    normalise_program(spec)
+    normalise_repository(spec.git_repository)
 
 
 application = Family(

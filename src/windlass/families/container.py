@@ -11,7 +11,7 @@ from windlass.core.declare.fields import (
     absent,
     shaped,
 )
-from windlass.core.declare.program import Program, ProgramShown, settle_program
+from windlass.core.declare.program import Program, ProgramShown, normalise_program
 from windlass.core.declare.resource import Family, Shown, Spec, clash
 from windlass.core.declare.spec import Chosen
 from windlass.core.declare.traits import deployable, has_deployments, has_links, has_logs, has_variables
@@ -90,7 +90,7 @@ def normalise(spec: Container) -> None:
         raise clash("image_name", "images that Windlass built are for their own service alone")
     if names_an_id(spec.image_name):
         raise clash("image_name", "must be the name of an image, and not the id that one has on an engine")
-    settle_program(spec)
+    normalise_program(spec)
 
 
 container = Family(

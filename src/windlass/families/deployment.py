@@ -5,7 +5,7 @@ from typing import Final
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.resource import Family, Spec, Verb
-from windlass.core.declare.traits import CancelRequest, LogLine, Onward, Tail, has_deployments
+from windlass.core.declare.traits import CancelRequest, LogLine, StreamOptions, Tail, has_deployments
 from windlass.core.declare.traits import Deployment as Shown
 
 
@@ -31,7 +31,15 @@ deployment = Family(
     names=None,
     actions=(
         get("log", list[LogLine], "Read the build log", _BUILD_LOG, query=Tail, paged=False),
-        get("follow", Shown, "Follow until it ends", _FOLLOW, suffix="/stream", query=Onward, streams=True),
+        get(
+            "follow",
+            Shown,
+            "Follow until it ends",
+            _FOLLOW,
+            suffix="/stream",
+            query=StreamOptions,
+            streams=True,
+        ),
         post("cancel", Shown, "Cancel", "409 if it has ended.", need=Scope.DEPLOY, body=CancelRequest),
     ),
 )

@@ -9,13 +9,13 @@ from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.fields import Id, Maybe, Name, Timestamp, absent, example, fixed, refers
 from windlass.core.declare.removal import Removal
-from windlass.core.declare.resource import Family, Owner, ServiceActions, Shown, Spec, clash
+from windlass.core.declare.resource import Family, Owner, ServiceLists, Shown, Spec, clash
 from windlass.core.declare.traits import (
     CancelRequest,
     Link,
-    Onward,
     Status,
     StatusDetails,
+    StreamOptions,
     has_variables,
     holds_services,
 )
@@ -107,10 +107,10 @@ def _chosen_ids(family: Family) -> tuple[str, Any]:
     return f"{family.name}_ids", Annotated[list[Id], example(["de91e45f-0247-51fc-b13b-c226b8a6d12c"])]
 
 
-statuses = ServiceActions(EnvironmentStatuses, _list_of_statuses)
-changes = ServiceActions(EnvironmentChanges, _list_of_statuses)
-to_deploy = ServiceActions(ChosenToDeploy, _chosen_to_deploy)
-chosen = ServiceActions(ChosenServices, _chosen_ids)
+statuses = ServiceLists(EnvironmentStatuses, _list_of_statuses)
+changes = ServiceLists(EnvironmentChanges, _list_of_statuses)
+to_deploy = ServiceLists(ChosenToDeploy, _chosen_to_deploy)
+chosen = ServiceLists(ChosenServices, _chosen_ids)
 
 _FOLLOW: Final = (
     "A stream of server-sent events: first all present statuses, then after each change the environment "
@@ -155,7 +155,7 @@ ACTIONS = (
         "Follow the status of each service",
         _FOLLOW,
         id="followEnvironmentStatus",
-        query=Onward,
+        query=StreamOptions,
         streams=True,
     ),
     get("link", list[Link], "List the addresses of all services", paged=False),

@@ -21,7 +21,7 @@ from windlass.core.declare.fields import (
 )
 from windlass.core.declare.registry import Paging
 from windlass.core.declare.resource import Family, Shown, Spec
-from windlass.core.declare.traits import Onward
+from windlass.core.declare.traits import StreamOptions
 
 Plan = Literal[
     "FREE", "TEAM", "TEAM_YEARLY", "ENTERPRISE", "ENTERPRISE_YEARLY", "PROFESSIONAL", "BUSINESS",
@@ -75,7 +75,7 @@ events_stream = get(
     "Follow the events",
     _FOLLOW,
     id="followOrganizationEvents",
-    query=Onward,
+    query=StreamOptions,
     streams=True,
 )
 

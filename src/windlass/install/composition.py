@@ -26,10 +26,10 @@ from windlass.control.context.nudges import Nudges
 from windlass.control.context.places import LOCAL, Place, Places
 from windlass.control.context.shared_readers import SharedReaders
 from windlass.control.kinds.service_kind import AnyKind
-from windlass.control.people.organizations import NOBODY, found_organization
+from windlass.control.people.organizations import NO_PARENT, found_organization
 from windlass.control.records.sealed_workload import find_secrets
-from windlass.control.request.engine_access import find_access
 from windlass.control.services.clusters import connect_older_clusters, give_queues
+from windlass.control.services.engine_access import find_access
 from windlass.control.telling.webhooks import veil_stored
 from windlass.core.access import SYSTEM
 from windlass.core.declare.registry import Registry
@@ -159,7 +159,7 @@ async def seed(ctx: Context, tx: Tx) -> str | None:
     await tx.work.ask(SWEEP, SWEEP, tx.now + 60 * SECOND)
     await tx.work.ask(TIDY, TIDY, tx.now + 10 * SECOND)
     await tx.work.ask(SCALE, SCALE, tx.now + SCALE_EVERY)
-    if await tx.resources.first(NOBODY, "organization"):
+    if await tx.resources.first(NO_PARENT, "organization"):
         return None
     with_token = not ctx.settings.admin_token
     _, token = await found_organization(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)

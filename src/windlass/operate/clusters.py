@@ -20,8 +20,8 @@ from windlass.base.encryption import CannotDecrypt
 from windlass.config import BadSetting, Settings
 from windlass.control.background.holdings import INSTALLATION
 from windlass.control.context.places import EngineAccess
-from windlass.control.people.organizations import NOBODY
-from windlass.control.request.engine_access import access_in
+from windlass.control.people.organizations import NO_PARENT
+from windlass.control.services.engine_access import access_in
 from windlass.core.declare.stored import NamedDocument
 from windlass.docker import Away, Docker, EngineRefused
 from windlass.docker.tls_failures import TLS_PORT
@@ -95,7 +95,7 @@ async def connected_clusters(settings: Settings) -> list[ConnectedCluster]:
         if not applied or missing(migrations(), applied):
             return []
         reads, installation = moment.reads, (await moment.fact(INSTALLATION) or b"").decode()
-        organizations = await reads.resources.of_parent(NOBODY, organization.name)
+        organizations = await reads.resources.of_parent(NO_PARENT, organization.name)
         rows = [
             (row, f" ({org.read(NamedDocument).name})" if len(organizations) > 1 else "")
             for org in organizations

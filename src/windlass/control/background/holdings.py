@@ -27,7 +27,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.log_store import Logs
 from windlass.control.context.places import LOCAL, Place, Servers
 from windlass.control.deploying.older_database import leave_alone
-from windlass.control.people.organizations import NOBODY
+from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.recording import About, emit
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.workload import StoredData
@@ -314,10 +314,10 @@ async def _tell(ctx: Context, kind: Event, record: SetAside) -> None:
     async def change(tx: Tx) -> None:
         place = None if record.place == LOCAL else await tx.resources.find(cluster.name, record.place)
         row = await tx.resources.get(place.org) if place else None
-        row = row or await tx.resources.first(NOBODY, organization.name)
+        row = row or await tx.resources.first(NO_PARENT, organization.name)
         assert row is not None
         about = About(row.id, row.family, row.id, row.family)
-        facts = {"name": record.name[:_LONGEST_NAME], "service_id": record.service, "message": record.why}
-        emit(tx, kind, row.id, about, SYSTEM.id, SYSTEM.name, ITSELF, facts)
+        data = {"name": record.name[:_LONGEST_NAME], "service_id": record.service, "message": record.why}
+        emit(tx, kind, row.id, about, SYSTEM.id, SYSTEM.name, ITSELF, data)
 
     await ctx.store.write(change)

@@ -29,7 +29,7 @@ from windlass.store import Claim, Tx
 
 SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
 EVENTS_AT_ONCE = 500
-_log = log("upkeep")
+_log = log("housekeeping")
 SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
 
 

@@ -12,7 +12,7 @@ from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.builders.builder import BuilderAway
-from windlass.control.background import housekeeping as upkeep
+from windlass.control.background import housekeeping
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import LostClaim
 from windlass.control.deploying.reconcile import reconcile
@@ -39,10 +39,10 @@ def jobs() -> dict[str, Job]:
     """Every kind of work, and what does it."""
     return {
         RECONCILE: reconcile,
-        upkeep.SWEEP: upkeep.sweep,
-        upkeep.TIDY: upkeep.tidy,
-        DISCARD: upkeep.discard,
-        upkeep.SCALE: upkeep.Autoscaler().scale,
+        housekeeping.SWEEP: housekeeping.sweep,
+        housekeeping.TIDY: housekeeping.tidy,
+        DISCARD: housekeeping.discard,
+        housekeeping.SCALE: housekeeping.Autoscaler().scale,
         DELIVER: deliver,
         repeats.FORGET: repeats.forget,
     }
@@ -119,7 +119,7 @@ class Worker:
         return len(claims)
 
     def _start(self, queue: WorkQueue, claim: Claim) -> None:
-        # It was this very process that was paused past its lease: what it had begun has lost its claim.
+        # This process was paused past its lease: work that it had begun has lost its claim.
         earlier = [task for task, held in queue.running.items() if held.id == claim.id]
         for task in earlier:
             task.cancel()
@@ -133,7 +133,7 @@ class Worker:
     async def settle(self) -> None:
         """Does all that is due now, to the end. For tests, where time stands still."""
         while True:
-            # Who ends while it is looked for work leaves room for what was not started for want of it.
+            # Work that ends during `start_due` frees a slot for work that was not started for lack of one.
             idle = not self.running
             if await self.start_due() == 0 and idle:
                 return

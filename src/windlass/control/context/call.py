@@ -19,25 +19,18 @@ T = TypeVar("T", bound=Spec)
 
 
 class Dialect(Struct, frozen=True):
-    """The vocabulary of a reader for states and events, and the form of its lists."""
+    """The vocabulary of a client for states and events."""
 
     name: str
     state: Callable[[str], str]
     event: Callable[[str], str]
-    everything: bool
-    """True if a list without paging parameters is complete."""
-    deployment_first: bool
-    """True if a deploy answers the id of the deployment; else that of the service."""
     exact: Callable[[str], str] = str
     """The exact state, where `state` says less."""
-    forgiving: bool = False
-    """True if fields of a body that are only answered, or not known here, are ignored."""
-    built_ins: bool = False
-    """True if lists of variables show those that Windlass makes, beside those that people made."""
 
     @property
     def is_full(self) -> bool:
-        """True for the vocabulary of the full interface."""
+        """True for the full interface. Its clients also get whole lists where they ask for no page, built-in
+        variables, and the id of the service from a deploy; unknown fields of a body are ignored."""
         return self.name == "full"
 
 

@@ -19,7 +19,7 @@ from windlass.control.deploying.still_serving import still_serving, with_remarks
 from windlass.control.records.deployments import RECONCILE, announce, finish, move, particulars, status_of
 from windlass.control.records.names import reserve_declared, reserve_hosts
 from windlass.control.records.sealed_workload import decrypt_workload, encrypt_workload
-from windlass.control.request.deleting import Asker, finish_deletion, give_up_above
+from windlass.control.request.deleting import Requester, finish_deletion, give_up_above
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.plan import Step
 from windlass.core.deploy.progress import BuiltArtifact, RunReport
@@ -229,7 +229,7 @@ class Ledger:
     @in_transaction
     async def delete(self, tx: Tx, current: DeploymentRow) -> None:
         details = particulars(current)
-        await finish_deletion(self.ctx, tx, self.service, Asker(details.actor, Origin(details.origin)))
+        await finish_deletion(self.ctx, tx, self.service, Requester(details.actor, Origin(details.origin)))
 
     # The service
 

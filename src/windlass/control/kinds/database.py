@@ -117,9 +117,6 @@ class DatabaseKind(ServiceKind[Database]):
         return Offer(variables, rows, warnings)
 
 
-# Before the transaction, because looking at the servers of a machine may take a moment
-
-
 async def _refuse_unreadable_data(tx: Tx, change: Change[Database]) -> None:
     """Once there is data, not every version can go on with it. Failed builds leave none."""
     if (await status_of(tx, change.row)).deployed_at is None:

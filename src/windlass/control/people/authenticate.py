@@ -23,7 +23,7 @@ from windlass.config import BadSetting
 from windlass.control.context.context import Context
 from windlass.control.people.callers import Membership, actor_of_token, permits_of_member
 from windlass.control.people.members import IssuerIdentity, welcome, welcomes
-from windlass.control.people.organizations import NOBODY
+from windlass.control.people.organizations import NO_PARENT
 from windlass.control.people.sessions import AUDIENCE, OPERATOR, mark_of_operator, signer_of
 from windlass.control.people.tokens import expiry, note_uses
 from windlass.control.telling.security_events import SecurityEvents, UnusualCaller
@@ -160,7 +160,7 @@ class Authenticator:
         return actor_of_token(id, org, token, ends)
 
     async def _operators(self) -> Actor:
-        first = await self._ctx.store.reads.resources.first(NOBODY, organization.name)
+        first = await self._ctx.store.reads.resources.first(NO_PARENT, organization.name)
         if first is None:
             raise Unavailable("The first organization is still being made; try again in a moment")
         permits = permits_throughout(first.id, Scope.ADMIN)

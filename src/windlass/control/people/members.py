@@ -13,7 +13,7 @@ from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
 from windlass.control.request.creating import NewResource, create_in
-from windlass.control.request.deleting import asker_of, delete_resource
+from windlass.control.request.deleting import delete_resource, requester_of
 from windlass.control.request.paths import parent_of
 from windlass.core.access import ROLE_IDS, SCOPES, Actor, Scope
 from windlass.core.declare.fields import visible
@@ -108,7 +108,9 @@ async def change_role(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 @writes("member.remove")
 async def remove_member(ctx: Context, tx: Tx, call: Call) -> Reply:
-    await delete_resource(ctx, tx, await _member(tx, call, call.sent(MemberRemoval).user_id), asker_of(call))
+    await delete_resource(
+        ctx, tx, await _member(tx, call, call.sent(MemberRemoval).user_id), requester_of(call)
+    )
     return Reply()
 
 

@@ -19,7 +19,7 @@ from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
 from windlass.families.organization import Organization, organization
 from windlass.store import Row, Tx
 
-NOBODY = ""
+NO_PARENT = ""
 """Parent of the organizations."""
 
 
@@ -66,7 +66,7 @@ async def found_organization(
 async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     check_tag(call, row)
-    if len(await tx.resources.of_parent(NOBODY, organization.name)) == 1:
+    if len(await tx.resources.of_parent(NO_PARENT, organization.name)) == 1:
         raise Conflict("Create another organization first: the only one of an installation cannot be deleted")
     await _refuse_elsewhere(tx, row)
     await purge(tx, row)

@@ -65,7 +65,7 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
     ends = (tx.now // SECOND + left) * SECOND
     row = await tx.resources.get(actor.id)
     if row is not None:
-        facts = {"session_until": stamp(ends)}
+        data = {"session_until": stamp(ends)}
         emit(
             tx,
             Event.SIGNED_IN,
@@ -74,6 +74,6 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
             actor.id,
             actor.name,
             origin_of(call),
-            facts,
+            data,
         )
     return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(ends)}))

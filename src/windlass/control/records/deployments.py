@@ -200,7 +200,7 @@ async def announce(
     """Writes an event about a deployment. `call` is the request that asked for just this; an event that
     follows later has the actor of the deployment."""
     await write_deliveries(tx, kind, service, deployment, details, message)
-    facts = {
+    data = {
         "name": name_of(service),
         "environment_id": service.parent,
         "deployment_id": deployment.id,
@@ -211,7 +211,7 @@ async def announce(
     }
     by = Initiator(call.actor.id, call.actor.name) if call else details.actor
     asked = origin_of(call) if call else Origin(details.origin)
-    emit(tx, kind, service.org, await about_itself(tx, service), by.id, by.name, asked, facts)
+    emit(tx, kind, service.org, await about_itself(tx, service), by.id, by.name, asked, data)
 
 
 # As the API shows them
@@ -223,7 +223,7 @@ def shown_deployment(
     """A deployment, with the keys of the service's status beside its own."""
     details = particulars(deployment)
     own = {
-        "id": deployment.id if call.dialect.deployment_first else service.id,
+        "id": service.id if call.dialect.is_full else deployment.id,
         "action": deployment.action,
         "status": deployment.status,
         "created_at": stamp(deployment.created),

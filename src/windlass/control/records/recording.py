@@ -74,9 +74,9 @@ async def record(
     after: bytes = b"null",
     above: Row | None = None,
 ) -> None:
-    """A change of a resource."""
-    facts = {"parent": row.parent, "before": msgspec.Raw(before), "after": msgspec.Raw(after)}
-    emit(tx, kind, row.org, await about(ctx, tx, row, above), actor.id, actor.name, origin_of(call), facts)
+    """Writes the event of a change of a resource."""
+    data = {"parent": row.parent, "before": msgspec.Raw(before), "after": msgspec.Raw(after)}
+    emit(tx, kind, row.org, await about(ctx, tx, row, above), actor.id, actor.name, origin_of(call), data)
 
 
 def emit(
@@ -87,12 +87,12 @@ def emit(
     actor: str,
     name: str,
     source: Origin,
-    facts: Mapping[str, object],
+    data: Mapping[str, object],
 ) -> None:
-    """Any event. `facts` are what is told of this kind of event alone."""
+    """Writes an event. `data` holds the fields of this kind of event alone."""
     body = {
         "family": about.family,
-        **facts,
+        **data,
         "actor": {"id": actor, "name": name},
         "origin": source.origin,
         "address": source.address,

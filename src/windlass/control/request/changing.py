@@ -40,8 +40,8 @@ from windlass.core.declare.stored import read_decoded, with_unknown
 from windlass.core.words.events import Event
 from windlass.store import NameTaken, Row, Tx
 
-Laying = Callable[[Family, Document, Mapping[str, str], Mapping[str, object]], Spec]
-"""From a document, what is sealed with it, and what a client sent, to the spec that is wanted now."""
+MergeChanges = Callable[[Family, Document, Mapping[str, str], Mapping[str, object]], Spec]
+"""Takes a stored document, its encrypted fields and the changes of a client. Returns the new spec."""
 
 
 @writes("*.update")
@@ -70,7 +70,7 @@ async def apply_changes(ctx: Context, tx: Tx, call: Call, row: Row, changes: Map
 
 
 async def _apply_changes(
-    ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, object], lay: Laying
+    ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, object], merge: MergeChanges
 ) -> Reply:
     family = ctx.registry[row.family]
     before: Document = msgspec.json.decode(row.body)
@@ -79,7 +79,7 @@ async def _apply_changes(
     own = family.hidden | family.veiled
     sent = {name: value for name, value in hidden.items() if name in own}
     old = before | sent
-    spec = lay(family, before, sent, changes)
+    spec = merge(family, before, sent, changes)
     links = await check_references(tx, family, spec, row.org, call.actor, old)
     family.normalise(spec)
     refuse_veils(family, spec)
@@ -114,7 +114,7 @@ async def _apply_changes(
 
 def _server_side(family: Family, document: Document) -> Document:
     """The part of a document that no client sends."""
-    sent = {fact.name for fact in family.facts} - family.hidden | {*family.flags.values()}
+    sent = {field.name for field in family.sent_fields} - family.hidden | {*family.flags.values()}
     return {name: value for name, value in document.items() if name not in sent}
 
 

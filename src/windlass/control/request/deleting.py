@@ -1,7 +1,5 @@
-"""Deletes resources. A service that was ever deployed goes by a deployment of its own, which takes away what
-was made for it; the environment or project that is deleted with it goes after its last such service.
-
-Everything else is gone with the answer.
+"""Deletes resources. A service that was ever deployed is deleted by a deployment, which takes away what was
+made for it. Its environment or project is deleted after the last such service, and everything else at once.
 """
 
 from __future__ import annotations
@@ -28,29 +26,29 @@ DISCARD = "discard"
 """The kind of work that erases data of a deleted service."""
 
 
-class Asker(Struct, frozen=True):
+class Requester(Struct, frozen=True):
     """The author and the origin of a deletion."""
 
     by: Initiator
     origin: Origin
 
 
-def asker_of(call: Call) -> Asker:
-    return Asker(Initiator(call.actor.id, call.actor.name), origin_of(call))
+def requester_of(call: Call) -> Requester:
+    return Requester(Initiator(call.actor.id, call.actor.name), origin_of(call))
 
 
-async def delete_resource(ctx: Context, tx: Tx, row: Row, asker: Asker) -> None:
+async def delete_resource(ctx: Context, tx: Tx, row: Row, requester: Requester) -> None:
     family = ctx.registry[row.family]
     await behaviour_of(family).deleting(ctx, tx, row)
     await purge(tx, row)
     await count(ctx, tx, family, await tx.resources.get(row.parent), -1)
-    facts = {"parent": row.parent, "before": msgspec.Raw(row.body), "after": None}
+    data = {"parent": row.parent, "before": msgspec.Raw(row.body), "after": None}
     subject = await about(ctx, tx, row)
-    emit(tx, Event.DELETED, row.org, subject, asker.by.id, asker.by.name, asker.origin, facts)
+    emit(tx, Event.DELETED, row.org, subject, requester.by.id, requester.by.name, requester.origin, data)
 
 
 async def purge(tx: Tx, row: Row) -> None:
-    """It and all that is below it are gone; what was made for services is taken away as soon as can be."""
+    """Removes a resource with everything below it, and asks for the work that erases data of its services."""
     for service in await tx.remove(row):
         await tx.work.ask(DISCARD, f"{DISCARD}:{service}", org=row.org)
 
@@ -64,11 +62,12 @@ async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: bool) -> None:
-    """Deletes a resource now, or asks for it. `at_once`: what was made for it is taken away afterwards."""
+    """Deletes a resource, at once or by deployments of its services. With `at_once`, their data is erased
+    afterwards."""
     services = [] if at_once else await tx.tree.deployed_at_or_below(row.id)
     if not services:
         above = await tx.tree.above(row.parent)
-        await delete_resource(ctx, tx, row, asker_of(call))
+        await delete_resource(ctx, tx, row, requester_of(call))
         await _remove_emptied(ctx, tx, above)
         return
     for id in services:
@@ -81,7 +80,7 @@ async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: boo
             await cancel(tx, service, waiting, call, _reason_of(row, call))
         await accept(tx, service, Do.DELETE, call)
     if row.id not in services:
-        await tx.deletions.add(row.id, encode(asker_of(call)))
+        await tx.deletions.add(row.id, encode(requester_of(call)))
 
 
 def _reason_of(row: Row, call: Call) -> str:
@@ -89,15 +88,16 @@ def _reason_of(row: Row, call: Call) -> str:
     return f"The {row.family} {row.read(NamedDocument).name} was deleted by {call.actor.name}"
 
 
-async def finish_deletion(ctx: Context, tx: Tx, service: Row, asker: Asker) -> None:
-    """The end of a deletion: nothing is left that was made for the service."""
+async def finish_deletion(ctx: Context, tx: Tx, service: Row, requester: Requester) -> None:
+    """Ends a deletion, after everything that was made for the service is gone."""
     above = await tx.tree.above(service.parent)
-    await delete_resource(ctx, tx, service, asker)
+    await delete_resource(ctx, tx, service, requester)
     await _remove_emptied(ctx, tx, above)
 
 
 async def give_up_above(tx: Tx, service: Row) -> None:
-    """A service could not be deleted: what was to go with it stays, until it is asked for again."""
+    """Keeps the environment and the project of a service that could not be deleted, until they are deleted
+    again."""
     for row in await tx.tree.above(service.parent):
         await tx.deletions.forget(row.id)
 
@@ -108,4 +108,4 @@ async def _remove_emptied(ctx: Context, tx: Tx, above: list[Row]) -> None:
         asked = await tx.deletions.get(row.id)
         if asked is not None and not await tx.tree.deployed_at_or_below(row.id):
             await tx.deletions.forget(row.id)
-            await delete_resource(ctx, tx, row, msgspec.json.decode(asked, type=Asker))
+            await delete_resource(ctx, tx, row, msgspec.json.decode(asked, type=Requester))

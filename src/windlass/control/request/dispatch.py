@@ -14,7 +14,7 @@ from windlass import control
 from windlass.control.context.call import PREPARING, Call, Reading, Reply, Writing, handler_of
 from windlass.control.context.context import Context
 from windlass.control.request.behaviour import check_behaviours
-from windlass.control.request.repeats import Repeatable, once
+from windlass.control.request.repeats import Repeatable, answer_once
 from windlass.store import Tx
 
 for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
@@ -28,14 +28,20 @@ class Dispatch:
         self._ctx = ctx
         check_behaviours(ctx.registry)
         handlers = {operation: handler_of(operation) for operation in ctx.registry.operations}
-        self._reading = {it: cast(Reading, handlers[it]) for it in handlers if not it.writes}
-        self._writing = {it: cast(Writing, handlers[it]) for it in handlers if it.writes}
+        self._reading = {
+            operation: cast(Reading, handler)
+            for operation, handler in handlers.items()
+            if not operation.writes
+        }
+        self._writing = {
+            operation: cast(Writing, handler) for operation, handler in handlers.items() if operation.writes
+        }
 
     def read(self, call: Call) -> Awaitable[Reply]:
         return self._reading[call.operation](self._ctx, call)
 
     async def write(self, call: Call, repeatable: Repeatable | None) -> tuple[Reply, bool]:
-        """The reply, and whether it is that of an earlier twin."""
+        """Returns the reply, and true if it is that of an earlier request with the same key."""
         handler = self._writing[call.operation]
         if prepare := PREPARING.get(call.operation.handler):
             await prepare(self._ctx, call)
@@ -43,6 +49,6 @@ class Dispatch:
         async def change(tx: Tx) -> tuple[Reply, bool]:
             if repeatable is None:
                 return await handler(self._ctx, tx, call), False
-            return await once(self._ctx, tx, call, handler, repeatable)
+            return await answer_once(self._ctx, tx, call, handler, repeatable)
 
         return await self._ctx.store.write(change)

@@ -43,8 +43,8 @@ async def listing(ctx: Context, call: Call) -> Reply:
 
 
 def paging(call: Call) -> tuple[int, int]:
-    """Returns page number and size. Readers that expect complete lists get one page with everything."""
-    if call.dialect.everything and not call.paging_asked:
+    """Returns page number and size. Clients of the full interface that ask for no page get the whole list."""
+    if call.dialect.is_full and not call.paging_asked:
         return 1, EVERYTHING
     asked = call.asked(Paging)
     return asked.page, asked.page_size

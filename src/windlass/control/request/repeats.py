@@ -27,7 +27,7 @@ _REPLAYED: Final = {"idempotency-replayed": "true"}
 
 
 class StoredAnswer(Struct):
-    """An answer, as it is kept for twins of its request."""
+    """An answer, as it is stored for repetitions of its request."""
 
     status: int
     tag: str | None
@@ -41,10 +41,10 @@ class Repeatable(Struct, frozen=True):
     request: bytes
 
 
-async def once(
+async def answer_once(
     ctx: Context, tx: Tx, call: Call, handler: Writing, repeatable: Repeatable
 ) -> tuple[Reply, bool]:
-    """The reply, and whether it is that of an earlier twin."""
+    """Returns the reply, and true if it is that of an earlier request with the same key."""
     caller, key = call.actor.subject, repeatable.key
     request = ctx.encryption.mark(call.operation.id.encode(), "/".join(call.ids).encode(), repeatable.request)
     kept = await tx.idempotency.get(caller, key)
@@ -109,16 +109,16 @@ async def _again(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, calle
 
 def _parted(operation: Operation, body: bytes) -> tuple[bytes, Document]:
     """Splits an answer into itself, with null for each secret shown once, and those secrets."""
-    if not operation.once:
+    if not operation.shown_once:
         return body, {}
     document: Document = msgspec.json.decode(body)
-    shown = {name: document[name] for name in operation.once if document.get(name)}
+    shown = {name: document[name] for name in operation.shown_once if document.get(name)}
     return encode(document | dict.fromkeys(shown)), shown
 
 
 def _is_parted(operation: Operation, body: bytes) -> bool:
-    document: Document = msgspec.json.decode(body) if operation.once else {}
-    return any(name in document and document[name] is None for name in operation.once)
+    document: Document = msgspec.json.decode(body) if operation.shown_once else {}
+    return any(name in document and document[name] is None for name in operation.shown_once)
 
 
 async def _is_there(tx: Tx, call: Call, body: bytes) -> bool:

@@ -12,14 +12,14 @@ from windlass.control.context.call import Call, Reply, encode, prepares, reads
 from windlass.control.context.context import Context
 from windlass.control.context.places import EngineAccess
 from windlass.control.deploying.older_database import OLDER
-from windlass.control.people.organizations import NOBODY
+from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.ports import PORT
 from windlass.control.records.stored_clusters import spec_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
-from windlass.control.request.engine_access import access_of
 from windlass.control.request.hidden import decrypt_hidden
 from windlass.control.request.paths import parent_to_create_in, target
 from windlass.control.request.references import check_addresses
+from windlass.control.services.engine_access import access_of
 from windlass.core.declare.document import Document, merge_patched, replaced, sent_in
 from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
@@ -56,8 +56,8 @@ async def check_changed(ctx: Context, call: Call) -> None:
     row = await target(ctx.store.reads, call)
     before: Document = msgspec.json.decode(row.body)
     hidden, changes = decrypt_hidden(ctx, row), sent_in(call.sent(Spec))
-    lay = merge_patched if call.operation.handler.endswith(f".{Verb.PATCH}") else replaced
-    spec = lay(cluster, before, hidden, changes)
+    merge = merge_patched if call.operation.handler.endswith(f".{Verb.PATCH}") else replaced
+    spec = merge(cluster, before, hidden, changes)
     assert isinstance(spec, Cluster)
     cluster.normalise(spec)
     check_addresses(cluster, before | hidden, spec, changes)
@@ -223,7 +223,7 @@ async def connect_older_clusters(ctx: Context, tx: Tx) -> None:
     """Gives clusters of an older Windlass the engine of this machine: all services ran on it."""
     if await tx.facts.get(_CONNECTED):
         return
-    for org in await tx.resources.of_parent(NOBODY, organization.name):
+    for org in await tx.resources.of_parent(NO_PARENT, organization.name):
         for row in await tx.resources.of_parent(org.id, cluster.name):
             await tx.resources.rewrite(row.id, rewritten(row.body, {"engine": THIS_MACHINE}))
     await tx.facts.set(_CONNECTED, b"connected")

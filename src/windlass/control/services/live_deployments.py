@@ -11,7 +11,7 @@ from windlass.control.context.shared_readers import SharedReader
 from windlass.control.records.deployments import shown_deployment
 from windlass.control.services.services import freshness, seen_deployment
 from windlass.control.telling import frames
-from windlass.core.declare.traits import Onward
+from windlass.core.declare.traits import StreamOptions
 from windlass.core.deploy.states import OPEN
 from windlass.store import DeploymentRow, Row, inside_word, status_word
 
@@ -19,11 +19,11 @@ from windlass.store import DeploymentRow, Row, inside_word, status_word
 @reads("deployment.follow")
 async def follow(ctx: Context, call: Call) -> Reply:
     service, deployment = await seen_deployment(ctx, ctx.store.reads, call)
-    query = call.asked(Onward)
-    return Reply(stream=_told(ctx, call, service, deployment, onward=query.follow), org=service.org)
+    query = call.asked(StreamOptions)
+    return Reply(stream=_events(ctx, call, service, deployment, onward=query.follow), org=service.org)
 
 
-async def _told(
+async def _events(
     ctx: Context, call: Call, service: Row, deployment: DeploymentRow, *, onward: bool
 ) -> AsyncGenerator[bytes, None]:
     key = ("deployment", deployment.id, call.dialect.name)

@@ -17,7 +17,7 @@ from windlass.control.request.paths import target
 from windlass.control.services.environments import Statuses, statuses_of
 from windlass.control.telling import frames
 from windlass.core.declare.document import Document
-from windlass.core.declare.traits import Onward
+from windlass.core.declare.traits import StreamOptions
 from windlass.families.environment import environment
 from windlass.store import Row, inside_word, status_word
 
@@ -43,8 +43,8 @@ def state_of(statuses: Statuses) -> StatusSnapshot:
     return StatusSnapshot(statuses.environment, services, tuple(statuses.services), mark)
 
 
-def told(before: StatusSnapshot | None, now: StatusSnapshot) -> bytes:
-    """The event that leads from one state to the other."""
+def event_between(before: StatusSnapshot | None, now: StatusSnapshot) -> bytes:
+    """Returns the event with the changes from one snapshot to the next."""
     known = before.services if before else {}
     changed: dict[str, list[Document]] = {name: [] for name in now.lists}
     for id, (name, status) in now.services.items():
@@ -62,14 +62,16 @@ def told(before: StatusSnapshot | None, now: StatusSnapshot) -> bytes:
 @reads("environment.status/stream")
 async def follow_status(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
-    query = call.asked(Onward)
+    query = call.asked(StreamOptions)
     if query.follow:
         return Reply(stream=_followed(ctx, call, row), org=row.org)
-    return Reply(stream=_once(state_of(await statuses_of(ctx, ctx.store.reads, call, row))), org=row.org)
+    return Reply(
+        stream=_snapshot_only(state_of(await statuses_of(ctx, ctx.store.reads, call, row))), org=row.org
+    )
 
 
-async def _once(state: StatusSnapshot) -> AsyncGenerator[bytes, None]:
-    yield told(None, state) + frames.END
+async def _snapshot_only(state: StatusSnapshot) -> AsyncGenerator[bytes, None]:
+    yield event_between(None, state) + frames.END
 
 
 async def _followed(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes, None]:
@@ -81,7 +83,7 @@ async def _followed(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes,
             if now is before:
                 await reader.news()
             else:
-                yield reader.told(before)
+                yield reader.event_since(before)
                 before = now
     yield frames.END
 
@@ -116,10 +118,10 @@ class _StatusReader(SharedReader):
         self.state = state
         return True
 
-    def told(self, before: StatusSnapshot | None) -> bytes:
+    def event_since(self, before: StatusSnapshot | None) -> bytes:
         """Returns the changes up to the present state; built once for all streams with the same last
         state."""
         assert self.state is not None
         if self._last is None or self._last[0] is not before or self._last[1] is not self.state:
-            self._last = (before, self.state, told(before, self.state))
+            self._last = (before, self.state, event_between(before, self.state))
         return self._last[2]

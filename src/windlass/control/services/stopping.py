@@ -15,7 +15,7 @@ from windlass.store import Reads, Row, StatusRow, Tx
 _OPERATOR = Actor(
     id="00000000-0000-4000-8000-000000000001", name="windlass stop --all", subject="operator", permits={}
 )
-_WORDS = Dialect(name="plain", state=str, event=str, everything=True, deployment_first=True)
+_WORDS = Dialect(name="plain", state=str, event=str)
 
 
 class StoppedService(Struct, frozen=True):

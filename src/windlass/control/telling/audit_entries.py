@@ -115,5 +115,5 @@ def _change(row: EventRow) -> tuple[str, str | None]:
     if "after" in details:
         before = details["before"]
         return encode(details["after"]).decode(), None if before is None else encode(before).decode()
-    facts = {name: value for name, value in details.items() if name not in _ENVELOPE}
-    return encode({"event": row.kind, **facts}).decode(), None
+    data = {name: value for name, value in details.items() if name not in _ENVELOPE}
+    return encode({"event": row.kind, **data}).decode(), None

@@ -2,8 +2,8 @@
 
 A receiver that does not take something gets it again later, and meanwhile nothing else of that service. One
 that takes nothing at all is sent one thing at a time, and is looked for twice a minute: as soon as it is
-back, everything that waits is sent. What a courier did not write down before it was killed is sent once
-more, with the same id.
+back, everything that waits is sent. A delivery whose result was not stored before the server was killed is
+sent again, with the same id.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class WebhookSender:
         self._ctx = ctx
         self._claim = claim
         self._webhook = webhook
-        self._book = DeliveryResults(ctx, claim, webhook)
+        self._results = DeliveryResults(ctx, claim, webhook)
         self._subscription: Subscription
         """As of the last look; see `_is_wanted`."""
         self._url = ""
@@ -85,10 +85,10 @@ class WebhookSender:
 
     async def work(self) -> None:
         """Sends until nothing is due, or every delivery fails."""
-        self._book.receiver = await self._ctx.store.reads.receivers.get(self._webhook)
-        if self._book.receiver.failing and await self._is_wanted():
+        self._results.receiver = await self._ctx.store.reads.receivers.get(self._webhook)
+        if self._results.receiver.failing and await self._is_wanted():
             await self._look()
-        while not self._book.over and await self._is_wanted():
+        while not self._results.over and await self._is_wanted():
             due = await self._due()
             if not due:
                 return
@@ -101,7 +101,7 @@ class WebhookSender:
             return False
         subscription = self._subscription = row.read(Subscription)
         self._url = address_of(self._ctx, row)
-        self._book.address = mark_of(self._ctx, row, self._url)
+        self._results.address = mark_of(self._ctx, row, self._url)
         self._fixed = {"Content-Type": "application/json"}
         self._keys = []
         if subscription.kind != "SLACK":
@@ -112,7 +112,7 @@ class WebhookSender:
         return subscription.enabled
 
     async def _due(self) -> list[DeliveryRow]:
-        each, most = (1, 1) if self._book.receiver.failing else (EACH, MOST)
+        each, most = (1, 1) if self._results.receiver.failing else (EACH, MOST)
         reads, now = self._ctx.store.reads, self._ctx.clock.now()
         return await reads.deliveries.due(self._webhook, now, each, most)
 
@@ -126,12 +126,12 @@ class WebhookSender:
                 for lane in lanes.values():
                     group.create_task(self._send_lane(lane, room))
         finally:
-            await self._book.written()
+            await self._results.written()
 
     async def _send_lane(self, lane: Sequence[DeliveryRow], room: asyncio.Semaphore) -> None:
         async with room:
             for delivery in lane:
-                if self._book.over or not await self._send(delivery):
+                if self._results.over or not await self._send(delivery):
                     return
 
     async def _send(self, delivery: DeliveryRow) -> bool:
@@ -145,10 +145,10 @@ class WebhookSender:
             answer = await self._ctx.out.send("POST", self._url, body, headers, seconds=TRIED)
         except OSError as error:
             attempt = replace(attempt, error=str(error), duration_in_ms=_since(began))
-            return self._book.note(delivery, attempt)
+            return self._results.note(delivery, attempt)
         said = answer.body[:SHOWN].decode(errors="replace")
         attempt = replace(attempt, status_code=answer.status, body=said, duration_in_ms=_since(began))
-        return self._book.note(delivery, attempt, _asked_to_wait(answer))
+        return self._results.note(delivery, attempt, _asked_to_wait(answer))
 
     def _headers(self, delivery: DeliveryRow, now: int, body: bytes) -> dict[str, str]:
         if self._subscription.kind == "SLACK":
@@ -163,9 +163,9 @@ class WebhookSender:
         """Asks a receiver that took nothing whether it is there. If it always was, that says nothing of
         whether it takes something now: the usual waits are kept to."""
         here = await self._is_here()
-        receiver = self._book.receiver
+        receiver = self._results.receiver
         if here == bool(receiver.silent):
-            await self._book.correct(replace(receiver, silent=int(not here)), hurry=here)
+            await self._results.correct(replace(receiver, silent=int(not here)), hurry=here)
 
     async def _is_here(self) -> bool:
         try:

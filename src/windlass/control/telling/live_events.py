@@ -20,7 +20,7 @@ from windlass.control.request.paths import target
 from windlass.control.request.permissions import Sight
 from windlass.control.telling import frames
 from windlass.control.telling.audit_entries import TargetNames, shown
-from windlass.core.declare.traits import Onward
+from windlass.core.declare.traits import StreamOptions
 from windlass.store import EventRow, Reads, events_word
 
 _PAGE: Final = 200
@@ -61,7 +61,7 @@ class StreamPosition(Struct, frozen=True):
 @reads("organization.events/stream")
 async def follow_events(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
-    query = call.asked(Onward)
+    query = call.asked(StreamOptions)
     place = await _place(ctx.store.reads, call.last_event)
     follow = _followed if query.follow else _caught_up
     return Reply(stream=follow(ctx, call, org.id, place), org=org.id)

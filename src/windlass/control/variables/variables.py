@@ -53,7 +53,7 @@ async def visible(ctx: Context, call: Call) -> Reply:
     rows = await visible_below(source, call.actor, here, family)
     if rows is None:
         rows = await _stored(source, levels, family)
-    if call.dialect.built_ins:
+    if call.dialect.is_full:
         rows += await _built_in(ctx, source, call, levels, family)
     return paged(call, [row.body for row in rows])
 

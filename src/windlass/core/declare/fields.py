@@ -182,7 +182,7 @@ def several_lines() -> Meta:
 
 def shown_once() -> Meta:
     """Marks a secret that one answer shows; answers under the same Idempotency-Key repeat it for a minute."""
-    return Meta(extra={"once": True})
+    return Meta(extra={"shown_once": True})
 
 
 def example(value: Any) -> Meta:

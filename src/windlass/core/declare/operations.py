@@ -75,7 +75,7 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     """True if it ends when the client disconnects, because it keeps programs or other machines busy."""
     tagged: bool = False
     """True if the answer is one resource, with an ETag."""
-    once: frozenset[str] = frozenset()
+    shown_once: frozenset[str] = frozenset()
     """Fields of the answer that are shown once."""
     conditional: bool = False
     """True if `If-Match` is honoured."""

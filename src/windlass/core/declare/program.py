@@ -93,32 +93,32 @@ class ProgramShown(Shown):
     maximum_gpu: int = 0
 
 
-def settle_program(spec: Program) -> None:
+def normalise_program(spec: Program) -> None:
     """Brings the shared settings into their final form, or raises Invalid."""
-    settle_instances(spec)
-    settle_ports(spec.ports)
+    check_instances(spec)
+    normalise_ports(spec.ports)
     check_ids("storage", spec.storage, VOLUME_DIGITS)
     check_mounts(spec.storage)
     check_entrypoint(spec)
     check_probes(spec)
     if spec.autoscaling:
-        settle_autoscaling(spec.autoscaling)
+        normalise_autoscaling(spec.autoscaling)
     spec.description = spec.description or ""
     spec.auto_deploy = bool(spec.auto_deploy)
 
 
-def settle_instances(spec: Program) -> None:
+def check_instances(spec: Program) -> None:
     least, most = spec.min_running_instances, spec.max_running_instances
     if most != -1 and most < least:
         raise clash("max_running_instances", f"must be -1 or at least min_running_instances ({least})")
 
 
-def settle_autoscaling(policy: Autoscaling) -> None:
+def normalise_autoscaling(policy: Autoscaling) -> None:
     policy.polling_interval_seconds = policy.polling_interval_seconds or 30
     policy.cooldown_period_seconds = policy.cooldown_period_seconds or 300
 
 
-def settle_ports(ports: Sequence[PortRequest]) -> None:
+def normalise_ports(ports: Sequence[PortRequest]) -> None:
     """Names every port. If none is marked as default, the first public one without a mark becomes it."""
     names: set[str] = set()
     check_ids("ports", ports)

@@ -21,7 +21,7 @@ from windlass.core.declare.operations import PAGE as PAGE
 from windlass.core.declare.operations import Operation as Operation
 from windlass.core.declare.operations import Paging as Paging
 from windlass.core.declare.operations import PathId, action_id, of_action, of_verbs
-from windlass.core.declare.resource import Family, ServiceActions
+from windlass.core.declare.resource import Family, ServiceLists
 from windlass.core.declare.structs import extra_of
 from windlass.core.declare.traits import DEPLOYABLE
 from windlass.core.words.audit import AuditNames
@@ -67,7 +67,7 @@ class StandaloneOperation(Struct, frozen=True, kw_only=True):
     action: Action
 
 
-Declared: TypeAlias = Family | StandaloneOperation | AnyOf | Actions | ServiceActions
+Declared: TypeAlias = Family | StandaloneOperation | AnyOf | Actions | ServiceLists
 
 
 class Registry:
@@ -77,13 +77,13 @@ class Registry:
         standalone: Iterable[StandaloneOperation] = (),
         unions: Iterable[AnyOf] = (),
         more: Iterable[Actions] = (),
-        shapes: Iterable[ServiceActions] = (),
+        service_lists: Iterable[ServiceLists] = (),
     ) -> None:
         self.unions = {union.name: union for union in unions}
         self.families = _by_name(families, self.unions.values())
         self._refuse_twin_segments()
         self._more = tuple(more)
-        self._shapes = {shape.base: shape.made(self.services) for shape in shapes}
+        self._service_lists = {lists.base: lists.build(self.services) for lists in service_lists}
         self.operations: list[Operation] = [
             *(self._standalone(declared) for declared in standalone),
             *(operation for family in self.families.values() for operation in self._operations(family)),
@@ -180,7 +180,8 @@ class Registry:
         params: list[str] = _PARAM.findall(operation.path)
         if len(set(params)) < len(params):
             raise ValueError(f"{operation.id}: two parameters of {operation.path} have the same name")
-        body, answer = (self._shapes.get(shape, shape) for shape in (operation.body, operation.answer))  # type: ignore[arg-type]
+        lists = self._service_lists
+        body, answer = (lists.get(struct, struct) for struct in (operation.body, operation.answer))  # type: ignore[arg-type]
         placed = {
             param: self._path_id(operation, param, position, ids) for position, param in enumerate(params)
         }
@@ -191,7 +192,7 @@ class Registry:
             above=placed.get(above),
             body=body,
             answer=answer,
-            once=_shown_once(answer) if answer else frozenset(),
+            shown_once=_shown_once(answer) if answer else frozenset(),
         )
 
     def _path_id(self, operation: Operation, param: str, position: int, ids: Mapping[str, str]) -> PathId:
@@ -224,7 +225,7 @@ class Registry:
 
     def _check_names(self, family: Family) -> None:
         """Refuses fields and families that a declaration names and that do not exist."""
-        names = {fact.name for fact in family.facts}
+        names = {field.name for field in family.sent_fields}
         for secret, addresses in family.sent_to.items():
             if unknown := set(addresses) - names:
                 raise ValueError(f"{family.name}.{secret} is sent to {', '.join(unknown)}: no such field")
@@ -288,7 +289,7 @@ def runs_once(family: Family) -> bool:
 def _shown_once(answer: type[Struct]) -> frozenset[str]:
     """Returns the fields of an answer that are shown only once. Cached, because many operations share an
     answer."""
-    return frozenset(field.encode_name for field in fields(answer) if "once" in extra_of(field.type))
+    return frozenset(field.encode_name for field in fields(answer) if "shown_once" in extra_of(field.type))
 
 
 def _item_path(family: Family | AnyOf) -> str:

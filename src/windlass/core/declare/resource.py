@@ -49,16 +49,16 @@ class Verb(StrEnum):
 ALL = frozenset(Verb)
 
 
-class ServiceActions(Struct, frozen=True):
-    """A shape with one list for each family of services; the registry builds it, because it knows them
-    all."""
+class ServiceLists(Struct, frozen=True):
+    """A struct with one list for each family of services. The registry builds it, because it knows all
+    families."""
 
     base: type[Struct]
     """The struct that actions name as their body or answer."""
     field: Callable[[Family], tuple[str, Any]]
     """Takes a family of services. Returns the name and the type of its list."""
 
-    def made(self, services: Iterable[Family]) -> type[Struct]:
+    def build(self, services: Iterable[Family]) -> type[Struct]:
         declared: list[tuple[Any, ...]] = [(*self.field(family), []) for family in services]
         return build_struct(self.base.__name__, declared, self.base)
 
@@ -136,7 +136,8 @@ class Family:
         return tuple(action for trait in self.traits for action in trait.actions) + self.own_actions
 
     @cached_property
-    def facts(self) -> tuple[DeclaredField, ...]:
+    def sent_fields(self) -> tuple[DeclaredField, ...]:
+        """The fields that clients send."""
         return declared_fields(self.spec)
 
     @cached_property
@@ -147,36 +148,36 @@ class Family:
     @cached_property
     def hidden(self) -> frozenset[str]:
         """Fields that are encrypted and never answered."""
-        return frozenset(fact.name for fact in self.facts if "hidden" in fact.extra)
+        return frozenset(entry.name for entry in self.sent_fields if "hidden" in entry.extra)
 
     @cached_property
     def exact_names(self) -> bool:
         """True if names that differ only in case are distinct."""
-        return any(fact.name == self.names and "exact" in fact.extra for fact in self.facts)
+        return any(entry.name == self.names and "exact" in entry.extra for entry in self.sent_fields)
 
     @cached_property
     def counts(self) -> Mapping[str, str]:
         """Families whose resources below it are counted, each with the field for the count."""
-        return {fact.extra["counts"]: fact.name for fact in self.additions if "counts" in fact.extra}
+        return {entry.extra["counts"]: entry.name for entry in self.additions if "counts" in entry.extra}
 
     @cached_property
     def flags(self) -> Mapping[str, str]:
         """Maps a hidden field to the field of the answer that says whether it is set."""
-        return {fact.name: fact.extra["hidden"] for fact in self.facts if fact.extra.get("hidden")}
+        return {entry.name: entry.extra["hidden"] for entry in self.sent_fields if entry.extra.get("hidden")}
 
     @cached_property
     def fixed(self) -> frozenset[str]:
-        return frozenset(fact.name for fact in self.facts if "fixed" in fact.extra)
+        return frozenset(entry.name for entry in self.sent_fields if "fixed" in entry.extra)
 
     @cached_property
     def sent_to(self) -> Mapping[str, tuple[str, ...]]:
         """Maps a hidden field to the fields that decide where the server sends it."""
-        return {fact.name: fact.extra["sent_to"] for fact in self.facts if "hidden" in fact.extra}
+        return {entry.name: entry.extra["sent_to"] for entry in self.sent_fields if "hidden" in entry.extra}
 
     @cached_property
     def veiled(self) -> frozenset[str]:
         """Fields with an address that only Admin sees in full."""
-        return frozenset(fact.name for fact in self.facts if "veiled" in fact.extra)
+        return frozenset(entry.name for entry in self.sent_fields if "veiled" in entry.extra)
 
     @cached_property
     def references(self) -> Mapping[str, ReferenceField]:
@@ -191,11 +192,15 @@ class Family:
     @cached_property
     def view(self) -> type[Struct]:
         """The struct that the API answers: base fields, then sent ones, then those that the server adds."""
-        own = {fact.info.name: declaration(fact.info) for fact in self.additions if "once" not in fact.extra}
+        own = {
+            entry.info.name: declaration(entry.info)
+            for entry in self.additions
+            if "shown_once" not in entry.extra
+        }
         sent = {
-            fact.name: own.pop(fact.name, declaration(fact.info))
-            for fact in self.facts
-            if fact.name not in self.hidden
+            entry.name: own.pop(entry.name, declaration(entry.info))
+            for entry in self.sent_fields
+            if entry.name not in self.hidden
         }
         flags = {flag: (flag, self._flag(field), False) for field, flag in self.flags.items()}
         base = {field.name: declaration(field) for field in fields(Base)}
@@ -206,32 +211,32 @@ class Family:
 
     def _flag(self, field: str) -> Any:
         """Returns the type of a hidden field's flag: true for a required field."""
-        is_required = any(fact.info.required for fact in self.facts if fact.name == field)
+        is_required = any(entry.info.required for entry in self.sent_fields if entry.name == field)
         return Annotated[bool, example(True)] if is_required else bool
 
     @cached_property
     def fresh(self) -> type[Struct]:
         """The answer to a creation: the view, and the fields that are shown once."""
-        once = [fact.info for fact in self.additions if "once" in fact.extra]
-        if not once:
+        shown_once = [entry.info for entry in self.additions if "shown_once" in entry.extra]
+        if not shown_once:
             return self.view
-        declared = [declaration(field) for field in (*fields(self.view), *once)]
+        declared = [declaration(field) for field in (*fields(self.view), *shown_once)]
         return build_struct(f"{self.title}Created", declared, Shown)
 
     @cached_property
     def kept(self) -> frozenset[str]:
         """Fields that keep their value if a PUT leaves them out: they have no default."""
-        marked = {fact.name for fact in self.facts if "kept" in fact.extra or fact.info.required}
+        marked = {entry.name for entry in self.sent_fields if "kept" in entry.extra or entry.info.required}
         return self.hidden | self.fixed | marked
 
     @cached_property
     def edit(self) -> type[Spec]:
         """The body of a PUT: a whole spec, in which fields with a default and kept ones may be left out."""
         declared = [
-            (fact.name, fact.info.type | UnsetType, UNSET)
-            if fact.name in self.kept
-            else declaration(fact.info)
-            for fact in self.facts
+            (entry.name, entry.info.type | UnsetType, UNSET)
+            if entry.name in self.kept
+            else declaration(entry.info)
+            for entry in self.sent_fields
         ]
         return build_struct(f"{self.title}Edit", declared, Spec)
 

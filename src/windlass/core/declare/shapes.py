@@ -254,7 +254,7 @@ def repository_parts(url: str) -> tuple[GitProvider, str, str]:
     return provider, owner, name
 
 
-def settle_repository(repository: GitRepositoryRequest) -> None:
+def normalise_repository(repository: GitRepositoryRequest) -> None:
     """Fills in the fields that the contract leaves out."""
     provider, owner, name = repository_parts(repository.url)
     repository.provider = repository.provider or provider

@@ -94,7 +94,7 @@ def stored_form(struct: type[Struct]) -> type[Struct]:
 
 
 def _declaration(field: FieldInfo) -> tuple[str, Any, Any]:
-    if extra_of(field.type).keys() & {"hidden", "once"}:  # sealed beside the document, or not stored
+    if extra_of(field.type).keys() & {"hidden", "shown_once"}:  # sealed beside the document, or not stored
         return field.name, Any, UNSET
     annotation = _unchecked(field.type)
     if field.default_factory is not NODEFAULT:

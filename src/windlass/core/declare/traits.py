@@ -193,7 +193,7 @@ class Tail(Spec):
     ] = False
 
 
-class Onward(Spec):
+class StreamOptions(Spec):
     """Says whether a stream goes on with future events."""
 
     follow: Annotated[bool, Meta(description="Go on with what comes; without, end with what is there")] = True
