@@ -70,6 +70,8 @@ class GatewayState(Struct, frozen=True, kw_only=True):
     """The port of the door that was opened."""
     services: frozenset[str] = frozenset()
     """The services whose routes that door has."""
+    doors: frozenset[str] = frozenset()
+    """All doors that the gateway was told to open."""
 
 
 class GatewayReply(Struct, frozen=True):

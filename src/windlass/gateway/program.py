@@ -157,6 +157,7 @@ class GatewayProgram:
             connections=self._doors.connections,
             port=self._doors.port(door) if door else 0,
             services=self._journal.told.services(door) if door else frozenset(),
+            doors=frozenset(self._journal.told.doors),
         )
 
     async def _drain_elder(self, endpoints: Sequence[Endpoint], patience: float) -> None:

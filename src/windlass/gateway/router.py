@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
@@ -70,6 +70,14 @@ class GatewayRouter:
         await self._link.call(Forget(self._door, service))
         self._reserved.pop(service, None)
         self._routes.pop(service, None)
+
+    async def services(self) -> Collection[str]:
+        return (await self._link.call(self._opening)).services
+
+    async def close_others(self, clusters: Collection[str], patience: float) -> None:
+        state = await self._link.call(self._opening)
+        for door in state.doors - {self._door, *clusters}:
+            await self._link.call(Retire(door, patience))
 
     async def _greet(self, ask: AskGateway) -> None:
         """Opens the door again, and tells what the gateway does not know: others may have told it newer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
 
@@ -40,3 +40,9 @@ class FakeRouter:
     async def forget(self, service: str) -> None:
         self.listening.pop(service, None)
         self.routes.pop(service, None)
+
+    async def services(self) -> Collection[str]:
+        return self.listening.keys() | self.routes.keys()
+
+    async def close_others(self, clusters: Collection[str], patience: float) -> None:
+        """There are none: each fake router is alone."""

@@ -3,7 +3,7 @@ instances."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -70,3 +70,11 @@ class Router(Protocol):
         ...
 
     async def forget(self, service: str) -> None: ...
+
+    async def services(self) -> Collection[str]:
+        """Returns the services that have ports or routes."""
+        ...
+
+    async def close_others(self, clusters: Collection[str], patience: float) -> None:
+        """Closes routers that were opened beside this one, for other clusters than these."""
+        ...

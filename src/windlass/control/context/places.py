@@ -30,7 +30,7 @@ LOCAL: Final = "local"
 """The id of the place that every server has: the engine of its own machine."""
 _LOOK_EVERY: Final = 60.0
 """Seconds after which clusters are read again: a nudge may be lost."""
-_LAST_REQUESTS: Final = 60.0
+LAST_REQUESTS: Final = 60.0
 """Seconds for requests under way at a router whose cluster got another port."""
 NOT_CONNECTED: Final = (
     "Connect the cluster to an engine first (its field engine), or use an environment on another cluster: "
@@ -290,7 +290,7 @@ class Places:
             if place.reconnect:
                 await self._close_engine(place)
                 if place.router is not self.local.router:
-                    self.later(place.router.retire(_LAST_REQUESTS))
+                    self.later(place.router.retire(LAST_REQUESTS))
             if access:
                 await self._opened(cluster)
 
@@ -315,7 +315,7 @@ class Places:
             for service in services:
                 self._watch[0](service)
         if place.router is not self.local.router:
-            self.later(place.router.retire(_LAST_REQUESTS))
+            self.later(place.router.retire(LAST_REQUESTS))
 
     async def _close_engine(self, place: Place) -> None:
         await place.engine.stop()

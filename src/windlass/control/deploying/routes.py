@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from windlass.base.log import log
 from windlass.control.context.context import Context
-from windlass.control.context.places import Place
+from windlass.control.context.places import LAST_REQUESTS, Place
 from windlass.control.records.links import host_of, last_workload
 from windlass.control.records.names import reserve_ports, reserve_served
 from windlass.control.records.sealed_workload import decrypt_workload
@@ -102,6 +102,21 @@ async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
     seen = await _set(ctx, place, service, status)
     ctx.routing.looked[service] = began
     return seen
+
+
+async def forget_unknown(ctx: Context) -> None:
+    """Closes what routers have of services that are not theirs. A gateway goes on while its database is
+    restored, and while a server that moves or deletes something dies."""
+    places = ctx.places.all()
+    own = {place.id for place in places if place.router is not ctx.places.local.router}
+    await ctx.places.local.router.close_others(own, LAST_REQUESTS)
+    for router in {place.router for place in places}:
+        services = await router.services()
+        known = set(await ctx.store.reads.statuses.services())
+        for service in services:
+            if service not in known or (await ctx.places.of(service)).router is not router:
+                _log.warning("routes of no service are closed", extra={"service": service})
+                await router.forget(service)
 
 
 async def forget(ctx: Context, place: Place, service: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Final
 
@@ -153,6 +153,12 @@ class BuiltinRouter:
     async def forget(self, service: str) -> None:
         self._table.drop(service)
         await self.reserve(service, ())
+
+    async def services(self) -> Collection[str]:
+        return self._listening.keys() | self._table.services
+
+    async def close_others(self, clusters: Collection[str], patience: float) -> None:
+        """There are none: a router in this process ends with it."""
 
     # Handing over to another process
 

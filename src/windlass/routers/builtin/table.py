@@ -7,7 +7,7 @@ whatever order the claims arrive. Of claims without a reservation the first has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final
 from urllib.parse import quote
 
@@ -102,6 +102,10 @@ class RoutingTable:
         self._claims: dict[Key, dict[str, list[Backend]]] = {}
         self._found: dict[Key, Paths] = {}
         self.traffic: dict[str, Traffic] = {}
+
+    @property
+    def services(self) -> Set[str]:
+        return self._backends.keys()
 
     def host(self, name: bytes) -> Paths | None:
         found = self._found.get(name)

@@ -1,0 +1,69 @@
+"""A gateway that went on may have routes that the database of its server does not know."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.test_restarting import ServerProcess
+from tests.routers.town import Instance, calling, request, route
+from tests.whole import place
+from tests.world import make_world
+from windlass.control.deploying.routes import forget_unknown
+from windlass.gateway.files import FOLDER
+from windlass.gateway.link import GatewayLink
+from windlass.gateway.router import GatewayRouter
+from windlass.routers.router import Listen
+
+
+@pytest.fixture
+async def instance() -> AsyncIterator[Instance]:
+    made = Instance("somebody else")
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@contextlib.asynccontextmanager
+async def told(folder: Path, door: str) -> AsyncIterator[GatewayRouter]:
+    router = GatewayRouter(GatewayLink(folder / FOLDER), door, "127.0.0.1", 0)
+    await router.start()
+    yield router
+    await router.stop()
+
+
+async def status(port: int) -> int:
+    async with calling(port) as caller:
+        return (await caller.ask(request())).status
+
+
+async def test_a_server_closes_routes_that_its_database_does_not_know(instance: Instance):
+    async with place("process") as there:
+        server = ServerProcess(there)
+        await server.start()
+        async with told(there.folder, "local") as local, told(there.folder, "gone") as gone:
+            for router in (local, gone):
+                await router.set("ghost", [route([instance.endpoint])])
+            ports = local.port, gone.port
+        await server.end(signal.SIGTERM)
+        assert [await status(port) for port in ports] == [200, 200]
+        await server.start()
+        assert await status(ports[0]) == 404
+        with pytest.raises(ConnectionError):
+            await status(ports[1])
+        await server.end(signal.SIGTERM)
+
+
+async def test_ports_and_routes_of_services_that_are_known_stay():
+    async with make_world() as world:
+        app = await world.application()
+        for service in (app, "ghost"):
+            await world.router.set(service, [route(service=service)])
+        await world.router.reserve("ghost", [Listen(7000)])
+        await forget_unknown(world.installation.ctx)
+        assert set(world.router.routes) == {app}
+        assert not world.router.listening
