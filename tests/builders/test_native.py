@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -43,6 +44,41 @@ async def test_a_procfile_says_what_runs(site):
     assert site.run(artifact, PORT="1234") == "['--port', '1234']"
     assert artifact.command[:2] == ("/bin/sh", "-c")
     assert "the process web of the Procfile" in site.log()
+
+
+async def test_the_build_log_names_the_processes_of_a_procfile_that_are_not_run(site):
+    procfile = "release: python migrate.py\nweb: python main.py\nworker: python work.py\n"
+    await site.build({"Procfile": procfile, "main.py": "print(1)"})
+    assert "The process release of the Procfile is not run: begin the line of web with its" in site.log()
+    assert "The process worker of the Procfile is not run: deploy it as an application of its" in site.log()
+    assert "The process web of the Procfile is not run" not in site.log()
+
+
+@needs_node
+async def test_the_build_log_says_that_the_build_script_of_a_package_is_not_run(site):
+    await site.build(
+        {"package.json": _package(start="node server.js", build="node make.js"), "server.js": ""}
+    )
+    assert "The script build of package.json is not run" in site.log()
+
+
+@needs_node
+@pytest.mark.parametrize(
+    "scripts",
+    [
+        {"start": "node server.js"},
+        {"start": "npm run build && node server.js", "build": "node make.js"},
+        {"prestart": "npm run build", "start": "node server.js", "build": "node make.js"},
+        {"start": "node server.js", "build": "node make.js", "postinstall": "npm run build"},
+    ],
+)
+async def test_the_build_log_is_silent_about_a_build_script_that_is_run_or_absent(site, scripts):
+    await site.build({"package.json": _package(**scripts), "make.js": "", "server.js": ""})
+    assert "not run" not in site.log()
+
+
+def _package(**scripts):
+    return json.dumps({"name": "shop", "version": "1.0.0", "scripts": scripts})
 
 
 async def test_a_static_site_needs_no_more_than_a_line(site):

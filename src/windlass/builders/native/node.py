@@ -81,6 +81,19 @@ def package(folder: Path) -> Package | None:
     )
 
 
+def remarks(package: Package | None, started: str) -> list[str]:
+    """Returns lines for the build log about a build script that is not run."""
+    if package is None or "build" not in package.scripts:
+        return []
+    names = {"prestart", "start", *OWN_SCRIPTS} & package.scripts.keys()
+    if any("run build" in command for command in (started, *(package.scripts[name] for name in names))):
+        return []
+    return [
+        'The script build of package.json is not run: add the script "postinstall": "npm run build", and put '
+        "the packages that it needs into dependencies."
+    ]
+
+
 def needs(package: Package, top: Path, say: Say) -> NodeDependencies:
     folder = package.folder
     files = [folder / name for name in ("package.json", *LOCKS, ".npmrc") if (folder / name).is_file()]

@@ -49,7 +49,13 @@ def read(order: Order) -> Sources:
         sources = _as_it_is(order, context, procfile)
         if file:
             remarks.append("There is a Procfile: it says what runs, and the Dockerfile is not read.")
-    sources.remarks = [*remarks, *sources.remarks, f"It is started by {sources.start.origin}."]
+    sources.remarks = [
+        *remarks,
+        *sources.remarks,
+        *sources.start.remarks,
+        *node.remarks(sources.package, str(sources.start.command)),
+        f"It is started by {sources.start.origin}.",
+    ]
     return sources
 
 

@@ -22,6 +22,8 @@ LOOKED_FOR: Final = (
 class Start(Struct, frozen=True):
     command: Command
     origin: str
+    remarks: tuple[str, ...] = ()
+    """Lines for the build log on what the same file names and nothing runs."""
 
 
 def by_procfile(folder: Path) -> Start | None:
@@ -43,7 +45,17 @@ def by_procfile(folder: Path) -> Start | None:
         raise BuildError(
             f"The Procfile names {', '.join(processes)}, and no web: call the one that is to run here web."
         )
-    return Start(Shell(processes[name]), f"the process {name} of the Procfile")
+    remarks = tuple(_not_run(other) for other in processes if other != name)
+    return Start(Shell(processes[name]), f"the process {name} of the Procfile", remarks)
+
+
+def _not_run(process: str) -> str:
+    remedy = (
+        "begin the line of web with its command and &&"
+        if process == "release"
+        else "deploy it as an application of its own, with its command as entrypoint"
+    )
+    return f"The process {process} of the Procfile is not run: {remedy}."
 
 
 def by_package(package: node.Package | None) -> Start | None:
