@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
+    Icon,
     Id,
     Line,
     Maybe,
@@ -37,14 +39,14 @@ from windlass.families.environment import environment
 class Application(Program):
     name: Annotated[Name, example("web")]
     git_repository: GitRepositoryRequest
-    build_mode: Literal["DOCKER"] = "DOCKER"
+    build_mode: Annotated[Literal["DOCKER"], WITHOUT_EFFECT] = "DOCKER"
     dockerfile_path: Annotated[
         Maybe[RelativePath], Meta(description="Path of the Dockerfile, if it has another name or folder")
     ] = absent
     docker_target_build_stage: Annotated[
         Maybe[Line], Meta(description="The stage of the Dockerfile to build; without it, the last")
     ] = absent
-    icon_uri: Line = "app://windlass/application"
+    icon_uri: Icon = "app://windlass/application"
 
 
 class ChosenApplication(Chosen):

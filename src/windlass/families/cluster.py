@@ -13,6 +13,7 @@ from msgspec import Meta
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get
 from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
     Count,
     Description,
     Id,
@@ -65,24 +66,26 @@ _SENT_TO: Final = ("engine", "engine_address", "engine_ca_certificate")
 class Cluster(Spec):
     name: Annotated[Name, example("workshop")]
     description: Annotated[Description, example("The machine under the desk")] = ""
-    region: Line = "local"
-    cloud_provider: Vendor = "ON_PREMISE"
-    cloud_provider_credentials: Maybe[dict[str, Any]] = absent
-    kubernetes: Literal["MANAGED", "SELF_MANAGED", "PARTIALLY_MANAGED"] = "SELF_MANAGED"
-    min_running_nodes: Count = 1
-    max_running_nodes: Count = 1
-    disk_size: Positive = 40
-    disk_iops: Maybe[Annotated[int, Meta(ge=3000, le=16000)]] = absent
-    disk_throughput: Maybe[Annotated[int, Meta(ge=125, le=1000)]] = absent
-    instance_type: Maybe[Line] = absent
-    production: bool = False
-    ssh_keys: list[Annotated[str, Meta(max_length=16_384), several_lines()]] = []
-    features: list[dict[str, Any]] = []
-    metrics_parameters: Maybe[dict[str, Any]] = absent
-    infrastructure_charts_parameters: Maybe[dict[str, Any]] = absent
-    keda: Maybe[dict[str, Any]] = absent
-    labels_groups: list[dict[str, Any]] = []
-    secret_manager_accesses: list[dict[str, Any]] = []
+    region: Annotated[Line, WITHOUT_EFFECT] = "local"
+    cloud_provider: Annotated[Vendor, WITHOUT_EFFECT] = "ON_PREMISE"
+    cloud_provider_credentials: Annotated[Maybe[dict[str, Any]], WITHOUT_EFFECT] = absent
+    kubernetes: Annotated[Literal["MANAGED", "SELF_MANAGED", "PARTIALLY_MANAGED"], WITHOUT_EFFECT] = (
+        "SELF_MANAGED"
+    )
+    min_running_nodes: Annotated[Count, WITHOUT_EFFECT] = 1
+    max_running_nodes: Annotated[Count, WITHOUT_EFFECT] = 1
+    disk_size: Annotated[Positive, WITHOUT_EFFECT] = 40
+    disk_iops: Maybe[Annotated[int, Meta(ge=3000, le=16000), WITHOUT_EFFECT]] = absent
+    disk_throughput: Maybe[Annotated[int, Meta(ge=125, le=1000), WITHOUT_EFFECT]] = absent
+    instance_type: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+    production: Annotated[bool, WITHOUT_EFFECT] = False
+    ssh_keys: Annotated[list[Annotated[str, Meta(max_length=16_384), several_lines()]], WITHOUT_EFFECT] = []
+    features: Annotated[list[dict[str, Any]], WITHOUT_EFFECT] = []
+    metrics_parameters: Annotated[Maybe[dict[str, Any]], WITHOUT_EFFECT] = absent
+    infrastructure_charts_parameters: Annotated[Maybe[dict[str, Any]], WITHOUT_EFFECT] = absent
+    keda: Annotated[Maybe[dict[str, Any]], WITHOUT_EFFECT] = absent
+    labels_groups: Annotated[list[dict[str, Any]], WITHOUT_EFFECT] = []
+    secret_manager_accesses: Annotated[list[dict[str, Any]], WITHOUT_EFFECT] = []
     engine: Maybe[
         Annotated[
             EngineWord,

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
+    Icon,
     Id,
-    Line,
     Maybe,
     absent,
     shaped,
@@ -54,8 +55,8 @@ TagToDeploy = Annotated[
 class Container(Program):
     image_name: ImageName
     tag: Tag
-    registry_id: Maybe[Id] = absent
-    icon_uri: Line = "app://windlass/container"
+    registry_id: Annotated[Maybe[Id], WITHOUT_EFFECT] = absent
+    icon_uri: Icon = "app://windlass/container"
 
 
 class ContainerDeployRequest(Spec):

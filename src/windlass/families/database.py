@@ -5,8 +5,10 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
     Description,
     Gibibytes,
+    Icon,
     Line,
     Maybe,
     Mebibytes,
@@ -33,27 +35,33 @@ INSTANCE_TYPE = "standard"
 class Database(Spec):
     name: Annotated[Name, example("orders")]
     description: Annotated[Description, example("What people have ordered")] = ""
-    type: Annotated[Kind, fixed(), example("POSTGRESQL")]
+    type: Annotated[Kind, fixed(), example("POSTGRESQL"), Meta(description="Kind of server")]
     version: Annotated[
         str,
         Meta(
             max_length=64,
             pattern=shaped(r"^[0-9A-Za-z][0-9A-Za-z._-]*\Z", "must be a version such as 16"),
+            description="Version such as 16; databaseConfiguration lists them",
             examples=["16"],
         ),
     ]
-    mode: Annotated[Literal["CONTAINER", "MANAGED"], fixed(), example("CONTAINER")]
+    mode: Annotated[
+        Literal["CONTAINER", "MANAGED"],
+        fixed(),
+        example("CONTAINER"),
+        Meta(description="Both run on the engine of the environment"),
+    ]
     accessibility: Annotated[
         Literal["PRIVATE", "PUBLIC"], Meta(description="PUBLIC: also reached from outside of its environment")
     ] = "PRIVATE"
     cpu: Millicores = 250
     memory: Annotated[Maybe[Mebibytes], example(512)] = absent
     storage: Gibibytes = 10
-    instance_type: Maybe[Line] = absent
-    disk_type: Maybe[Literal["gp2", "gp3"]] = absent
-    annotations_groups: list[GroupRef] = []
-    labels_groups: list[GroupRef] = []
-    icon_uri: Line = "app://windlass/database"
+    instance_type: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+    disk_type: Annotated[Maybe[Literal["gp2", "gp3"]], WITHOUT_EFFECT] = absent
+    annotations_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
+    labels_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
+    icon_uri: Icon = "app://windlass/database"
 
 
 class DatabaseShown(Shown):

@@ -24,7 +24,11 @@ from windlass.families.project import project
 
 class Environment(Spec):
     name: Annotated[Name, example("production")]
-    mode: Annotated[Literal["DEVELOPMENT", "STAGING", "PRODUCTION"], example("PRODUCTION")] = "DEVELOPMENT"
+    mode: Annotated[
+        Literal["DEVELOPMENT", "STAGING", "PRODUCTION"],
+        example("PRODUCTION"),
+        Meta(description="Webhooks can be limited to environments of a mode"),
+    ] = "DEVELOPMENT"
     cluster_id: Maybe[Annotated[Id, refers("cluster"), fixed()]] = absent
     cluster: Maybe[Annotated[Id, refers("cluster"), fixed()]] = absent
 
@@ -94,17 +98,24 @@ class ChosenServices(Spec):
     """Services by their ids."""
 
 
+_DEPLOYED: Final = "Services to deploy, each by its id"
+
+
 def _list_of_statuses(family: Family) -> tuple[str, Any]:
     return f"{family.name}s", list[Status]
 
 
 def _chosen_to_deploy(family: Family) -> tuple[str, Any]:
     chosen = next((trait.chosen for trait in family.traits if trait.chosen), Id)
-    return f"{family.name}s", list[chosen]  # type: ignore[valid-type]
+    return f"{family.name}s", Annotated[list[chosen], Meta(description=_DEPLOYED)]  # type: ignore[valid-type]
 
 
 def _chosen_ids(family: Family) -> tuple[str, Any]:
-    return f"{family.name}_ids", Annotated[list[Id], example(["de91e45f-0247-51fc-b13b-c226b8a6d12c"])]
+    return f"{family.name}_ids", Annotated[
+        list[Id],
+        Meta(description=f"Ids of each {family.name} that is chosen"),
+        example(["de91e45f-0247-51fc-b13b-c226b8a6d12c"]),
+    ]
 
 
 statuses = ServiceLists(EnvironmentStatuses, _list_of_statuses)

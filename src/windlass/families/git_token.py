@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
     Description,
     Line,
     Maybe,
@@ -45,10 +46,24 @@ ADDRESSES = {
 class GitToken(Spec):
     name: Annotated[Name, example("shop on GitHub")]
     description: Annotated[Description, example("Reads the private repositories of the shop")] = ""
-    type: Annotated[Literal["GITHUB", "GITLAB", "BITBUCKET"], Meta(examples=["GITHUB"])]
-    token: Annotated[Secret, example("ghp_EXAMPLE")]
-    workspace: Maybe[Line] = absent
-    git_api_url: Maybe[Annotated[Address, follows("type"), example("https://api.github.com")]] = absent
+    type: Annotated[
+        Literal["GITHUB", "GITLAB", "BITBUCKET"], Meta(description="Kind of git server", examples=["GITHUB"])
+    ]
+    token: Annotated[
+        Secret, example("ghp_EXAMPLE"), Meta(description="The token of the git server. Never answered")
+    ]
+    workspace: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+    git_api_url: Maybe[
+        Annotated[
+            Address,
+            follows("type"),
+            example("https://api.github.com"),
+            Meta(
+                description="Address of the API of the git server. The token is sent to this host only. "
+                "Without it, the usual address of the type"
+            ),
+        ]
+    ] = absent
 
 
 class GitTokenShown(Shown):

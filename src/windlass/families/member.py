@@ -19,6 +19,7 @@ Email = Annotated[
         min_length=3,
         max_length=254,
         pattern=shaped(rf"^({_PART}@{_PART})\Z", "must be an address such as ada@example.com"),
+        description="Address with which the person signs in",
     ),
 ]
 _OLD_ROLES = {"OWNER": Scope.ADMIN, "ADMIN": Scope.ADMIN, "DEVELOPER": Scope.WRITE, "VIEWER": Scope.READ}

@@ -8,6 +8,7 @@ from windlass.core.access import MEANINGS, ROLE_IDS, Scope
 from windlass.core.declare.actions import get
 from windlass.core.declare.audit_query import OrganizationEvent, events, targets
 from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
     Description,
     Id,
     Line,
@@ -33,12 +34,12 @@ class Organization(Spec):
     name: Annotated[Name, example("Acme")]
     description: Annotated[Maybe[Description], example("Makers of rope")] = absent
     # Existing clients cannot send it when they replace an organization.
-    plan: Annotated[Plan, kept()] = "FREE"
-    website_url: Maybe[Line] = absent
-    repository: Maybe[Line] = absent
-    logo_url: Maybe[Line] = absent
-    icon_url: Maybe[Line] = absent
-    admin_emails: Maybe[list[Line]] = absent
+    plan: Annotated[Plan, kept(), WITHOUT_EFFECT] = "FREE"
+    website_url: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+    repository: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+    logo_url: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+    icon_url: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
+    admin_emails: Annotated[Maybe[list[Line]], WITHOUT_EFFECT] = absent
 
 
 class OrganizationShown(Shown):

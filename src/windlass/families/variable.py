@@ -15,33 +15,44 @@ from windlass.core.words.audit import AuditWords
 MountPath = Annotated[str, Meta(max_length=1024, pattern=ABSOLUTE, description="Makes it a file")]
 
 
+_VALUE = Meta(description="{{NAME}} in it stands for the value of another variable")
+
+
 class VariableValue(Spec):
-    value: Annotated[Text, example("postgresql://orders-copy:5432/orders")] = ""
+    value: Annotated[Text, _VALUE, example("postgresql://orders-copy:5432/orders")] = ""
     description: Annotated[Note | None, example("Another one for this level")] = ""
-    enable_interpolation_in_file: bool | None = None
+    enable_interpolation_in_file: Annotated[
+        bool | None, Meta(description="In a file, replace {{NAME}} by the value of that variable")
+    ] = None
 
 
 class VariableAlias(Spec):
     key: Annotated[Key, example("PRIMARY_DATABASE_URL")]
     description: Annotated[Note | None, example("The name that the framework expects")] = ""
-    enable_interpolation_in_file: bool | None = None
+    enable_interpolation_in_file: Annotated[
+        bool | None, Meta(description="In a file, replace {{NAME}} by the value of that variable")
+    ] = None
 
 
 class Variable(Spec):
     key: Key
-    value: Annotated[Text, example("postgresql://orders:5432/orders")] = ""
+    value: Annotated[Text, _VALUE, example("postgresql://orders:5432/orders")] = ""
     mount_path: Maybe[MountPath] = absent
     description: Annotated[Note | None, example("Where the orders are kept")] = ""
-    enable_interpolation_in_file: bool | None = None
+    enable_interpolation_in_file: Annotated[
+        bool | None, Meta(description="In a file, replace {{NAME}} by the value of that variable")
+    ] = None
 
 
 class Secret(Spec):
     key: Annotated[Key, example("PAYMENT_KEY")]
-    value: Annotated[Text, hidden(sent_to=()), example("correct horse battery staple")] = ""
+    value: Annotated[Text, _VALUE, hidden(sent_to=()), example("correct horse battery staple")] = ""
     # Existing clients cannot send it when they replace a secret.
     mount_path: Maybe[Annotated[MountPath, kept()]] = absent
     description: Annotated[Note | None, example("Key of the payment provider")] = ""
-    enable_interpolation_in_file: bool | None = None
+    enable_interpolation_in_file: Annotated[
+        bool | None, Meta(description="In a file, replace {{NAME}} by the value of that variable")
+    ] = None
 
 
 Level = Annotated[
@@ -67,7 +78,14 @@ class Import(Spec):
     overwrite: Annotated[
         bool, Meta(description="True if existing variables get the new value; otherwise they are skipped")
     ] = False
-    vars: Annotated[list[Importing], Meta(min_length=1, max_length=1000)]
+    vars: Annotated[
+        list[Importing],
+        Meta(
+            min_length=1,
+            max_length=1000,
+            description='Such as [{"name": "PORT", "value": "1", "scope": "PROJECT", "is_secret": false}]',
+        ),
+    ]
 
 
 class Imported(Shown):

@@ -31,13 +31,13 @@ Pattern = Annotated[
 
 
 class Webhook(Spec):
-    target_url: Annotated[Address, veiled()]
+    target_url: Annotated[Address, veiled(), Meta(description="Address that events are sent to")]
     events: Annotated[
         list[EventWord],
-        Meta(min_length=1, max_length=100),
+        Meta(min_length=1, max_length=100, description="Events that are sent"),
         example(["DEPLOYMENT_SUCCEEDED", "DEPLOYMENT_FAILED"]),
     ]
-    enabled: bool = True
+    enabled: Annotated[bool, Meta(description="False: nothing is sent")] = True
     kind: Annotated[
         Literal["STANDARD", "SLACK"], Meta(description="SLACK: a message for Slack, unsigned")
     ] = "STANDARD"
@@ -48,7 +48,10 @@ class Webhook(Spec):
         hidden("target_secret_set", sent_to=("target_url", "send_secret")),
     ] = ""
     project_names_filter: list[Pattern] = []
-    environment_types_filter: list[Literal["DEVELOPMENT", "PREVIEW", "PRODUCTION", "STAGING"]] = []
+    environment_types_filter: Annotated[
+        list[Literal["DEVELOPMENT", "PREVIEW", "PRODUCTION", "STAGING"]],
+        Meta(description="Only events of environments with this mode; without it, of all"),
+    ] = []
     vocabulary: Annotated[
         Maybe[Literal["PLAIN", "FULL"]],
         Meta(

@@ -141,8 +141,15 @@ Key = Annotated[
     ),
 ]
 """Unlike a Name, it is compared case-sensitively."""
-Description = Annotated[str, Meta(max_length=65_536, pattern=_VISIBLE)]
-Note = Annotated[str, Meta(max_length=255, pattern=_VISIBLE)]
+Description = Annotated[
+    str, Meta(max_length=65_536, pattern=_VISIBLE, description="Text for people, without effect")
+]
+Note = Annotated[str, Meta(max_length=255, pattern=_VISIBLE, description="Text for people, without effect")]
+
+Icon = Annotated[Line, Meta(description="Address of the picture that consoles show")]
+
+WITHOUT_EFFECT: Final = Meta(description="Stored for other clients of this interface; has no effect here")
+"""Says that a field is answered as it was sent, and changes nothing."""
 
 
 def visible(text: str) -> str:

@@ -10,8 +10,10 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, field
 
 from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
     Count,
     Description,
+    Icon,
     Line,
     Maybe,
     Mebibytes,
@@ -51,27 +53,36 @@ class Program(Spec):
     description: Description | None = ""
     cpu: Millicores = 500
     memory: Mebibytes = 512
-    gpu: Count = 0
-    ephemeral_storage_in_gib: Maybe[Count] = absent
-    cpu_architecture: Maybe[Architecture] = absent
+    gpu: Annotated[Count, WITHOUT_EFFECT] = 0
+    ephemeral_storage_in_gib: Annotated[Maybe[Count], WITHOUT_EFFECT] = absent
+    cpu_architecture: Annotated[Maybe[Architecture], WITHOUT_EFFECT] = absent
     min_running_instances: Annotated[
         Instances, Meta(description="Always at least so many; 0 starts none")
     ] = 1
     max_running_instances: MaxInstances = 1
     healthchecks: Healthcheck = field(default_factory=Healthcheck)
-    ports: list[PortRequest] = []
-    storage: list[StorageRequest] = []
+    ports: Annotated[
+        list[PortRequest],
+        Meta(
+            description="Ports on which the program listens, such as "
+            '[{"internal_port": 8080, "publicly_accessible": true}]'
+        ),
+    ] = []
+    storage: Annotated[
+        list[StorageRequest],
+        Meta(description='Folders that outlive instances, such as [{"size": 10, "mount_point": "/data"}]'),
+    ] = []
     arguments: Annotated[
         Arguments, Meta(description="Arguments of the entrypoint; without one, the command itself")
     ] = []
     entrypoint: Annotated[
         Maybe[Line], Meta(description="Command to run, instead of the one of the image or the repository")
     ] = absent
-    auto_preview: bool = True
-    auto_deploy: bool | None = False
-    annotations_groups: list[GroupRef] = []
-    labels_groups: list[GroupRef] = []
-    icon_uri: Line = "app://windlass/service"
+    auto_preview: Annotated[bool, WITHOUT_EFFECT] = True
+    auto_deploy: Annotated[bool | None, WITHOUT_EFFECT] = False
+    annotations_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
+    labels_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
+    icon_uri: Icon = "app://windlass/service"
     autoscaling: Maybe[Autoscaling] = absent
 
 

@@ -11,6 +11,7 @@ from windlass.core.declare.fields import (
     BLANKS,
     CONTROLS,
     LONGEST_LINE,
+    WITHOUT_EFFECT,
     Count,
     Gibibytes,
     Id,
@@ -31,24 +32,31 @@ from windlass.core.declare.resource import Base, Shown, Spec
 ABSOLUTE: Final = shaped(r"^/[^\x00-\x1f]*\Z", "must be a path that begins with /, such as /data")
 
 
+ProbePort = Annotated[Port, Meta(description="Port that is asked: an internal port of the service")]
+
+
 class Tcp(Spec):
-    port: Maybe[Port] = absent
-    host: Maybe[Line] = absent
+    port: Maybe[ProbePort] = absent
+    host: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
 
 
 class Http(Spec):
-    path: Maybe[Line] = absent
-    scheme: Maybe[Line] = absent
-    port: Maybe[Port] = absent
+    path: Annotated[Maybe[Line], Meta(description="Path that is asked; without it, /")] = absent
+    scheme: Annotated[Maybe[Line], Meta(description="HTTP or HTTPS")] = absent
+    port: Maybe[ProbePort] = absent
 
 
 class Exec(Spec):
-    command: Annotated[list[Line], Meta(min_length=1)]
+    command: Annotated[
+        list[Line], Meta(min_length=1, description="Command in the instance: healthy if it exits with 0")
+    ]
 
 
 class Grpc(Spec):
-    service: Maybe[Line] = absent
-    port: Maybe[Port] = absent
+    service: Annotated[
+        Maybe[Line], Meta(description="Name of the service that is asked; without it, the whole server")
+    ] = absent
+    port: Maybe[ProbePort] = absent
 
 
 class ProbeType(Spec):
@@ -164,9 +172,19 @@ class GitRepositoryRequest(Spec):
     )
     root_path: Annotated[RelativePath, Meta(description="Folder of the application in the repository")] = "/"
     git_token_id: Maybe[Annotated[Id, refers("gitToken", opens="url")]] = absent
-    provider: Maybe[Annotated[GitProvider, follows("url")]] = absent
-    owner: Maybe[Annotated[Line, follows("url"), example("acme")]] = absent
-    name: Maybe[Annotated[Line, follows("url"), example("shop")]] = absent
+    provider: Maybe[
+        Annotated[GitProvider, follows("url"), Meta(description="Read from the address, if left out")]
+    ] = absent
+    owner: Maybe[
+        Annotated[
+            Line, follows("url"), example("acme"), Meta(description="Read from the address, if left out")
+        ]
+    ] = absent
+    name: Maybe[
+        Annotated[
+            Line, follows("url"), example("shop"), Meta(description="Read from the address, if left out")
+        ]
+    ] = absent
 
 
 class GitRepository(Shown):
@@ -204,10 +222,10 @@ class Scaler(Spec):
 
 
 class Autoscaling(Spec):
-    mode: Literal["KEDA"]
-    scalers: Annotated[list[Scaler], Meta(min_length=1)]
-    polling_interval_seconds: Positive | None = 30
-    cooldown_period_seconds: Positive | None = 300
+    mode: Annotated[Literal["KEDA"], WITHOUT_EFFECT]
+    scalers: Annotated[list[Scaler], Meta(min_length=1), WITHOUT_EFFECT]
+    polling_interval_seconds: Annotated[Positive | None, WITHOUT_EFFECT] = 30
+    cooldown_period_seconds: Annotated[Positive | None, WITHOUT_EFFECT] = 300
 
 
 class TriggerAuthenticationShown(Base):

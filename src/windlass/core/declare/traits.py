@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Trait, get, post
-from windlass.core.declare.fields import Id, Maybe, Timestamp, absent, example, shaped
+from windlass.core.declare.fields import WITHOUT_EFFECT, Id, Maybe, Timestamp, absent, example, shaped
 from windlass.core.declare.resource import Shown, Spec
 from windlass.core.declare.spec import Chosen
 
@@ -134,7 +134,7 @@ class Rollback(Spec):
 
 
 class CancelRequest(Spec):
-    force_cancel: bool = False
+    force_cancel: Annotated[bool, WITHOUT_EFFECT] = False
 
 
 class Nothing(Spec):

@@ -1,0 +1,54 @@
+"""The help of the command line: every command and every option says what it is for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import click
+
+from windlass.main import main
+
+
+def commands(
+    command: click.Command, path: tuple[str, ...] = ("windlass",)
+) -> Iterator[tuple[str, click.Command]]:
+    """Yields a command and all below it, each with the words that call it."""
+    yield " ".join(path), command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below
+            yield from commands(below, (*path, name))
+
+
+def without_help(path: str, command: click.Command) -> list[str]:
+    """Returns the options of a command whose help has nothing but marks such as [required] and [10]."""
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    marks = re.compile(r"\[[^]]*\]|May be repeated\.|One of [\w, ]+\.")
+    return [
+        f"{path} {option.opts[0]}" for option in options if not marks.sub("", option.help or "").strip(" .")
+    ]
+
+
+def test_every_option_of_every_command_has_a_help_text():
+    assert [line for path, command in commands(main) for line in without_help(path, command)] == []
+
+
+def test_every_command_has_a_help_text():
+    assert [path for path, command in commands(main) if not (command.help or "").strip()] == []
+
+
+def test_an_option_with_nothing_but_marks_is_found():
+    options: list[click.Parameter] = [
+        click.Option(["--size"], help="[10]  May be repeated."),
+        click.Option(["--kind"], help="One of A, B.  [required]"),
+        click.Option(["--name"]),
+        click.Option(["--port"], help="Port to listen on.  [8080]"),
+    ]
+    assert without_help("bake", click.Command("bake", params=options)) == [
+        "bake --size",
+        "bake --kind",
+        "bake --name",
+    ]
