@@ -104,12 +104,12 @@ class Doors:
         """Opens a door; one that is open already at this place stays. Answers it with its real port."""
         known = self._journal.told.doors.get(wanted.door)
         router = self._routers.get(wanted.door)
-        if known and router and _is_same_place(known, wanted):
-            router.trust(trusted(wanted.trusted))
-        elif router is None:
+        if router is None or known is None:
             await self._open_soon(wanted)
+        elif _is_same_place(known, wanted):
+            router.trust(trusted(wanted.trusted))
         else:
-            await self._move(router, wanted)
+            await self._move(router, known, wanted)
         return Open(wanted.door, wanted.host, self.port(wanted.door), wanted.trusted)
 
     async def _open_soon(self, wanted: Open) -> None:
@@ -124,10 +124,18 @@ class Doors:
                     raise
             await asyncio.sleep(_PAUSE)
 
-    async def _move(self, before: BuiltinRouter, wanted: Open) -> None:
-        """Opens a door at another place; if that is not possible, it stays where it was."""
-        await self._open(wanted, {})
+    async def _move(self, before: BuiltinRouter, known: Open, wanted: Open) -> None:
+        """Opens a door at another place; if that is not possible, it stays where it was.
+
+        It is closed first: two addresses of one machine may overlap, and its ports for services move, too."""
+        if wanted.port != known.port:
+            await _check_free(wanted)
         await before.stop()
+        try:
+            await self._open_soon(wanted)
+        except RouteError:
+            await self._open_soon(known)
+            raise
 
     async def _open(self, wanted: Open, inherited: Sockets) -> None:
         own = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == wanted.door}
@@ -158,6 +166,13 @@ async def _again(router: BuiltinRouter, change: Change) -> None:
                 await router.reserve(change.service, change.ports)
             case SetRoutes():
                 await router.set(change.service, change.routes)
+
+
+async def _check_free(wanted: Open) -> None:
+    """Raises RouteError if the port of a door is in use."""
+    router = BuiltinRouter(wanted.host, wanted.port)
+    await router.start()
+    await router.stop()
 
 
 def _is_same_place(known: Open, wanted: Open) -> bool:
