@@ -1,8 +1,8 @@
-"""Divides the files that this process may open between the two public ports and everything else.
+"""Limits the connections of a public port by the files that its process may open.
 
-A connection to the API is one file; one to the gateway is two, with the connection to an instance. So each
-connection that a port may have stands for four files: one for the API, two for the gateway, and one for
-everything else: engines, builds, git, logs and the database.
+A connection to the API is one file; one to the gateway is two, with the connection to an instance. Four files
+are counted for each, in the server as in the gateway: the others are for engines, builds, git, logs and the
+database, and for connections that a gateway hands over.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _DUTIES: Final = 4
 
 
 def connections_for(files: int, wanted: int) -> int:
-    """Returns how many clients each port may have, for a process that may open so many files."""
+    """Returns how many clients a port may have, in a process that may open so many files."""
     return max(1, min(wanted, files // _DUTIES))
 
 
 def allowed_connections(wanted: int) -> int:
-    """Raises the limit of open files as far as needed, and returns how many clients each port may have."""
+    """Raises the limit of open files as far as needed, and returns how many clients a port may have."""
     files = raised_limit(_DUTIES * wanted)
     allowed = connections_for(files, wanted)
     if allowed < wanted // 2:
