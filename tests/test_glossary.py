@@ -26,7 +26,7 @@ FORBIDDEN = frozenset(
     re.findall(
         r"\w+",
         "anew book census courier deed fate gate lane life nobody nursery seal shelf somebody told trail "
-        "wanted whereabouts whoever witness",
+        "wanted whence whereabouts whoever witness",
     )
 )
 """Metaphors and participles that the code used as nouns once."""
@@ -134,6 +134,36 @@ def test_every_family_has_a_line():
 def test_every_table_of_the_store_is_in_one_line():
     tables = re.findall(r"CREATE TABLE (\w+)", MIGRATIONS)
     assert sorted(table for term in TERMS for table in term.tables) == sorted(tables)
+
+
+METAPHORS = FORBIDDEN & {
+    *("anew", "census", "courier", "deed", "fate", "nursery", "shelf", "somebody"),
+    *("whence", "whereabouts", "whoever", "witness"),
+}
+
+
+def named_by_a_metaphor(text: str) -> list[str]:
+    """Returns functions, parameters, variables and attributes with such a word in their name."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
+                names.append(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                names.append(name)
+    return [name for name in names if METAPHORS & {*spaced(name).replace("_", " ").split()}]
+
+
+@pytest.mark.parametrize(
+    "text", ["def f(shelf): ...", "self._witness = 1", "def _anew(): ...", "lost_deed = 1"]
+)
+def test_a_name_that_is_a_metaphor_is_found(text: str):
+    assert len(named_by_a_metaphor(text)) == 1
+    assert named_by_a_metaphor("def shelve(record): ...") == []
+
+
+def test_no_function_or_variable_is_named_by_a_metaphor():
+    assert [(file, names) for file, text in FILES.items() if (names := named_by_a_metaphor(text))] == []
 
 
 def test_no_line_uses_a_forbidden_word():

@@ -109,7 +109,7 @@ async def test_every_product_is_known_by_what_it_says(tmp_path, type, name, says
     assert (await servers.artifact(type, "latest", "db")).key == key
 
 
-async def test_of_services_that_are_gone_nothing_is_kept(tmp_path):
+async def test_data_of_services_that_are_gone_is_not_kept(tmp_path):
     postgresql(tmp_path, "16.4")
     servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
     for service in ("one", "two", "three"):

@@ -97,12 +97,12 @@ async def test_fields_of_the_full_interface_are_kept_though_nothing_acts_on_them
     ],
     ids=lambda raw: repr(raw[:20]),
 )
-async def test_what_is_no_json_is_refused(embedded, raw: bytes) -> None:
+async def test_a_body_that_is_no_json_is_refused(embedded, raw: bytes) -> None:
     is_refused(await sent(embedded, raw), 400)
 
 
 @pytest.mark.parametrize("raw", [b"[]", b'[{"name": "x"}]', b'"name"', b"7", b"1.5", b"true", b"false"])
-async def test_what_is_no_object_is_refused(embedded, raw: bytes) -> None:
+async def test_a_body_that_is_no_object_is_refused(embedded, raw: bytes) -> None:
     is_refused(await sent(embedded, raw), 400, "The body: must be an object")
 
 
@@ -150,7 +150,7 @@ async def test_a_body_is_measured_and_not_believed(embedded) -> None:
     is_refused(await sent(embedded, b"{}", **{"Content-Length": str(MOST + 1)}), 413)
 
 
-async def test_what_was_too_large_is_not_done(embedded) -> None:
+async def test_a_request_with_too_large_a_body_is_not_done(embedded) -> None:
     raw = b'{"name": "x", "description": "' + b"y" * MOST + b'"}'
     is_refused(await sent(embedded, raw), 413)
     assert (await embedded.get(f"/organization/{embedded.org}/project"))["results"] == []

@@ -350,7 +350,7 @@ async def test_an_empty_body_misses_the_first_required_field(embedded, endpoint:
 
 
 @pytest.mark.parametrize("endpoint", CREATES)
-async def test_what_is_refused_is_not_half_done(embedded, endpoint: Endpoint) -> None:
+async def test_a_refused_request_is_not_half_done(embedded, endpoint: Endpoint) -> None:
     ids = await stocked(embedded)
     collection = endpoint.path.format(**ids)
     before = (await embedded.get(collection)).body
@@ -449,5 +449,5 @@ async def test_regions_have_no_pages(embedded) -> None:
     assert (await embedded.get("/aws/region?page=2&page_size=1")).body == whole.body
 
 
-async def test_a_parameter_that_nobody_knows_is_passed_over(embedded) -> None:
+async def test_an_unknown_parameter_is_ignored(embedded) -> None:
     assert (await embedded.get(f"/organization/{embedded.org}/project?colour=teal&page=1")).status == 200

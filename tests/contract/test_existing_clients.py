@@ -72,7 +72,7 @@ async def test_an_alias_has_the_key_of_what_it_stands_for_as_its_value(embedded,
     assert plain.json.get("value") == ("1" if kind == "environmentVariable" else None)
 
 
-async def test_an_alias_can_be_described_anew_by_those_who_read_its_key_as_value(embedded):
+async def test_clients_that_read_its_key_as_value_can_change_the_description_of_an_alias(embedded):
     here = f"/application/{await embedded.application()}/environmentVariable"
     shared = await embedded.made(here, {"key": "SHARED", "value": "1"})
     alias = (await embedded.post(f"/compat{here}/{shared}/alias", {"key": "ALIAS"}))["id"]

@@ -49,7 +49,7 @@ async def test_a_head_has_the_head_of_the_page_and_no_body(embedded: World):
     assert head.headers["content-security-policy"] == page.headers["content-security-policy"]
 
 
-async def test_the_page_is_the_same_whoever_asks(embedded: World):
+async def test_the_page_is_the_same_for_every_caller(embedded: World):
     project = await embedded.project(name="very-own-name")
     _, other = await embedded.organization()
     callers = [None, embedded.token, other, "not-a-token"]

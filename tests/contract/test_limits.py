@@ -197,7 +197,7 @@ async def test_when_the_hour_is_over_there_is_a_new_one(world) -> None:
     assert reset == int(first.headers["x-ratelimit-reset"]) + HOUR
 
 
-async def test_who_is_refused_is_told_when_to_come_back_and_is_served_then(world) -> None:
+async def test_a_refusal_says_when_to_come_back_and_the_caller_is_served_then(world) -> None:
     token = await world.new_token("Read", rate_limit=1)
     await status(world, token)
     world.clock.turn(1234.5)
@@ -222,7 +222,7 @@ async def test_what_is_refused_for_another_reason_counts_too(embedded) -> None:
     assert await status(embedded, token) == 429
 
 
-async def test_nothing_is_done_for_who_has_used_the_hour_up(embedded) -> None:
+async def test_a_caller_without_requests_left_changes_nothing(embedded) -> None:
     token = await embedded.new_token("Admin", rate_limit=1)
     await status(embedded, token)
     answer = await embedded.post(f"/organization/{embedded.org}/project", {"name": "x"}, token=token)

@@ -368,7 +368,7 @@ async def test_a_name_is_taken_once_among_siblings_whatever_its_case(world, coll
     assert answer.message.startswith("name: ")
 
 
-async def test_a_name_is_free_where_nobody_has_it(world) -> None:
+async def test_a_name_is_free_where_no_resource_has_it(world) -> None:
     one, other = await world.project(name="shop"), await world.project()
     await world.environment(one, name="blue")
     await world.environment(other, name="blue")

@@ -19,7 +19,7 @@ async def made(world: World, kind: str) -> str:
 
 @row("3.STOPPED")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_was_never_deployed_is_stopped(world, kind: str) -> None:
+async def test_a_service_that_was_never_deployed_is_stopped(world, kind: str) -> None:
     service = await made(world, kind)
     status = await world.get(f"{service}/status")
     assert status["state"] == "STOPPED"
@@ -28,7 +28,7 @@ async def test_what_was_never_deployed_is_stopped(world, kind: str) -> None:
 
 @row("3.QUEUED")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_waits_for_its_deployment_is_queued(world, kind: str) -> None:
+async def test_a_service_that_waits_for_its_deployment_is_queued(world, kind: str) -> None:
     service = await made(world, kind)
     deployment = await world.post(f"{service}/deploy")
     assert deployment["status"] == "QUEUED"
@@ -37,7 +37,7 @@ async def test_what_waits_for_its_deployment_is_queued(world, kind: str) -> None
 
 @row("3.RUNNING", "3.UP_TO_DATE")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_was_deployed_is_running_and_up_to_date(world, kind: str) -> None:
+async def test_a_deployed_service_is_running_and_up_to_date(world, kind: str) -> None:
     service = await made(world, kind)
     await world.post(f"{service}/deploy")
     await world.settle()
@@ -48,7 +48,7 @@ async def test_what_was_deployed_is_running_and_up_to_date(world, kind: str) -> 
 
 @row("3.ERROR")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_could_not_be_deployed_is_in_error_and_says_why(world, kind: str) -> None:
+async def test_a_service_that_could_not_be_deployed_is_in_error_and_says_why(world, kind: str) -> None:
     world.engine.broken = "the image has no command to run"
     service = await made(world, kind)
     await world.post(f"{service}/deploy")
@@ -57,7 +57,7 @@ async def test_what_could_not_be_deployed_is_in_error_and_says_why(world, kind: 
     assert (status["state"], status["message"]) == ("ERROR", "the image has no command to run")
 
 
-async def test_what_was_in_error_runs_when_its_next_deployment_succeeds(world) -> None:
+async def test_a_service_in_error_runs_when_its_next_deployment_succeeds(world) -> None:
     world.engine.broken = "no room"
     service = await made(world, "application")
     await world.post(f"{service}/deploy")
@@ -70,7 +70,7 @@ async def test_what_was_in_error_runs_when_its_next_deployment_succeeds(world) -
     assert (status["state"], status["message"]) == ("RUNNING", "")
 
 
-async def test_what_is_being_deployed_is_neither_queued_nor_running(database_url) -> None:
+async def test_a_service_that_is_being_deployed_is_neither_queued_nor_running(database_url) -> None:
     engine = SlowEngine()
     async with make_world(database_url, engine=engine) as world:
         service = await made(world, "application")

@@ -107,7 +107,7 @@ async def test_a_key_belongs_to_its_caller(world) -> None:
     assert await projects(world) == ["shop", "blog"]
 
 
-async def test_what_was_refused_may_be_tried_again_under_the_same_key(world) -> None:
+async def test_a_refused_request_may_be_tried_again_under_the_same_key(world) -> None:
     await world.project(name="shop")
     is_refused(await project(world, "k", "shop"), 409, "name: ")
     assert (await project(world, "k", "blog")).status == 200
@@ -174,7 +174,7 @@ async def test_a_secret_with_another_value_has_another_tag(world) -> None:
 
 
 @pytest.mark.parametrize("endpoint", CREATES)
-async def test_who_changes_an_older_version_is_refused_and_nothing_changes(
+async def test_a_change_of_an_older_version_is_refused_and_nothing_changes(
     embedded, endpoint: Endpoint
 ) -> None:
     ids = await stocked(embedded)
@@ -200,7 +200,7 @@ def matching(answer: Answer) -> dict[str, str]:
     return {"If-Match": answer.headers["etag"]}
 
 
-async def test_of_two_who_change_the_same_version_one_is_refused(world) -> None:
+async def test_one_of_two_changes_of_the_same_version_is_refused(world) -> None:
     item = f"/project/{await world.project()}"
     read = await world.get(item)
     answers = await asyncio.gather(

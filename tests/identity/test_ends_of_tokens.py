@@ -173,7 +173,7 @@ async def test_a_malformed_token_is_refused_with_a_hint(world):
     assert await status(world, good) == 200
 
 
-async def test_of_two_headers_none_is_believed(world):
+async def test_two_authorization_headers_are_refused(world):
     """A proxy may have judged the one that we would not read."""
     good = f"Token {await world.new_token('Read')}".encode()
 

@@ -34,7 +34,7 @@ async def trusting(provider: Provider, **settings: Any) -> AsyncIterator[World]:
 
 
 @pytest.mark.parametrize("audience", [RS256, ES256])
-async def test_whom_it_vouches_for_joins_where_its_word_is_enough(provider, audience):
+async def test_a_person_of_the_issuer_joins_where_the_setting_allows_it(provider, audience):
     async with trusting(provider, oidc_join="Write", oidc_audience=(audience,)) as world:
         robot = f"Bearer {await provider.token(audience)}"
         made = await world.post(f"/organization/{world.org}/project", {"name": "shop"}, token=robot)
@@ -42,7 +42,7 @@ async def test_whom_it_vouches_for_joins_where_its_word_is_enough(provider, audi
         assert (await members(world))["robot"]["role_id"] == role(Scope.WRITE)
 
 
-async def test_whom_it_vouches_for_comes_in_when_invited(provider):
+async def test_an_invited_person_of_the_issuer_becomes_a_member(provider):
     async with trusting(provider) as world:
         await invite(world, "ada@example.com", Scope.DEPLOY)
         robot, ada = [f"Bearer {await provider.token(RS256, client)}" for client in ("robot", "ada")]

@@ -35,7 +35,7 @@ def test_the_next_step_follows_from_the_oldest_open_deployment(
     assert plan(head, serving) is step
 
 
-def test_every_state_of_a_deployment_has_a_step_that_somebody_takes():
+def test_every_state_of_a_deployment_has_a_step_with_a_function():
     flags = (False, True)
     for action, progress, cancelled, switched, serving in product(Do, OPEN, flags, flags, flags):
         step = plan(OpenDeployment(action, progress, cancelled, switched), serving)

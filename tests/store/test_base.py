@@ -26,7 +26,7 @@ ENCRYPTION = Encryption(bytes(range(KEY_BYTES)))
 
 
 @given(KEYS, st.binary(max_size=2_000), OWNERS)
-def test_what_was_sealed_opens_again_for_its_owner(key: bytes, value: bytes, owner: list[str]):
+def test_a_sealed_value_opens_again_for_its_owner(key: bytes, value: bytes, owner: list[str]):
     assert Encryption(key).decrypt(Encryption(key).encrypt(value, *owner), *owner) == value
 
 
@@ -66,7 +66,7 @@ def test_a_part_of_it_does_not_open(value: bytes, data: st.DataObject):
 
 
 @given(st.binary(max_size=300))
-def test_what_was_never_sealed_does_not_open(value: bytes):
+def test_a_value_that_was_never_sealed_does_not_open(value: bytes):
     with pytest.raises(CannotDecrypt):
         ENCRYPTION.decrypt(value, "a")
 

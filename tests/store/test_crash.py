@@ -409,7 +409,7 @@ def test_it_does_not_wait_for_ever_for_who_never_finishes(tmp_path: Path):
         assert server.stop() == 0
 
 
-def test_asked_twice_to_stop_it_waits_for_nobody(tmp_path: Path):
+def test_a_server_that_is_asked_twice_to_stop_waits_no_more(tmp_path: Path):
     with Command(tmp_path) as server, asked(server.port, request("/organization", BODY)[:-10]):
         server.process.send_signal(signal.SIGINT)
         while is_listening(server.port):

@@ -40,7 +40,7 @@ async def test_the_event_loop_goes_on_meanwhile(lane):
     assert await waiting
 
 
-async def test_whoever_asked_hears_why_it_failed_and_the_next_is_done_all_the_same(lane):
+async def test_a_caller_gets_the_error_of_its_call_and_the_next_call_is_made(lane):
     with pytest.raises(ZeroDivisionError):
         await lane.run(lambda: 1 // 0)
     with pytest.raises(SystemExit):
@@ -48,7 +48,7 @@ async def test_whoever_asked_hears_why_it_failed_and_the_next_is_done_all_the_sa
     assert await lane.run(lambda: "well") == "well"
 
 
-async def test_a_deed_goes_on_when_nobody_waits_for_it_any_more():
+async def test_a_call_is_completed_after_its_caller_was_cancelled():
     lane, go_on, done = CommitThread("test"), threading.Event(), threading.Event()
 
     def deed() -> None:

@@ -104,7 +104,7 @@ def poisoned(migration: Migration, position: int) -> Migration:
 # Checksums
 
 
-async def test_what_was_applied_is_not_applied_again(blank: Blank):
+async def test_an_applied_migration_is_not_applied_again(blank: Blank):
     await blank.migrate(migrations())
     before = await blank.relations()
     await blank.migrate(migrations())

@@ -34,7 +34,7 @@ async def turn() -> None:
     await asyncio.sleep(0)
 
 
-async def test_whoever_is_told_of_a_change_reads_it(store: Store):
+async def test_a_change_is_read_as_soon_as_its_write_has_returned(store: Store):
     async def change_and_read(number: int) -> None:
         await store.reads.lists.page(ORG, "project", 0, 1)
         row = await store.write(lambda tx: add(tx, f"n{number}"))
@@ -43,7 +43,7 @@ async def test_whoever_is_told_of_a_change_reads_it(store: Store):
     await asyncio.gather(*(change_and_read(number) for number in range(50)))
 
 
-async def test_what_is_read_in_one_turn_is_of_one_moment(embedded: Store, tmp_path: Path):
+async def test_reads_in_one_turn_of_the_loop_see_the_same_moment(embedded: Store, tmp_path: Path):
     with contextlib.closing(apsw.Connection(str(tmp_path / "windlass.db"))) as other:
         assert await embedded.reads.facts.get("colour") is None
         other.execute("INSERT INTO fact (name, value) VALUES ('colour', 'red')")
@@ -52,7 +52,7 @@ async def test_what_is_read_in_one_turn_is_of_one_moment(embedded: Store, tmp_pa
         assert await embedded.reads.facts.get("colour") is not None
 
 
-async def test_the_log_does_not_grow_because_somebody_always_reads(embedded: Store, tmp_path: Path):
+async def test_the_log_does_not_grow_while_there_are_always_readers(embedded: Store, tmp_path: Path):
     reading = [asyncio.create_task(read_for_ever(embedded)) for _ in range(8)]
     await change(embedded)
     for one in reading:
@@ -62,7 +62,7 @@ async def test_the_log_does_not_grow_because_somebody_always_reads(embedded: Sto
     assert log_of(tmp_path) < 2 * LOG
 
 
-async def test_it_would_grow_if_somebody_held_on_to_a_moment(embedded: Store, tmp_path: Path):
+async def test_the_log_would_grow_if_a_reader_kept_its_transaction(embedded: Store, tmp_path: Path):
     with contextlib.closing(apsw.Connection(str(tmp_path / "windlass.db"))) as other:
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM resource").fetchall()

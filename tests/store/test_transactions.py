@@ -155,7 +155,7 @@ async def test_a_change_finds_a_resource_as_the_one_before_it_left_it(store: Sto
     assert (b"never seen" in bodies) is fails
 
 
-async def test_what_comes_during_a_commit_is_in_the_next_group(store: Store):
+async def test_changes_that_come_during_a_commit_are_in_the_next_group(store: Store):
     later: list[asyncio.Task[Any]] = []
 
     async def first(tx: Tx) -> None:
@@ -209,7 +209,7 @@ async def everything_there_is(tx: Tx) -> Row:
     return row
 
 
-async def test_a_change_that_fails_leaves_nothing_in_any_table_and_nudges_nobody(store: Store, place: Place):
+async def test_a_change_that_fails_leaves_nothing_in_any_table_and_sends_no_nudge(store: Store, place: Place):
     async def fails(tx: Tx) -> None:
         await everything_there_is(tx)
         raise Mishap
@@ -325,7 +325,7 @@ async def test_a_caller_who_goes_away_while_waiting_changes_nothing(store: Store
     assert await names(store) == ["first", "last"]
 
 
-async def test_a_caller_who_goes_away_during_the_commit_disturbs_nobody(store: Store):
+async def test_a_caller_that_is_cancelled_during_the_commit_disturbs_no_other(store: Store):
     tasks: list[asyncio.Task[Any]] = []
 
     async def change(tx: Tx) -> None:

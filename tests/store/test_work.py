@@ -53,7 +53,7 @@ async def finish(store: Store, claimed: Claim) -> None:
 # Lease
 
 
-async def test_what_is_claimed_is_nobody_elses_until_the_lease_ends(store: Store, clock: HandClock):
+async def test_claimed_work_belongs_to_one_worker_until_the_lease_ends(store: Store, clock: HandClock):
     await ask(store)
     first = await one(store)
     clock.ms += LEASE - 1
@@ -72,7 +72,7 @@ async def test_a_lease_can_be_prolonged_by_who_holds_it(store: Store, clock: Han
     assert await claim(store) == []
 
 
-async def test_what_is_not_due_is_not_claimed(store: Store, clock: HandClock):
+async def test_work_that_is_not_due_is_not_claimed(store: Store, clock: HandClock):
     await ask(store, due=clock.ms + 1)
     assert await claim(store) == []
     assert await next_due(store) == clock.ms + 1
@@ -80,7 +80,7 @@ async def test_what_is_not_due_is_not_claimed(store: Store, clock: HandClock):
     assert len(await claim(store)) == 1
 
 
-async def test_what_waits_longest_comes_first_ended_leases_included(store: Store, clock: HandClock):
+async def test_work_that_waits_longest_comes_first_ended_leases_included(store: Store, clock: HandClock):
     await ask(store, "interrupted")
     await one(store)
     clock.ms += LEASE
@@ -117,7 +117,7 @@ async def test_asking_again_brings_it_forward_and_never_puts_it_off(store: Store
     assert await next_due(store) == clock.ms + 5
 
 
-async def test_what_is_asked_for_while_it_runs_runs_once_more(store: Store, place: Place):
+async def test_work_that_is_asked_for_while_it_runs_runs_once_more(store: Store, place: Place):
     await ask(store)
     first = await one(store)
     await ask(store)
@@ -130,7 +130,9 @@ async def test_what_is_asked_for_while_it_runs_runs_once_more(store: Store, plac
     assert await place.sql("SELECT * FROM work") == []
 
 
-async def test_what_is_asked_for_while_it_runs_is_not_lost_with_its_worker(store: Store, clock: HandClock):
+async def test_work_that_is_asked_for_while_it_runs_is_not_lost_with_its_worker(
+    store: Store, clock: HandClock
+):
     await ask(store)
     await one(store)
     await ask(store)
@@ -153,7 +155,9 @@ async def everything_that_a_holder_may_do(store: Store, claimed: Claim) -> bool:
     return any(effects)
 
 
-async def test_who_was_paused_past_the_lease_can_do_nothing(store: Store, place: Place, clock: HandClock):
+async def test_a_worker_that_was_paused_past_its_lease_can_do_nothing(
+    store: Store, place: Place, clock: HandClock
+):
     await ask(store)
     paused = await one(store)
     clock.ms += LEASE
@@ -164,13 +168,13 @@ async def test_who_was_paused_past_the_lease_can_do_nothing(store: Store, place:
     assert await held(store, second)
 
 
-async def test_who_holds_it_can_do_all_of_that(store: Store, place: Place):
+async def test_a_worker_that_holds_its_claim_can_do_all_of_that(store: Store, place: Place):
     await ask(store)
     assert await everything_that_a_holder_may_do(store, await one(store))
     assert await claim(store) != []
 
 
-async def test_an_old_claim_stays_void_when_the_work_was_finished_and_asked_for_anew(
+async def test_an_old_claim_stays_void_when_the_work_was_finished_and_asked_for_again(
     store: Store, place: Place, clock: HandClock
 ):
     """The row was deleted in between: its numbers must not begin again where they once began."""
@@ -185,7 +189,7 @@ async def test_an_old_claim_stays_void_when_the_work_was_finished_and_asked_for_
     assert await place.sql("SELECT * FROM work") == before
 
 
-async def test_who_let_go_holds_it_no_more(store: Store, clock: HandClock):
+async def test_a_worker_that_let_go_holds_the_claim_no_more(store: Store, clock: HandClock):
     await ask(store)
     claimed = await one(store)
     await store.write(lambda tx: tx.work.again(claimed, tx.now + MINUTE))
@@ -291,7 +295,7 @@ async def test_a_worker_that_is_not_paused_finishes(world: World):
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_who_lost_a_claim_to_itself_begins_anew_and_does_not_do_it_twice_at_once(place: Place):
+async def test_a_worker_that_lost_a_claim_to_itself_does_not_do_the_work_twice_at_once(place: Place):
     """A machine that slept: the lease ended, and the same process takes the work again."""
     engine = Watchful()
     async with make_world(place.url, engine=engine) as world:
@@ -307,7 +311,7 @@ async def test_who_lost_a_claim_to_itself_begins_anew_and_does_not_do_it_twice_a
         assert (await kinds(world))["DEPLOYMENT_SUCCEEDED"] == 1
 
 
-async def test_work_that_somebody_else_does_now_is_ended(world: World):
+async def test_work_that_another_worker_does_now_is_ended(world: World):
     """Its keeper finds out, and does not wait until it wants to write."""
     ended = asyncio.Event()
 

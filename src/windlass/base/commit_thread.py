@@ -17,7 +17,7 @@ from typing import Any
 
 class CommitThread:
     def __init__(self, name: str) -> None:
-        self._deeds: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._actions: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = Thread(target=self._go_on, name=name, daemon=True)
         self._thread.start()
 
@@ -25,16 +25,16 @@ class CommitThread:
         """Runs a call on the thread and returns or raises its result. The call is completed even if the
         caller is cancelled."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._deeds.put(partial(answer_with, answer, call, *args))
+        self._actions.put(partial(answer_with, answer, call, *args))
         return await answer
 
     def close(self) -> None:
         """Waits until all submitted calls are done, then ends the thread."""
-        self._deeds.put(None)
+        self._actions.put(None)
         self._thread.join()
 
     def _go_on(self) -> None:
-        while (call := self._deeds.get()) is not None:
+        while (call := self._actions.get()) is not None:
             call()
 
 

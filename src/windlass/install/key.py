@@ -22,10 +22,10 @@ def load_encryption(settings: Settings, *, may_make: bool = False) -> Encryption
     return Encryption(_key(settings, may_make))
 
 
-def check_key(encryption: Encryption, fingerprint: str, whose: str = "this database") -> None:
+def check_key(encryption: Encryption, fingerprint: str, owner: str = "this database") -> None:
     if encryption.fingerprint != fingerprint:
         raise WrongKey(
-            f"the secrets of {whose} were sealed with the key {fingerprint}, and this is the key "
+            f"the secrets of {owner} were sealed with the key {fingerprint}, and this is the key "
             f"{encryption.fingerprint}: bring back the file `key` of the data directory, or set WINDLASS_KEY"
         )
 

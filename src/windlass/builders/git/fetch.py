@@ -66,7 +66,7 @@ class Git:
         """Fetches the files of one commit into a new folder, which is removed again on failure."""
         below, into = folder(source.root_path), into.absolute()  # noqa: ASYNC240 (looks at nothing)
 
-        async def deed(remote: Remote) -> GitCommit:
+        async def action(remote: Remote) -> GitCommit:
             async with _fresh(into):
                 copy = Copy(remote, source, into, progress)
                 commit = (await copy.commits())[0]
@@ -75,27 +75,27 @@ class Git:
                     raise GitError(f"root_path: there is no folder {below} in commit {commit.id[:12]}.")
             return commit
 
-        return await self._at(source, deed)
+        return await self._at(source, action)
 
     async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
         """Returns the newest commits of a branch, or those before the named commit, newest first."""
 
-        async def deed(remote: Remote) -> list[GitCommit]:
+        async def action(remote: Remote) -> list[GitCommit]:
             async with self._scratch() as made:
                 # Commits without their content, from every server that can filter.
                 return await Copy(remote, source, made, options=("--filter=tree:0",)).commits(most)
 
-        return await self._at(source, deed)
+        return await self._at(source, action)
 
     async def head(self, source: GitSource) -> tuple[str, str]:
         """Returns the name and newest commit of the branch, or of the default branch."""
         ref = wanted_ref(source)
 
-        async def deed(remote: Remote) -> tuple[str, str]:
+        async def action(remote: Remote) -> tuple[str, str]:
             answer = await remote.ask("ls-remote", "--symref", "--", remote.url, ref)
             return _head_in(answer, ref) or _no_head(remote.url, source)
 
-        return await self._at(source, deed)
+        return await self._at(source, action)
 
     async def sweep(self) -> None:
         """Ends programs that an earlier Windlass left in this home when it was killed."""
@@ -103,7 +103,7 @@ class Git:
         for left in self._home.glob(f"{SCRATCH}*"):
             await group.in_thread(_gone, left)
 
-    async def _at(self, source: GitSource, deed: Callable[[Remote], Awaitable[T]]) -> T:
+    async def _at(self, source: GitSource, action: Callable[[Remote], Awaitable[T]]) -> T:
         """Runs an action on the repository within the time limit. Translates failures into our own words."""
         where = place(source.url)
         wanted_ref(source)
@@ -112,11 +112,11 @@ class Git:
             async with asyncio.timeout(self._limits.seconds):
                 await self._ready()
                 try:
-                    return await deed(await self._remote(where, source.token))
+                    return await action(await self._remote(where, source.token))
                 except Redirected:
                     if (other := where.with_suffix()) is None:
                         raise
-                    return await deed(await self._remote(other, source.token))
+                    return await action(await self._remote(other, source.token))
 
     async def _ready(self) -> None:
         """Checks that there is a git which can be pinned to an address."""

@@ -137,7 +137,7 @@ class _Work:
         self.places: list[tuple[Path, Path]] = []
         """Folders of programs: the present path, and the final one."""
         self.environment: dict[str, str] = {"PYTHONUNBUFFERED": "1"}
-        self.whereabouts = _whereabouts(found)
+        self.real_folders = _real_folders(found)
         """Checks files that we read and move as ourselves, after steps of the build could change them."""
 
     async def done(self) -> Artifact:
@@ -152,7 +152,7 @@ class _Work:
         return artifact
 
     def _check(self) -> None:
-        if _whereabouts(self.found) != self.whereabouts:
+        if _real_folders(self.found) != self.real_folders:
             raise BuildError("An install script has put a link in the place of a folder of the application.")
 
     async def _python(self) -> None:
@@ -284,7 +284,7 @@ class _Work:
                 self.environment[name] = here
 
 
-def _whereabouts(source: Sources) -> list[str]:
+def _real_folders(source: Sources) -> list[str]:
     folders = [source.layout.folder, source.layout.app, *([source.package.folder] if source.package else [])]
     return [os.path.realpath(folder) for folder in folders]
 

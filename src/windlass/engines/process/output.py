@@ -122,7 +122,7 @@ class OutputFile:
         start, self._free_from = self._free_from, until
         return lambda: _punch(file, start, until - start) and until < _END
 
-    def begin_anew(self) -> None:
+    def start_new_file(self) -> None:
         """Starts a new file once everything is read, where holes are unsupported or the file reaches its
         maximum length. Output between these two lines is lost; this cannot be avoided from outside of the
         program."""

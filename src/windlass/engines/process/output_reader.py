@@ -249,7 +249,7 @@ class OutputReader:
             return
         output.save()
         if output.can_free() and not await asyncio.to_thread(output.freeing()):
-            output.begin_anew()
+            output.start_new_file()
 
     def _let_sleep(self, home: Path, output: OutputFile) -> None:
         output.save()

@@ -86,8 +86,8 @@ class SharedState:
             peer.answered()
             done(made)
 
-    def do(self, deed: Coroutine[Any, Any, None]) -> None:
-        task = self.loop.create_task(deed)
+    def do(self, action: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(action)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
