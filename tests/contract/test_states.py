@@ -53,8 +53,9 @@ async def test_a_service_that_could_not_be_deployed_is_in_error_and_says_why(wor
     service = await made(world, kind)
     await world.post(f"{service}/deploy")
     await world.settle()
-    status = await world.get(f"{service}/status")
-    assert (status["state"], status["message"]) == ("ERROR", "the image has no command to run")
+    status, name = await world.get(f"{service}/status"), (await world.get(service))["name"]
+    reason = f"the image has no command to run. No version of {name} serves now"
+    assert (status["state"], status["message"]) == ("ERROR", reason)
 
 
 async def test_a_service_in_error_runs_when_its_next_deployment_succeeds(world) -> None:
