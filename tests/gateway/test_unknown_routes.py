@@ -11,9 +11,10 @@ import pytest
 
 from tests.gateway.test_restarting import ServerProcess
 from tests.routers.town import Instance, calling, request, route
+from tests.running.test_clusters import HTTP, application_on, cluster, deploy, engine_of
 from tests.whole import place
 from tests.world import make_world
-from windlass.control.deploying.routes import forget_unknown
+from windlass.control.deploying.routes import hold_names, take_over_routes
 from windlass.gateway.files import FOLDER
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.router import GatewayRouter
@@ -64,6 +65,22 @@ async def test_ports_and_routes_of_services_that_are_known_stay():
         for service in (app, "ghost"):
             await world.router.set(service, [route(service=service)])
         await world.router.reserve("ghost", [Listen(7000)])
-        await forget_unknown(world.installation.ctx)
+        await take_over_routes(world.installation.ctx)
         assert set(world.router.routes) == {app}
         assert not world.router.listening
+
+
+async def test_routes_on_a_cluster_that_is_away_stay_when_the_server_restarts():
+    async with make_world() as world:
+        east = await cluster(world)
+        app = await application_on(world, east, ports=[HTTP])
+        await deploy(world, app)
+        before = world.router.routes[app]
+        routing = world.installation.ctx.routing
+        routing.looked.clear()
+        routing.routers.clear()
+        await take_over_routes(world.installation.ctx)
+        engine_of(world, east).away = True
+        await hold_names(world.installation.ctx, app)
+        assert before[0].endpoints
+        assert world.router.routes[app] == before

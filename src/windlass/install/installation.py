@@ -29,7 +29,7 @@ from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
 from windlass.control.context.places import Place
 from windlass.control.deploying.route_updates import RouteUpdates
-from windlass.control.deploying.routes import forget_unknown
+from windlass.control.deploying.routes import take_over_routes
 from windlass.control.kinds import check_kinds, declared, kinds_of
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.authenticate import Authenticator
@@ -107,7 +107,7 @@ class Installation:
         await ctx.places.local.engine.start(self.noticed, ctx.logs.take)
         ctx.store.listen(self._heard)
         await ctx.places.start(self.noticed, ctx.logs.take)
-        await forget_unknown(ctx)
+        await take_over_routes(ctx)
         self.routes.note(await ctx.store.write(self._ask_to_keep))
         await self._find_routes()
         loops = (

@@ -71,7 +71,7 @@ class Routing(Locks):
     def __init__(self) -> None:
         super().__init__()
         self.looked: dict[str, float] = {}
-        """Times at which the present routes were observed."""
+        """Times at which the present routes were observed; 0 for those that a router had before the start."""
         self.routers: dict[str, HttpRouter] = {}
         """The routers that have ports or routes of a service."""
 

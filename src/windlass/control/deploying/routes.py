@@ -104,9 +104,10 @@ async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
     return seen
 
 
-async def forget_unknown(ctx: Context) -> None:
-    """Closes what routers have of services that are not theirs. A gateway goes on while its database is
-    restored, and while a server that moves or deletes something dies."""
+async def take_over_routes(ctx: Context) -> None:
+    """Keeps the routes that routers have, until engines tell newer ones, and closes those of services that
+    are not theirs. A gateway goes on while its database is restored, and while a server that moves or deletes
+    something dies."""
     places = ctx.places.all()
     own = {place.id for place in places if place.router is not ctx.places.local.router}
     await ctx.places.local.router.close_others(own, LAST_REQUESTS)
@@ -117,6 +118,9 @@ async def forget_unknown(ctx: Context) -> None:
             if service not in known or (await ctx.places.of(service)).router is not router:
                 _log.warning("routes of no service are closed", extra={"service": service})
                 await router.forget(service)
+            else:
+                ctx.routing.routers[service] = router
+                ctx.routing.looked[service] = 0.0
 
 
 async def forget(ctx: Context, place: Place, service: str) -> None:
