@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from tests.world import make_world
 from windlass.control.kinds import check_kinds, declared, kinds_of
 from windlass.control.kinds.service_kind import AnyKind, ServiceKind
 from windlass.control.request.behaviour import check_behaviours
-from windlass.core.declare.resource import Family, Spec, Trait
+from windlass.core.declare.resource import Family, Shown, Spec, Trait
 from windlass.core.declare.traits import deployable
 from windlass.families import declared as declared_families
 from windlass.families import registry, registry_of
@@ -66,6 +68,20 @@ def test_a_trait_that_nothing_follows_from_stops_the_start() -> None:
     floats = Trait(name="floats", needs_behaviour=True)
     with pytest.raises(LookupError, match=r"rope is floats.*@behaves\(trait='floats'\)"):
         check_behaviours(registry_of(*declared_families(), family("rope", floats)))
+
+
+@pytest.mark.parametrize(("word", "is_refused"), [("ROPE", False), ("SHIP_ROPE", True)])
+def test_a_service_type_that_differs_from_the_one_in_links_stops_the_start(
+    word: str, is_refused: bool
+) -> None:
+    class RopeShown(Shown):
+        service_type: str = word
+
+    rope = Family("rope", Rope, parent=environment, shown=RopeShown, traits=(deployable(),))
+    families = registry_of(*declared_families(), rope)
+    refusal = pytest.raises(LookupError, match=r'service_type: str = "ROPE"') if is_refused else nullcontext()
+    with refusal:
+        check_kinds(families, kinds_of(*declared(), kind(rope)))
 
 
 def test_the_present_kinds_and_families_fit_together() -> None:

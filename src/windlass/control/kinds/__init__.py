@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from windlass.control.kinds.service_kind import AnyKind, ServiceKind
 from windlass.core.declare.registry import Registry
+from windlass.core.declare.resource import Family
 
 
 def kinds_of(*kinds: AnyKind) -> Mapping[str, AnyKind]:
@@ -41,6 +42,7 @@ def declared() -> Iterator[AnyKind]:
 def check_kinds(registry: Registry, kinds: Mapping[str, AnyKind]) -> None:
     """Stops the start unless each family of services has a kind, and each kind such a family."""
     services = {family.name: family for family in registry.services}
+    _check_service_types(services.values())
     for name in services.keys() - kinds.keys():
         raise LookupError(
             f"{name} can be deployed, and nothing says how: add its kind, control/kinds/{name}.py"
@@ -53,3 +55,15 @@ def check_kinds(registry: Registry, kinds: Mapping[str, AnyKind]) -> None:
             )
         if unknown := sorted(kind.waits_for - services.keys()):
             raise LookupError(f"The kind of {name} waits for {unknown[0]}, which is no family of services")
+
+
+def _check_service_types(services: Iterable[Family]) -> None:
+    """Refuses another `service_type` than links, lists of services and variables show."""
+    for family in services:
+        expected = family.name.upper()
+        for field in family.additions:
+            if field.name == "service_type" and field.info.default != expected:
+                raise LookupError(
+                    f"{family.name} has the service_type {field.info.default}, and links and variables say "
+                    f'{expected}: write `service_type: str = "{expected}"` in families/{family.name}.py'
+                )
