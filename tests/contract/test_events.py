@@ -62,7 +62,9 @@ async def test_a_deployment_that_fails_says_that_it_began_and_why_it_failed(worl
     await world.post(f"/application/{application}/deploy")
     await world.settle()
     assert await told(world, application) == ["DEPLOYMENT_STARTED", "DEPLOYMENT_FAILED"]
-    assert json.loads((await world.events("DEPLOYMENT_FAILED"))[0].body)["message"] == "no room"
+    name = (await world.get(f"/application/{application}"))["name"]
+    failed = json.loads((await world.events("DEPLOYMENT_FAILED"))[0].body)
+    assert failed["message"] == f"no room. No version of {name} serves now"
 
 
 @row("6.event_type", "6.payload.application_id", "6.acknowledged by 200")
