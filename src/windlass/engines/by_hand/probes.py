@@ -28,8 +28,16 @@ async def ask(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
                     return await _connection(engine, instance, probe)
     except TimeoutError:
         return f"it did not answer {_where(probe)} within {probe.timeout:g} seconds"
+    except ConnectionRefusedError:
+        return _refused(probe)
     except OSError as error:
         return f"it does not answer {_where(probe)} ({error.strerror or error})"
+
+
+def _refused(probe: HealthProbe) -> str:
+    # Most often the program listens on a port of its own choice, or at 127.0.0.1 of a container.
+    remedy = "it must listen at 0.0.0.0, on the port in the variable PORT"
+    return f"it does not answer {_where(probe)} (connection refused): {remedy}"
 
 
 def _where(probe: HealthProbe) -> str:
@@ -65,7 +73,7 @@ async def _directly(address: str, probe: HealthProbe) -> str | None:
         async with asyncio.timeout(_NOTICED):
             _, writer = await asyncio.open_connection(address, probe.port)
     except ConnectionRefusedError:
-        return f"it does not answer {_where(probe)} (connection refused)"
+        return _refused(probe)
     except (TimeoutError, OSError):
         return None
     writer.close()
