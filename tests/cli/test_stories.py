@@ -265,6 +265,9 @@ async def test_a_server_that_is_not_windlass_is_recognised():
         ("application log web --lines 3", "--tail"),
         ("application log web --tial 3", "--tail"),
         ("application status web --env production", "--environment"),
+        ("application edit web --branch main", "--git-repository.branch"),
+        ("application edit web --healthchecks {}", "--field healthchecks=JSON"),
+        ("application edit web --git-repository {}", "--field git_repository=JSON"),
     ],
 )
 def test_a_slip_or_the_word_of_another_tool_is_answered_with_what_to_type(words, instead):
