@@ -11,7 +11,9 @@ from tests.cli.conftest import say
 from tests.cli.test_following import at_a_terminal
 from tests.cli.test_stories import shop
 from tests.schemathesis.serving import served
+from windlass.cli.deployments import DeploymentFailed
 from windlass.cli.derived_commands import commands_of
+from windlass.control.deploying.still_serving import with_remarks
 from windlass.core.access import Scope
 from windlass.core.deploy.workload import OutputLine
 from windlass.families import registry
@@ -86,6 +88,25 @@ async def test_a_build_that_fails_shows_its_log(windlass):
     assert said.code == 1
     assert "  Building " in said.err
     assert "no requirements.txt" in said.err.splitlines()[-1]
+
+
+async def test_a_failure_prints_its_reason_and_the_last_lines_once(windlass):
+    await shop(windlass)
+    windlass.world.engine.exits = "it ended with exit code 3"
+    [app] = (await windlass.done("application", "list", "--environment", "production"))["results"]
+    later = windlass.world.clock.now() + 60_000
+    windlass.world.engine.says(app["id"], OutputLine(later, "KeyError: 'PORT'", "web-1", "1"))
+    said = await meanwhile(windlass, "application", "deploy", "web", "--wait")
+    assert said.code == 1
+    assert said.err.count("it ended with exit code 3") == 1, said.err
+    assert said.err.count("KeyError: 'PORT'") == 1, said.err
+
+
+def test_the_last_line_of_a_failure_leaves_out_the_output_that_was_printed_before():
+    message = with_remarks("web exited with code 3", "v1 still serves", "KeyError: 'PORT'")
+    assert "KeyError" in message
+    failed = DeploymentFailed("web", {"status": "FAILED", "action": "DEPLOY", "message": message})
+    assert failed.message == "mend this and deploy web again: web exited with code 3. v1 still serves"
 
 
 @pytest.mark.parametrize(

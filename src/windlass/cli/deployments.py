@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.following import Patience, insist
-from windlass.core.deploy.states import Do, Progress
+from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do, Progress
 from windlass.terminal.stopped import Stopped
 from windlass.terminal.tables import coloured, plain
 
@@ -51,7 +51,8 @@ class DeploymentFailed(Stopped):
     """A deployment ended in another way than it should."""
 
     def __init__(self, name: str, deployment: Mapping[str, Any]) -> None:
-        self.why = _why(deployment)
+        # The last lines of the service, which follow, were printed before.
+        self.why = _why(deployment).partition(OUTPUT_FOLLOWS)[0]
         super().__init__(f"{_advice(name, deployment)}: {self.why}")
 
 
@@ -168,7 +169,19 @@ def _why(deployment: Mapping[str, Any]) -> str:
     return str(deployment.get("message") or "no reason was given")
 
 
-def last_lines(api: Api, path: str, **query: Any) -> list[Any]:
+def last_lines(api: Api, started: StartedDeployment, since: str) -> list[Any]:
+    """Returns the last lines of the service since a time, without the reason of the failure, which is told at
+    the end."""
+    failed = f"Deployment {started.deployment} failed: "
+    lines = _last(api, started.path, since=since)
+    return [line for line in lines if not line["message"].startswith(failed)]
+
+
+def last_lines_of_build(api: Api, started: StartedDeployment) -> list[Any]:
+    return _last(api, started.itself)
+
+
+def _last(api: Api, path: str, **query: Any) -> list[Any]:
     lines: list[Any] = insist(lambda: api.get(f"{path}/log", tail=_LINES, **query), Patience())["results"]
     return lines
 

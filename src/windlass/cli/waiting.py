@@ -118,7 +118,7 @@ class DeploymentWait:
 
     def _show_last_lines(self, deployment: Mapping[str, Any]) -> None:
         """Prints the last lines of the service; those of the build were printed before."""
-        lines = last_lines(self._api, self._started.path, since=deployment["created_at"])
+        lines = last_lines(self._api, self._started, deployment["created_at"])
         show_log(self._started.name, lines)
 
 

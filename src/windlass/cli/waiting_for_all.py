@@ -18,6 +18,7 @@ from windlass.cli.deployments import (
     is_gone,
     is_under_way,
     last_lines,
+    last_lines_of_build,
     say,
     say_state,
     show_log,
@@ -127,8 +128,8 @@ class EnvironmentWait:
             raise Stopped(f"{len(failures)} of {count} failed: see above what to do about each")
 
     def _show_last_lines(self, end: EndedDeployment) -> None:
-        lines = last_lines(self._api, end.started.path, since=end.deployment["created_at"])
-        show_log(end.started.name, lines or last_lines(self._api, end.started.itself))
+        lines = last_lines(self._api, end.started, end.deployment["created_at"])
+        show_log(end.started.name, lines or last_lines_of_build(self._api, end.started))
 
 
 def _by_service(statuses: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Final
 from windlass.control.context.context import Context
 from windlass.control.context.places import Place
 from windlass.control.records.deployments import name_of, particulars
-from windlass.core.deploy.states import Do
+from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do
 from windlass.core.deploy.workload import Phase
 from windlass.engines.engine import EngineError
 from windlass.store import DeploymentRow, Row, StatusRow
@@ -47,4 +47,4 @@ def with_remarks(failure: str, serving: str = "", output: str = "") -> str:
     """Returns the message of a deployment: the reason first, and the last lines of the service at the end."""
     apart = "\n" if "\n" in failure else ". "
     reason = apart.join(filter(None, (failure.rstrip(".") if serving else failure, serving)))
-    return f"{reason}\nIts last lines were:\n{output}" if output else reason
+    return f"{reason}{OUTPUT_FOLLOWS}{output}" if output else reason

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+OUTPUT_FOLLOWS: Final = "\nIts last lines were:\n"
+"""Stands in the message of a failed deployment between the reason and the last lines of the service."""
+
 
 class State(StrEnum):
     BUILDING = "BUILDING"
