@@ -83,7 +83,7 @@ async def clusters(settings: Settings) -> list[Finding]:
         reason = f"bring back the key of this installation: {error}"
         return [fail("Clusters", reason, "it encrypts the keys of clusters, so none of them was asked")]
     connector = DockerConnector(settings, "", gateway_link(settings))
-    checks = await asyncio.gather(*(_examined(settings, connector, one) for one in found))
+    checks = await asyncio.gather(*(_examined(settings, connector, found_cluster) for found_cluster in found))
     return [finding for findings in checks for finding in findings]
 
 
@@ -235,7 +235,9 @@ def _certificates(found: ConnectedCluster, report: EngineReport | None) -> Itera
 
 def _end_of(pem: str) -> datetime:
     """Returns the end of the first of these certificates that ends."""
-    return min(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(pem.encode()))
+    return min(
+        certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(pem.encode())
+    )
 
 
 def _router_port(settings: Settings, found: ConnectedCluster) -> Finding:

@@ -166,27 +166,27 @@ async def welcomes(ctx: Context, source: Reads, person: IssuerIdentity) -> list[
     """
     inside = {org for _, org, _ in await source.identities.of(person.issuer, person.subject)}
     found = []
-    for one in [*await _invited(source, person), *await _joining(ctx, source)]:
-        if one.org.id in inside or await source.resources.named(
-            one.org.id, member.name, person.shown.casefold()
+    for invitee in [*await _invited(source, person), *await _joining(ctx, source)]:
+        if invitee.org.id in inside or await source.resources.named(
+            invitee.org.id, member.name, person.shown.casefold()
         ):
             continue
-        inside.add(one.org.id)
-        found.append(one)
+        inside.add(invitee.org.id)
+        found.append(invitee)
     return found
 
 
 async def welcome(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
     """Makes the person a member wherever awaited, and uses up the invitations."""
-    for one in await welcomes(ctx, tx, person):
+    for invitee in await welcomes(ctx, tx, person):
         itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
-        spec = Member(email=person.shown, role_id=one.role_id, name=visible(person.name))
-        new = NewResource(member, spec, one.org, itself)
+        spec = Member(email=person.shown, role_id=invitee.role_id, name=visible(person.name))
+        new = NewResource(member, spec, invitee.org, itself)
         await create_in(ctx, tx, new)
-        await tx.identities.add(person.issuer, person.subject, one.org.id, new.id)
-        if one.guest is not None:
-            await tx.remove(one.guest)
-            await record(ctx, tx, Event.DELETED, one.guest, itself, None, before=one.guest.body)
+        await tx.identities.add(person.issuer, person.subject, invitee.org.id, new.id)
+        if invitee.guest is not None:
+            await tx.remove(invitee.guest)
+            await record(ctx, tx, Event.DELETED, invitee.guest, itself, None, before=invitee.guest.body)
 
 
 async def _invited(source: Reads, person: IssuerIdentity) -> list[Invitee]:

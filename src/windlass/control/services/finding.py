@@ -124,14 +124,14 @@ class Search:
         name = match.name or await self._name(match.ids[0])
         visible = await self._visible(match, parts)
         above = [await self._name(id) for id in visible[1:] if id != match.org]
-        told = {
+        found = {
             "id": match.ids[0],
             "family": parts[-1].family.name,
             "name": name,
             "path": "/".join([*reversed(above), name]),
             "organization_id": match.org,
         }
-        return encode(told)
+        return encode(found)
 
     async def _organizations(self, part: PathPart) -> list[str]:
         actor = self._call.actor
@@ -162,9 +162,9 @@ class Search:
         reply = await READING[listing.handler](self._ctx, call)
         family = part.family
         return [
-            Match((str(one["id"]), *above.ids), str(one[family.names]))
-            for one in msgspec.json.decode(reply.body)["results"]
-            if not part.text or part.text == one["id"] or part.key == family.key_of(one)
+            Match((str(item["id"]), *above.ids), str(item[family.names]))
+            for item in msgspec.json.decode(reply.body)["results"]
+            if not part.text or part.text == item["id"] or part.key == family.key_of(item)
         ]
 
     async def _may_see(self, match: Match, parts: Sequence[PathPart]) -> bool:

@@ -23,13 +23,13 @@ from windlass.core.words.audit import AuditNames, kinds_of, origin_kept
 from windlass.store import FAR, EventFilter, EventRow, Reads
 
 _STEP = 5_000
-"""So many numbers are looked through at once, where few events fit. Then others have their turn."""
+"""Numbers that are searched in one query where few events fit, so that other requests have their turn."""
 _BATCH = 200
 _MOST_LOOKED_AT = 50_000
 _MOST_KINDS = 4
-"""So many the database can be asked for."""
+"""Kinds that one query of the database can name."""
 _SKEW = HOUR
-"""By so much may the clocks of replicas differ."""
+"""The largest difference between the clocks of replicas."""
 _UNITS = ((11, 1000, 1), (14, 1, 1), (17, 1, 1000), (19, 1, 1_000_000))
 """Seconds, milli-, micro- and nanoseconds: up to so many digits, times, by."""
 
@@ -37,7 +37,7 @@ _UNITS = ((11, 1000, 1), (14, 1, 1), (17, 1, 1000), (19, 1, 1_000_000))
 class AuditFilter(Struct, frozen=True):
     """A filter for events: conditions for the database, and others that are checked here."""
 
-    sieve: EventFilter
+    conditions: EventFilter
     fits: Callable[[EventRow], Awaitable[bool]] | None = None
 
 
@@ -48,7 +48,7 @@ async def events(ctx: Context, call: Call) -> Reply:
     if asked.continue_token and asked.step_back_token:
         raise Invalid("stepBackToken: cannot be given together with continueToken")
     source = ctx.store.reads
-    question = _question(
+    query = _query_of(
         ctx.registry.audit,
         call,
         asked,
@@ -58,7 +58,7 @@ async def events(ctx: Context, call: Call) -> Reply:
         project=asked.service_project_id or "",
         environment=asked.service_environment_id or "",
     )
-    page = await _page(source, question, asked)
+    page = await _page(source, query, asked)
     names = TargetNames(source, ctx.registry.audit)
     full = call.dialect.is_full
     entries = [await shown(row, names, full=full) for row in page.rows]
@@ -79,7 +79,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
     asked = call.asked(TargetParameters)
     source = ctx.store.reads
-    question = _question(
+    query = _query_of(
         ctx.registry.audit,
         call,
         asked,
@@ -90,22 +90,24 @@ async def targets(ctx: Context, call: Call) -> Reply:
     column = {UNSET: "subject", "PROJECT": "project", "ENVIRONMENT": "environment"}[asked.target_level]
     found: dict[str, None] = {}
     looked_at = 0
-    if question is not None:
-        async with aclosing(_older(source, question.sieve, FAR, _BATCH)) as batches:
+    if query is not None:
+        async with aclosing(_older(source, query.conditions, FAR, _BATCH)) as batches:
             async for batch in batches:
-                found |= dict.fromkeys(getattr(row, column) for row in await _fitting(question, batch))
+                found |= dict.fromkeys(getattr(row, column) for row in await _fitting(query, batch))
                 looked_at += len(batch)
                 if looked_at >= _MOST_LOOKED_AT:
                     break
     names = TargetNames(source, ctx.registry.audit)
     listed = [{"id": id, "name": await names.of(id)} for id in found if id]
-    return Reply(encode({"targets": sorted(listed, key=lambda one: (one["name"].casefold(), one["id"]))}))
+    return Reply(
+        encode({"targets": sorted(listed, key=lambda target: (target["name"].casefold(), target["id"]))})
+    )
 
 
-# Which are wanted
+# Conditions
 
 
-def _question(
+def _query_of(
     words: AuditNames,
     call: Call,
     asked: AuditParameters | TargetParameters,
@@ -116,7 +118,7 @@ def _question(
     project: str = "",
     environment: str = "",
 ) -> AuditFilter | None:
-    """None, if there cannot be any."""
+    """Returns None if no event can fit."""
     full, word = call.dialect.is_full, asked.event_type or ""
     kinds = kinds_of(word, full=full) if word else ()
     family = words.family_of(sub_target) if sub_target else ""
@@ -124,7 +126,7 @@ def _question(
     until = _moment(asked.to_timestamp, FAR)
     if (word and not kinds) or family is None:
         return None
-    sieve = EventFilter(
+    conditions = EventFilter(
         org=sight.org,
         since=since,
         until=until,
@@ -137,11 +139,11 @@ def _question(
         project=project,
         environment=environment,
     )
-    return AuditFilter(sieve, _look(word, sight, full=full))
+    return AuditFilter(conditions, _look(word, sight, full=full))
 
 
 def _look(word: str, sight: Sight, *, full: bool) -> Callable[[EventRow], Awaitable[bool]] | None:
-    """Returns the part of the question that the database cannot answer, if there is one."""
+    """Returns the conditions that the database cannot check, if there are any."""
     if not word and sight.is_whole:
         return None
 
@@ -153,8 +155,8 @@ def _look(word: str, sight: Sight, *, full: bool) -> Callable[[EventRow], Awaita
     return fits
 
 
-async def _fitting(question: AuditFilter, rows: list[EventRow]) -> list[EventRow]:
-    return [row for row in rows if await question.fits(row)] if question.fits else rows
+async def _fitting(query: AuditFilter, rows: list[EventRow]) -> list[EventRow]:
+    return [row for row in rows if await query.fits(row)] if query.fits else rows
 
 
 def _moment(text: str, otherwise: int) -> int:
@@ -166,7 +168,7 @@ def _moment(text: str, otherwise: int) -> int:
     return int(text) * times // by
 
 
-# Walking through them
+# Pages
 
 
 class AuditPage(Struct, frozen=True):
@@ -176,77 +178,79 @@ class AuditPage(Struct, frozen=True):
     next: int | None = None
 
 
-async def _page(source: Reads, question: AuditFilter | None, asked: AuditParameters) -> AuditPage:
-    """Tokens are numbers of events: whatever comes meanwhile, no page shows one twice or leaves one out."""
-    if question is None:
+async def _page(source: Reads, query: AuditFilter | None, asked: AuditParameters) -> AuditPage:
+    """Returns a page. Tokens are numbers of events, so that new events make no page repeat or skip one."""
+    if query is None:
         return AuditPage([])
     size = asked.page_size
     if asked.step_back_token:
         above = int(asked.step_back_token)
-        rows = await _taken(question, _newer(source, question.sieve, above, _at_once(question, size)), size)
+        rows = await _taken(query, _newer(source, query.conditions, above, _at_once(query, size)), size)
         kept = rows[:size][::-1]
         previous = kept[0].seq if len(rows) > size else None
         return AuditPage(kept, previous, kept[-1].seq if kept else above + 1)
     below = int(asked.continue_token) if asked.continue_token else FAR
-    rows = await _taken(question, _older(source, question.sieve, below, _at_once(question, size)), size)
+    rows = await _taken(query, _older(source, query.conditions, below, _at_once(query, size)), size)
     kept = rows[:size]
     previous = None if below == FAR else kept[0].seq if kept else max(0, below - 1)
     return AuditPage(kept, previous, kept[-1].seq if len(rows) > size else None)
 
 
-def _at_once(question: AuditFilter, size: int) -> int:
-    return size + 1 if question.fits is None else max(size + 1, _BATCH)
+def _at_once(query: AuditFilter, size: int) -> int:
+    return size + 1 if query.fits is None else max(size + 1, _BATCH)
 
 
-async def _taken(
-    question: AuditFilter, walk: AsyncGenerator[list[EventRow], None], size: int
-) -> list[EventRow]:
-    """A page, and one more, if there is one more."""
+async def _taken(query: AuditFilter, walk: AsyncGenerator[list[EventRow], None], size: int) -> list[EventRow]:
+    """Returns the events of a page, and one more if there are more."""
     found: list[EventRow] = []
     async with aclosing(walk) as batches:
         async for batch in batches:
-            found += await _fitting(question, batch)
+            found += await _fitting(query, batch)
             if len(found) > size:
                 break
     return found[: size + 1]
 
 
 async def _older(
-    source: Reads, sieve: EventFilter, below: int, most: int
+    source: Reads, conditions: EventFilter, below: int, most: int
 ) -> AsyncGenerator[list[EventRow], None]:
-    oldest, newest = await _span(source, sieve)
+    oldest, newest = await _span(source, conditions)
     place = min(below, newest + 1)
     while place > oldest:
-        end = max(oldest, place - _STEP) if sieve.is_choosy else oldest
-        rows = await source.audit.older(sieve, place, end, most)
+        end = max(oldest, place - _STEP) if conditions.is_choosy else oldest
+        rows = await source.audit.older(conditions, place, end, most)
         place = rows[-1].seq if len(rows) == most else end
         yield rows
         await asyncio.sleep(0)
 
 
 async def _newer(
-    source: Reads, sieve: EventFilter, above: int, most: int
+    source: Reads, conditions: EventFilter, above: int, most: int
 ) -> AsyncGenerator[list[EventRow], None]:
-    oldest, newest = await _span(source, sieve)
+    oldest, newest = await _span(source, conditions)
     place = max(above, oldest - 1)
     while place < newest:
-        end = min(newest, place + _STEP) if sieve.is_choosy else newest
-        rows = await source.audit.newer(sieve, place, end, most)
+        end = min(newest, place + _STEP) if conditions.is_choosy else newest
+        rows = await source.audit.newer(conditions, place, end, most)
         place = rows[-1].seq if len(rows) == most else end
         yield rows
         await asyncio.sleep(0)
 
 
-async def _span(source: Reads, sieve: EventFilter) -> tuple[int, int]:
-    """The numbers between which events of the wanted time are. Numbers follow time, but for a little."""
+async def _span(source: Reads, conditions: EventFilter) -> tuple[int, int]:
+    """Returns the numbers between which the events of a period are. Numbers follow time almost exactly."""
     oldest, newest = await source.events.span()
-    first = await _since(source, sieve.since - _SKEW, oldest, newest + 1) if sieve.since else oldest
-    last = await _since(source, sieve.until + _SKEW, first, newest + 1) if sieve.until < FAR else newest
+    first = await _since(source, conditions.since - _SKEW, oldest, newest + 1) if conditions.since else oldest
+    last = (
+        await _since(source, conditions.until + _SKEW, first, newest + 1)
+        if conditions.until < FAR
+        else newest
+    )
     return first, min(last, newest)
 
 
 async def _since(source: Reads, at: int, low: int, high: int) -> int:
-    """The first number at that time or later."""
+    """Returns the first number of an event at that time or later."""
     while low < high:
         middle = (low + high) // 2
         found = await source.events.time(middle)
@@ -258,9 +262,11 @@ async def _since(source: Reads, at: int, low: int, high: int) -> int:
 
 
 def _link(ctx: Context, call: Call, asked: AuditParameters, **token: str) -> str:
-    """The same question, elsewhere."""
-    told = {**msgspec.to_builtins(asked), **token}
+    """Returns the address of another page of the same query."""
+    parameters = {**msgspec.to_builtins(asked), **token}
     tokens = {"continueToken", "stepBackToken"} - token.keys()
-    query = urlencode({name: value for name, value in told.items() if value != "" and name not in tokens})
+    query = urlencode(
+        {name: value for name, value in parameters.items() if value != "" and name not in tokens}
+    )
     base = "/compat" if call.dialect.is_full else ""
     return f"{ctx.settings.url}{base}/organization/{call.id}/events?{query}"

@@ -121,7 +121,9 @@ def _mark(number: int) -> bytes:
 async def _pieces(ctx: Context, call: Call, org: str, told: list[SentEvent], *, gone: bool) -> bytes:
     sight = Sight(ctx.store.reads, call.actor, org)
     visible = [
-        one.piece for one in told if sight.is_whole or one.row is None or await sight.includes_event(one.row)
+        event.piece
+        for event in told
+        if sight.is_whole or event.row is None or await sight.includes_event(event.row)
     ]
     return b"".join([_GONE, *visible] if gone else visible)
 

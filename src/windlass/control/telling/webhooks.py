@@ -251,13 +251,13 @@ def _shown(ctx: Context, call: Call, subscription: Subscription, row: DeliveryRo
         "next_attempt_at": stamp(row.due) if row.state == WAITING else None,
         "attempts": [
             {
-                "at": stamp(one.at),
-                "target_url": one.target_url,
-                "status_code": one.status_code,
-                "body": one.body,
-                "error": one.error,
-                "duration_in_ms": one.duration_in_ms,
+                "at": stamp(attempt.at),
+                "target_url": attempt.target_url,
+                "status_code": attempt.status_code,
+                "body": attempt.body,
+                "error": attempt.error,
+                "duration_in_ms": attempt.duration_in_ms,
             }
-            for one in story
+            for attempt in story
         ],
     }

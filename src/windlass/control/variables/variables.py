@@ -199,19 +199,19 @@ async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     levels = {level.family.upper(): level for level in await tx.tree.above(here.id)}
     body = call.sent(Import)
     done: list[Imported] = []
-    for number, one in enumerate(body.vars):
-        level = await _level(ctx, tx, call, levels, f"vars[{number}]", one)
-        if await _put(ctx, tx, call, level, f"vars[{number}]", one):
-            value = msgspec.UNSET if one.is_secret else one.value
-            done.append(Imported(name=one.name, scope=one.scope, is_secret=one.is_secret, value=value))
+    for number, entry in enumerate(body.vars):
+        level = await _level(ctx, tx, call, levels, f"vars[{number}]", entry)
+        if await _put(ctx, tx, call, level, f"vars[{number}]", entry):
+            value = msgspec.UNSET if entry.is_secret else entry.value
+            done.append(Imported(name=entry.name, scope=entry.scope, is_secret=entry.is_secret, value=value))
     answer = VariableImport(total_variables_to_import=len(body.vars), successful_imported_variables=done)
     return Reply(encode(answer))
 
 
 async def _level(
-    ctx: Context, tx: Tx, call: Call, levels: Mapping[str, Row], where: str, one: Importing
+    ctx: Context, tx: Tx, call: Call, levels: Mapping[str, Row], where: str, entry: Importing
 ) -> Row:
-    level = levels.get(one.scope)
+    level = levels.get(entry.scope)
     if level is None:
         known = " or ".join(scope for scope in levels if scope != "ORGANIZATION")
         raise Invalid(f"{where}.scope: is no level here; it can be {known}")
@@ -222,19 +222,19 @@ async def _level(
     return level
 
 
-async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, one: Importing) -> bool:
+async def _put(ctx: Context, tx: Tx, call: Call, level: Row, where: str, entry: Importing) -> bool:
     """Returns whether the variable exists now because of this import."""
-    family, other = (secret, variable) if one.is_secret else (variable, secret)
-    row = await tx.resources.named(level.id, family.name, one.name)
-    if row is None and await tx.resources.named(level.id, other.name, one.name) is None:
-        spec = _spec(family)(key=one.name, value=one.value)
+    family, other = (secret, variable) if entry.is_secret else (variable, secret)
+    row = await tx.resources.named(level.id, family.name, entry.name)
+    if row is None and await tx.resources.named(level.id, other.name, entry.name) is None:
+        spec = _spec(family)(key=entry.name, value=entry.value)
         await create_in(ctx, tx, NewResource(family, spec, level, call.actor, call))
         return True
     if not call.sent(Import).overwrite:
         return False
     if row is None:
-        raise Conflict(f"{where}.name: {one.name} is {_a(other)} of this level: delete it first")
-    await apply_changes(ctx, tx, call, row, {"value": one.value})
+        raise Conflict(f"{where}.name: {entry.name} is {_phrase(other)} of this level: delete it first")
+    await apply_changes(ctx, tx, call, row, {"value": entry.value})
     return True
 
 
@@ -273,7 +273,7 @@ class Variables(Behaviour[Variable | Secret]):
         other = secret if draft.family is variable else variable
         if await tx.resources.named(draft.above.id, other.name, draft.spec.key):
             raise Conflict(
-                f"key: there is already {_a(other)} with the key {draft.spec.key} here; choose another"
+                f"key: there is already {_phrase(other)} with the key {draft.spec.key} here; choose another"
             )
 
     async def _follow(self, ctx: Context, tx: Tx, alias: Row, target: Row) -> None:
@@ -293,7 +293,7 @@ def _type_of(spec: Variable | Secret) -> str:
     return "FILE" if spec.mount_path else "VALUE"
 
 
-def _a(family: Family) -> str:
+def _phrase(family: Family) -> str:
     return "a secret" if family is secret else "an environment variable"
 
 

@@ -140,5 +140,5 @@ def _action(
 
 def _one_of(answer: Any) -> type[Struct] | None:
     """Returns the item type of a list; any other type unchanged."""
-    one: type[Struct] | None = get_args(answer)[0] if get_origin(answer) is list else answer
-    return one
+    item: type[Struct] | None = get_args(answer)[0] if get_origin(answer) is list else answer
+    return item

@@ -78,12 +78,12 @@ def address_variables(
     return [BuiltIn(owner=id, key=prefix + word, value=value) for word, value in found]
 
 
-def with_twins(those: Iterable[BuiltIn]) -> list[BuiltIn]:
-    return [
-        again
-        for one in those
-        for again in (one, BuiltIn(owner=one.owner, key=twin(one.key), value=one.value, secret=one.secret))
-    ]
+def with_twins(variables: Iterable[BuiltIn]) -> list[BuiltIn]:
+    return [listed_or_twin for variable in variables for listed_or_twin in (variable, _twin_of(variable))]
+
+
+def _twin_of(variable: BuiltIn) -> BuiltIn:
+    return BuiltIn(owner=variable.owner, key=twin(variable.key), value=variable.value, secret=variable.secret)
 
 
 # Placeholders for lists, to which no client connects: existing clients read them.
