@@ -10,24 +10,29 @@ import sys
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+SERVER = "http://127.0.0.1:8080"
+"""The address of a server in the manual."""
 
 
-def examples(page: str) -> str:
-    """All blocks of shell of a page, as one script that stops at the first failure."""
-    blocks = re.findall(r"^```sh\n(.+?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+def examples(page: Path) -> str:
+    """All blocks of shell of a page, as one script that stops at the first failure, without calls of make."""
+    blocks = re.findall(r"^```sh\n(.+?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
-    return "\n".join(["set -euo pipefail", *blocks])
+    lines = [line for line in "\n".join(blocks).splitlines() if not line.startswith("make ")]
+    return "\n".join(["set -euo pipefail", "shopt -s expand_aliases", *lines])
 
 
-def run_examples(page: str, folder: Path, **environment: str) -> str:
+def run_examples(page: Path, folder: Path, **environment: str) -> str:
     """By people's shell, with `windlass` and a small stand-in for jq on the path."""
-    tools = folder / "tools"
-    tools.mkdir()
+    # Pages call windlass by its name, or as `make run` installs it.
+    tools = folder / ".venv/bin"
+    tools.mkdir(parents=True)
     program(tools / "windlass", f'exec "{sys.executable}" -m windlass "$@"')
     program(tools / "jq", f'exec "{sys.executable}" "{__file__}" "$@"')
     ended = subprocess.run(
-        ["bash", "-c", examples(page)],
+        ["bash", "-c", examples(page).replace(SERVER, environment.get("WINDLASS_URL", SERVER))],
         cwd=folder,
         env={"PATH": f"{tools}:{os.environ['PATH']}", **environment},
         capture_output=True,

@@ -29,5 +29,5 @@ def test_the_manual_has_no_setting_that_is_none():
 def test_every_example_of_the_manual_works(tmp_path):
     settings = asyncio.run(stopped(tmp_path / "windlass-data", ""))
     before = asyncio.run(contents(settings))
-    run_examples("operations.md", tmp_path)
+    run_examples(DOCS / "operations.md", tmp_path)
     assert asyncio.run(contents(Settings(data_dir=str(tmp_path / "new-machine")))) == before
