@@ -16,6 +16,7 @@ from tests.world import make_world
 from windlass.config import Settings
 from windlass.install import mark
 from windlass.install.parts import chosen_engine
+from windlass.routers.builtin import BuiltinRouter
 
 
 class Docker:
@@ -163,6 +164,19 @@ async def test_ports_that_a_running_windlass_has_are_as_they_should_be(found):
         port = address.rpartition(":")[2]
         told = await asyncio.to_thread(found, port=port, gateway_port=port)
     assert told["API"] == told["Gateway"] == ("ok", f"127.0.0.1, port {port}: a Windlass runs there")
+
+
+async def test_a_gateway_that_goes_on_without_its_server_is_as_it_should_be(found):
+    gateway = BuiltinRouter("127.0.0.1", 0)
+    await gateway.start()
+    try:
+        told = await asyncio.to_thread(found, port="0", gateway_port=str(gateway.port))
+        other = await asyncio.to_thread(found, port=str(gateway.port), gateway_port="0")
+    finally:
+        await gateway.stop()
+    where = f"127.0.0.1, port {gateway.port}"
+    assert told["Gateway"] == ("ok", f"{where}: the gateway of a Windlass is there, without its server")
+    assert other["API"][0] == "fail"
 
 
 def test_for_people_long_lines_wrap_below_themselves(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import http.client
 import ssl
 import time
 from collections import Counter
@@ -33,7 +32,7 @@ from windlass.install.connecting import DockerConnector, gateway_link
 from windlass.install.database import looking
 from windlass.install.key import WrongKey, load_encryption
 from windlass.operate.findings import SECONDS, Finding, fail, ok, warn
-from windlass.routers.builtin import pages
+from windlass.operate.listeners import is_gateway
 from windlass.serve.server import listen
 from windlass.store import Reads
 from windlass.store.archive import Snapshot
@@ -48,8 +47,6 @@ _SOON: Final = 30
 """Days before its end from which a certificate is to be renewed."""
 _APART: Final = 30.0
 """Seconds by which clocks may differ."""
-_NO_HOST: Final = "doctor.invalid"
-"""A name that no service has."""
 
 
 class ConnectedCluster(Struct, frozen=True, kw_only=True):
@@ -245,22 +242,9 @@ def _router_port(settings: Settings, found: ConnectedCluster) -> Finding:
     try:
         listen(host, port).close()
     except OSError as error:
-        if error.errno == errno.EADDRINUSE and _is_gateway(host, port):
+        if error.errno == errno.EADDRINUSE and is_gateway(host, port):
             return ok(what, f"{host}, port {port}: the router of a Windlass is there")
         why = "another program has it" if error.errno == errno.EADDRINUSE else str(error.strerror or error)
         reason = f"free port {port} on {host}, or choose another router_port for the cluster: {why}"
         return fail(what, reason, "until then services of the cluster are not reached by their names")
     return ok(what, f"{host}, port {port} is free")
-
-
-def _is_gateway(host: str, port: int) -> bool:
-    anywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (asked, not listened on)
-    connection = http.client.HTTPConnection(anywhere.get(host, host), port, timeout=1.0)
-    try:
-        connection.request("GET", "/", headers={"Host": _NO_HOST})
-        answer = connection.getresponse()
-        return answer.status == 404 and pages.unknown(_NO_HOST).title.encode() in answer.read(10_000)
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import http.client
-import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,10 +15,9 @@ from windlass.engines.process import cgroups, kernel
 from windlass.engines.process.records import unknown_records
 from windlass.install.parts import chosen_engine, docker_at, isolation_of, kept_engine, process_folder
 from windlass.operate.findings import SECONDS, Finding, fail, ok, said_by, warn
+from windlass.operate.listeners import is_gateway, is_windlass
 from windlass.serve.server import listen
 
-_QUICKLY = 1.0
-"""Seconds that a Windlass of this machine may take to answer."""
 _CONTAINERS = "to run services in containers, install and start Docker, or say where it is with docker_host"
 
 
@@ -194,8 +191,10 @@ def _port(what: str, host: str, port: int, prefix: str, settings: Settings) -> F
     try:
         listen(host, port).close()
     except OSError as error:
-        if error.errno == errno.EADDRINUSE and _is_windlass(settings.host, settings.port):
+        if error.errno == errno.EADDRINUSE and is_windlass(settings.host, settings.port):
             return ok(what, f"{host}, port {port}: a Windlass runs there")
+        if error.errno == errno.EADDRINUSE and prefix and is_gateway(host, port):
+            return ok(what, f"{host}, port {port}: the gateway of a Windlass is there, without its server")
         flags = f"--{prefix}port, or another address with --{prefix}host"
         why = (
             "is taken by another program"
@@ -204,18 +203,3 @@ def _port(what: str, host: str, port: int, prefix: str, settings: Settings) -> F
         )
         return fail(what, f"{host}, port {port} {why}", f"free it, or choose another with {flags}")
     return ok(what, f"{host}, port {port} is free")
-
-
-def _is_windlass(host: str, port: int) -> bool:
-    """Returns whether a Windlass listens there."""
-    anywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (asked, not listened on)
-    connection = http.client.HTTPConnection(anywhere.get(host, host), port, timeout=_QUICKLY)
-    try:
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        said = json.loads(answer.read(1000))
-        return said == {"status": "ok"} and answer.getheader("x-ratelimit-limit") is not None
-    except (OSError, http.client.HTTPException, ValueError):
-        return False
-    finally:
-        connection.close()

@@ -1,0 +1,43 @@
+"""Recognizes what listens on a port of this machine: a server of Windlass, or its gateway."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Final
+
+from windlass.routers.builtin import pages
+
+_QUICKLY: Final = 1.0
+"""Seconds that a Windlass of this machine may take to answer."""
+_NO_HOST: Final = "doctor.invalid"
+"""A name that no service has."""
+
+
+def is_windlass(host: str, port: int) -> bool:
+    """Returns whether a Windlass listens there."""
+    anywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (asked, not listened on)
+    connection = http.client.HTTPConnection(anywhere.get(host, host), port, timeout=_QUICKLY)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        said = json.loads(answer.read(1000))
+        return said == {"status": "ok"} and answer.getheader("x-ratelimit-limit") is not None
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    finally:
+        connection.close()
+
+
+def is_gateway(host: str, port: int) -> bool:
+    """Returns whether a gateway listens there."""
+    anywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (asked, not listened on)
+    connection = http.client.HTTPConnection(anywhere.get(host, host), port, timeout=_QUICKLY)
+    try:
+        connection.request("GET", "/", headers={"Host": _NO_HOST})
+        answer = connection.getresponse()
+        return answer.status == 404 and pages.unknown(_NO_HOST).title.encode() in answer.read(10_000)
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
