@@ -73,7 +73,18 @@ def connect_to(path: Path, kind: socket.SocketKind) -> socket.socket | None:
 
 def is_of_this_user(connection: socket.socket) -> bool:
     """True if the other side of a local connection belongs to this user, or to root."""
+    _, user = _other_side(connection)
+    return user in {0, os.geteuid()}
+
+
+def process_of(connection: socket.socket) -> int:
+    """Returns the id of the process on the other side of a local connection."""
+    process, _ = _other_side(connection)
+    return process
+
+
+def _other_side(connection: socket.socket) -> tuple[int, int]:
     size = struct.calcsize("3i")
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    _, user, _ = struct.unpack("3i", credentials)
-    return user in {0, os.geteuid()}
+    process, user, _ = struct.unpack("3i", credentials)
+    return process, user

@@ -14,16 +14,26 @@ import msgspec
 
 from windlass.base.log import log
 from windlass.base.private import private_folder
-from windlass.gateway.files import CONTROL, LOG, build, connect_to
-from windlass.gateway.messages import Ask, Call, GatewayReply, GatewayRequest, GatewayState, encode
+from windlass.gateway.files import CONTROL, LOG, build, connect_to, process_of
+from windlass.gateway.messages import (
+    Ask,
+    Call,
+    DrainEndpoints,
+    GatewayReply,
+    GatewayRequest,
+    GatewayState,
+    encode,
+)
 from windlass.gateway.starting import has_ended, start_gateway
 from windlass.gateway.wire import framed, read_frame
 from windlass.routers.router import RouteError
 
 _log = log("gateway")
 _PATIENCE: Final = 15.0
-"""Seconds in which a gateway must be reached."""
+"""Seconds in which a gateway must be reached, and in which it must answer."""
 _PAUSE, _LONG_PAUSE = 0.02, 1.0
+_AGAIN: Final = 5.0
+"""Seconds until a gateway is asked again for what it could not do."""
 
 AskGateway = Callable[[Call], Awaitable[GatewayState]]
 
@@ -39,6 +49,7 @@ class GatewayLink:
         self._greetings: list[Callable[[AskGateway], Awaitable[None]]] = []
         self._children: set[int] = set()
         self._users = 0
+        self._process = 0
 
     def forget_greeting(self, greeting: Callable[[AskGateway], Awaitable[None]]) -> None:
         self._greetings.remove(greeting)
@@ -100,7 +111,15 @@ class GatewayLink:
         reply = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             self._writer.write(framed(encode(GatewayRequest(number, call))))
-            answer: GatewayReply = await reply
+            async with asyncio.timeout(
+                _PATIENCE + (call.patience if isinstance(call, DrainEndpoints) else 0)
+            ):
+                answer: GatewayReply = await reply
+        except TimeoutError as error:
+            raise RouteError(
+                f"end the gateway with `kill -9 {self._process}`: it does not answer. A server starts it "
+                "again, with its routes"
+            ) from error
         finally:
             self._waiting.pop(number, None)
         if answer.state is None:
@@ -114,6 +133,7 @@ class GatewayLink:
         try:
             while True:
                 connection = await self._connect()
+                self._process = process_of(connection)
                 reader, self._writer = await asyncio.open_unix_connection(sock=connection)
                 greeting = asyncio.create_task(self._greet())
                 try:
@@ -131,6 +151,10 @@ class GatewayLink:
         while (connection := connect_to(self._folder / CONTROL, socket.SOCK_STREAM)) is None:
             self._children = {child for child in self._children if not has_ended(child)}
             if not self._children:
+                if self._process:
+                    _log.warning(
+                        "the gateway has ended, another one is started", extra={"pid": self._process}
+                    )
                 self._launch()
             await asyncio.sleep(pause)
             pause = min(_LONG_PAUSE, pause * 1.1)
@@ -140,13 +164,26 @@ class GatewayLink:
         self._children.add(start_gateway(self._folder))
 
     async def _greet(self) -> None:
+        """Tells a gateway what it may have lost, again until it can do it: a port may be taken for long."""
+        greetings = list(self._greetings)
         with suppress(ConnectionError):
-            for greeting in self._greetings:
-                try:
-                    await greeting(self._ask)
-                except RouteError as error:
-                    _log.error("the gateway cannot do what it did", extra={"reason": str(error)})
-            self._is_ready.set()
+            while True:
+                greetings = [greeting for greeting in greetings if not await self._has_greeted(greeting)]
+                self._is_ready.set()
+                if not greetings:
+                    return
+                await asyncio.sleep(_AGAIN)
+                greetings = [greeting for greeting in greetings if greeting in self._greetings]
+
+    async def _has_greeted(self, greeting: Callable[[AskGateway], Awaitable[None]]) -> bool:
+        try:
+            await greeting(self._ask)
+        except RouteError as error:
+            _log.error(
+                "services are not reached: the gateway cannot do what it did", extra={"reason": str(error)}
+            )
+            return False
+        return True
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         decoder = msgspec.msgpack.Decoder(GatewayReply)

@@ -42,6 +42,8 @@ _USELESS: Final = 5
 _LOST: Final = 10
 """Looks without its socket in the folder, after which it ends. A successor puts its own one there and then
 relieves this one, in less than that."""
+_COURTESY: Final = 15.0
+"""Seconds that a gateway goes on for its servers after a signal."""
 _FAREWELL: Final = 12 * 3600.0
 """Seconds that a relieved gateway waits for its last tunnels."""
 
@@ -54,6 +56,8 @@ class GatewayProgram:
         self._elder: Elder | None = None
         self._relieved = asyncio.Event()
         self._ended = asyncio.Event()
+        self._asked = asyncio.Event()
+        """A signal asks for the end."""
         self._links: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()
 
@@ -61,9 +65,9 @@ class GatewayProgram:
         """Serves until it is told to stop, relieved by a successor, or not needed any more."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._ended.set)
+            loop.add_signal_handler(number, self._asked.set)
         control, succession = await self._begin()
-        watching = loop.create_task(self._watch())
+        watching = [loop.create_task(self._watch()), loop.create_task(self._end_after_servers())]
         try:
             await _first_of(self._relieved, self._ended)
             control.close()
@@ -72,10 +76,9 @@ class GatewayProgram:
             if not self._ended.is_set():
                 await self._wait_for_last()
         finally:
-            watching.cancel()
-            for link in list(self._links):
-                link.cancel()
-            await asyncio.gather(*self._links, return_exceptions=True)
+            for task in (*watching, *self._links):
+                task.cancel()
+            await asyncio.gather(*watching, *self._links, return_exceptions=True)
             succession.close()
             await self._doors.stop()
             self._journal.close()
@@ -121,6 +124,8 @@ class GatewayProgram:
                 answer = asyncio.create_task(self._answer(decoder.decode(body), writer))
                 answering.add(answer)
                 answer.add_done_callback(answering.discard)
+        except asyncio.CancelledError:
+            pass  # By this program, which ends; asyncio would log it as an error of the connection.
         except msgspec.DecodeError as error:
             _log.warning("a server sent what this gateway does not know", extra={"reason": str(error)})
         finally:
@@ -175,6 +180,16 @@ class GatewayProgram:
             lost = lost + 1 if _inode(self._folder / CONTROL) != mark else 0
             if useless > _USELESS or lost > _LOST:
                 self._ended.set()
+
+    async def _end_after_servers(self) -> None:
+        """Ends the program when a signal asks for it, after the servers: one that is connected would start
+        another gateway, also while it is stopping itself, as it is if a whole group gets the signal."""
+        await self._asked.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_COURTESY):
+                while self._links:  # noqa: ASYNC110 (the end of a link is no event)
+                    await asyncio.sleep(_LOOK_EVERY)
+        self._ended.set()
 
     async def _wait_for_last(self) -> None:
         """Waits until the last connection has ended or was passed on, and every gateway before this one."""

@@ -1,0 +1,84 @@
+"""The gateway among taken ports, hung processes and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+
+import pytest
+
+from tests.gateway.conftest import GatewayTown, processes_of
+from tests.routers.town import request, until
+from windlass.gateway import link
+from windlass.gateway.files import LOG
+from windlass.routers.router import RouteError
+
+
+async def test_a_gateway_whose_port_was_taken_while_it_was_away_opens_it_when_it_is_free(
+    town: GatewayTown, monkeypatch
+):
+    monkeypatch.setattr(link, "_AGAIN", 0.05)
+    await town.shop(await town.instance("one"))
+    port = town.router.port
+    os.kill(await town.process(), signal.SIGSTOP)
+    taken = socket.socket()
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for process in processes_of(town.folder):
+        os.kill(process, signal.SIGKILL)
+    with taken:
+        await until(lambda: _is_bound(taken, port))
+        await until(lambda: not town.link._is_ready.is_set())
+        await town.process()
+    async with asyncio.timeout(20):
+        while not _is_reached(port):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert (await town.ask(request())).body == b"one"
+
+
+async def test_a_gateway_that_does_not_answer_is_named_with_the_way_to_end_it(town: GatewayTown, monkeypatch):
+    process = await town.process()
+    monkeypatch.setattr(link, "_PATIENCE", 0.2)
+    os.kill(process, signal.SIGSTOP)
+    try:
+        with pytest.raises(RouteError, match=f"^end the gateway with `kill -9 {process}`"):
+            await town.shop(await town.instance("one"))
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+async def test_a_signal_ends_a_gateway_after_its_server_and_starts_no_other(town: GatewayTown):
+    """As a stop of a whole control group does, which ends both at once."""
+    await town.shop(await town.instance("one"))
+    process = await town.process()
+    os.kill(process, signal.SIGTERM)
+    await town.shop(await town.instance("two"))
+    assert (await town.ask(request())).body == b"two"
+    assert processes_of(town.folder) == [process]
+    await town.router.stop()
+    await until(lambda: not processes_of(town.folder))
+
+
+async def test_a_relieved_gateway_logs_no_error(town: GatewayTown):
+    await town.shop(await town.instance("one"))
+    await town.replace()
+    await until(lambda: len(processes_of(town.folder)) == 1)
+    assert '"error"' not in (town.folder / LOG).read_text()
+
+
+def _is_bound(taken: socket.socket, port: int) -> bool:
+    try:
+        taken.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    taken.listen()
+    return True
+
+
+def _is_reached(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
