@@ -24,7 +24,7 @@ _CONTAINERS = "to run services in containers, install and start Docker, or say w
 async def runs(settings: Settings) -> AsyncIterator[Finding]:
     chosen = await chosen_engine(settings)
     docker = await _docker_version(docker_at(settings))
-    yield _engine(settings, chosen, docker)
+    yield _engine(settings, chosen)
     yield _docker(settings, chosen, docker)
     if chosen == "process":
         yield _limits()
@@ -43,7 +43,7 @@ async def runs(settings: Settings) -> AsyncIterator[Finding]:
 # Engines
 
 
-def _engine(settings: Settings, chosen: str, docker: str | Exception) -> Finding:
+def _engine(settings: Settings, chosen: str) -> Finding:
     if chosen not in {"process", "docker"}:
         return fail("Engine", f"there is no engine {chosen}", "choose auto, process or docker with --engine")
     if chosen == "process" and not kernel.suits():

@@ -146,7 +146,7 @@ async def apart(tools: Tools, needed: NodeDependencies, made: Path, given: Mappi
             await group.in_thread(tree.copy, path, target)
         elif not target.exists():
             await group.in_thread(tree.place, path, target)
-    await _npm(tools, needed, made, given)
+    await _npm(tools, made, given)
     (made / "node_modules").mkdir(exist_ok=True)
 
 
@@ -155,7 +155,7 @@ async def in_place(
 ) -> None:
     """Installs beside the code, and then moves the packages to `made`, beside `app`."""
     folder = needed.package.folder
-    await _npm(tools, needed, folder, given)
+    await _npm(tools, folder, given)
     if (folder / "node_modules").is_symlink():
         raise BuildError("npm install left a symbolic link as node_modules: it must be a folder.")
     (folder / "node_modules").mkdir(exist_ok=True)
@@ -179,7 +179,7 @@ def _mend(moved: Path, was: Path, app: Path) -> None:
             path.symlink_to(new)
 
 
-async def _npm(tools: Tools, needed: NodeDependencies, cwd: Path, given: Mapping[str, str]) -> None:
+async def _npm(tools: Tools, cwd: Path, given: Mapping[str, str]) -> None:
     npm = tools.find("npm")
     assert npm  # `version` made sure
     locked = any((cwd / name).is_file() for name in LOCKS)

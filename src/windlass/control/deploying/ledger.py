@@ -114,7 +114,7 @@ class Ledger:
         details = particulars(current)
         details.made, details.commit, details.branch = built.made, built.commit, built.branch
         details.image_tag, details.digest = built.image_tag, digest
-        named = await reserve_hosts(self.ctx, tx, workload)
+        named = await reserve_hosts(tx, workload)
         await move(tx, current, Progress.DEPLOYING, details, encrypt_workload(self.ctx, named))
         if current.status == Progress.BUILDING:
             status = await status_of(tx, self.service)

@@ -40,7 +40,7 @@ class DatabaseKind(ServiceKind[Database]):
         ):
             raise Invalid(f"type: {why}")
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
-        give_credentials(ctx, draft)
+        give_credentials(draft)
         draft.give(**await _address(ctx, tx, draft.id, draft.parent.id, draft.spec))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Database]) -> None:

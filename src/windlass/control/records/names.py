@@ -43,7 +43,7 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
                 await tx.names.release(row)
 
 
-async def reserve_hosts(ctx: Context, tx: Tx, workload: Workload) -> Workload:
+async def reserve_hosts(tx: Tx, workload: Workload) -> Workload:
     """Reserves a host for each port of a generation that is about to run; returns it with these hosts."""
     if not any(by_name(port) for port in workload.ports):
         return workload
@@ -100,7 +100,7 @@ async def _reserve_served(ctx: Context, tx: Tx, id: str) -> None:
         return
     serving = await tx.deployments.get(status.serving) if status.serving else None
     if serving and (workload := decrypt_workload(ctx, serving)):
-        await reserve_hosts(ctx, tx, workload)
+        await reserve_hosts(tx, workload)
         held = {row.name for row in await tx.names.of(id)}
         for port in workload.ports:
             if (number := listens(port)) is not None and f"{PORT}{number}" not in held:

@@ -200,7 +200,7 @@ async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     body = call.sent(Import)
     done: list[Imported] = []
     for number, entry in enumerate(body.vars):
-        level = await _level(ctx, tx, call, levels, f"vars[{number}]", entry)
+        level = await _level(tx, call, levels, f"vars[{number}]", entry)
         if await _put(ctx, tx, call, level, f"vars[{number}]", entry):
             value = msgspec.UNSET if entry.is_secret else entry.value
             done.append(Imported(name=entry.name, scope=entry.scope, is_secret=entry.is_secret, value=value))
@@ -208,9 +208,7 @@ async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply(encode(answer))
 
 
-async def _level(
-    ctx: Context, tx: Tx, call: Call, levels: Mapping[str, Row], where: str, entry: Importing
-) -> Row:
+async def _level(tx: Tx, call: Call, levels: Mapping[str, Row], where: str, entry: Importing) -> Row:
     level = levels.get(entry.scope)
     if level is None:
         known = " or ".join(scope for scope in levels if scope != "ORGANIZATION")

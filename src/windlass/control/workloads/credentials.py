@@ -22,7 +22,7 @@ _LENGTH: Final = 40
 _LOGIN, _PASSWORD, _DATABASE = "master_login", "master_password", "master_database"
 
 
-def give_credentials(ctx: Context, draft: Draft[Database]) -> None:
+def give_credentials(draft: Draft[Database]) -> None:
     """Gives a new database its credentials, before it is stored."""
     draft.sealed |= _new(draft.spec.type)
 
