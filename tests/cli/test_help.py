@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import click
@@ -38,6 +39,11 @@ def test_every_option_of_every_command_has_a_help_text():
 
 def test_every_command_has_a_help_text():
     assert [path for path, command in commands(main) if not (command.help or "").strip()] == []
+
+
+def test_no_two_groups_of_commands_have_the_same_help_text():
+    texts = [command.help for _, command in commands(main) if isinstance(command, click.Group)]
+    assert [text for text, count in Counter(texts).items() if count > 1] == []
 
 
 def test_an_option_with_nothing_but_marks_is_found():

@@ -114,9 +114,9 @@ def ancestry(registry: Registry, family: Family) -> list[Family]:
 
 
 def about(command: DerivedCommand) -> str:
-    """Returns the description of a group in the file that declares it."""
+    """Returns the description of a group: that of its shape, or else of the file that declares it."""
     declared = command.family.spec if command.family else command.operation.answer
-    description = sys.modules[declared.__module__].__doc__ if declared else None
+    description = (declared.__doc__ or sys.modules[declared.__module__].__doc__) if declared else None
     return (description or command.operation.group).strip().partition("\n")[0].rstrip(".")
 
 

@@ -10,7 +10,7 @@ from windlass.core.declare.traits import Deployment as Shown
 
 
 class DeploymentSpec(Spec):
-    """Has no fields to send: see the actions of services."""
+    """A deployment: one attempt to change the state of a service. Actions of services make it."""
 
 
 _BUILD_LOG: Final = (

@@ -26,6 +26,8 @@ _OLD_ROLES = {"OWNER": Scope.ADMIN, "ADMIN": Scope.ADMIN, "DEVELOPER": Scope.WRI
 
 
 class Member(Spec):
+    """A member: a person of the organization, who signs in through OpenID Connect."""
+
     email: str
     role_id: RoleId
     name: Annotated[str, example("Ada Lovelace")] = ""
@@ -51,6 +53,8 @@ class MemberRemoval(Spec):
 
 
 class Invitation(Spec):
+    """An invitation: a person who signs in with its address becomes a member."""
+
     email: Annotated[Email, example("grace@example.com")]
     role_id: Maybe[RoleId] = absent
     role: Maybe[

@@ -35,6 +35,8 @@ class VariableAlias(Spec):
 
 
 class Variable(Spec):
+    """Environment variables: at project, environment and service level, inherited downwards."""
+
     key: Key
     value: Annotated[Text, _VALUE, example("postgresql://orders:5432/orders")] = ""
     mount_path: Maybe[MountPath] = absent
@@ -45,6 +47,8 @@ class Variable(Spec):
 
 
 class Secret(Spec):
+    """Secrets: variables with values that are never answered, and masked in logs."""
+
     key: Annotated[Key, example("PAYMENT_KEY")]
     value: Annotated[Text, _VALUE, hidden(sent_to=()), example("correct horse battery staple")] = ""
     # Existing clients cannot send it when they replace a secret.
