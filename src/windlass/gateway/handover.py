@@ -35,6 +35,8 @@ from windlass.routers.router import Endpoint
 _log = log("gateway")
 _PATIENCE: Final = 10.0
 """Seconds in which an elder must have sent its sockets."""
+_LONGEST_CHANGE: Final = 20.0
+"""Seconds in which a successor must serve. Changes of routes wait meanwhile."""
 
 
 class Elder:
@@ -141,8 +143,13 @@ class Succession:
 
     async def _hand_over(self, channel: Channel[FromSuccessor]) -> None:
         async with self._changing:
-            self._send_sockets(channel)
-            await self._decided.wait()
+            try:
+                self._send_sockets(channel)
+                async with asyncio.timeout(_LONGEST_CHANGE):
+                    await self._decided.wait()
+            except (OSError, TimeoutError) as error:
+                _log.error("a successor did not take over", extra={"reason": str(error) or "no answer"})
+                channel.close()
 
     def _begin(self, action: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(action)
