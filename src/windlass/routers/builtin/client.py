@@ -189,6 +189,8 @@ class ClientConnection(RequestReader):
                 self._part()
         elif self._held.held:
             self._advance()
+        elif self._shared.give is not None:
+            self._shared.loop.call_soon(self._leave)
 
     def _end_request(self, then: RequestPhase = IDLE) -> None:
         peer, self._peer = self._peer, None

@@ -113,6 +113,9 @@ class RequestReader(GatewaySocket):
         for _ in range(_AT_ONCE):
             if self._phase is not IDLE or self._blocked or not self._held.held:
                 break
+            if self._shared.now > self._shared.answers_until:
+                self._part()
+                break
             try:
                 data = self._held.head()
                 if data is None:

@@ -192,6 +192,14 @@ class GatewaySocket(asyncio.Protocol):
             and not self.transport.get_write_buffer_size()
         )
 
+    def _leave(self) -> bool:
+        """Gives the connection away, if there is another process to take it and it waits for nothing."""
+        give = self._shared.give
+        if give is None or not self._waits_for_nothing():
+            return False
+        self._give_away(give)
+        return True
+
     def _give_away(self, give: Callable[[int, int], None]) -> None:
         """Gives the connection to another process: this one only closes its side of the descriptor."""
         self.transport.pause_reading()
@@ -211,8 +219,7 @@ class GatewaySocket(asyncio.Protocol):
         return self._since
 
     def age(self, now: float) -> None:
-        if self._shared.give is not None and self._waits_for_nothing():
-            self._give_away(self._shared.give)
+        if self._leave():
             return
         bounds, age, busy = self._shared.bounds, now - self._since, self._phase is BUSY
         if self._phase is PARTING:

@@ -24,6 +24,8 @@ from windlass.routers.router import Endpoint, Listen, Route, RouteError
 _LOCAL: Final = "127.0.0.1"
 _LAST_BYTES, _LOOK = 5.0, 0.05
 """Seconds for clients to read the last answers, and between two looks whether they have."""
+_LAST_REQUESTS: Final = 10.0
+"""Seconds after which a router that was left answers no requests that wait behind others."""
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared with, not bound to)
 
 Addresses = set[tuple[str, int]]
@@ -173,6 +175,7 @@ class BuiltinRouter:
         """Takes no connections any more. Gives those that wait for nothing to `give`, as port and file
         descriptor, each as soon as its answer is complete; tunnels and pipes stay to their end."""
         self._shared.give = give
+        self._shared.answers_until = self._shared.loop.time() + _LAST_REQUESTS
         for held in self._listening.values():
             for server in held.values():
                 server.close()

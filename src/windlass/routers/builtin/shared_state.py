@@ -6,6 +6,7 @@ The clock is that of the table of connections, and as coarse.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -33,6 +34,9 @@ class SharedState:
         self.give: Callable[[int, int], None] | None = None
         """Takes the connections of clients that wait for nothing, as port and file descriptor, for another
         process to go on with."""
+        self.answers_until = math.inf
+        """Until when requests that wait behind others are answered: the routes of a router that was left grow
+        old, and a client that always has a further request waiting is never given away."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._birth = os.urandom(8).hex().encode()
         self._numbers = 0
