@@ -248,6 +248,8 @@ async def test_a_gateway_without_a_route_ends_with_its_last_server(town: Gateway
     await town.process()
     await town.router.stop()
     await until(lambda: not processes_of(town.folder))
+    with pytest.raises(ConnectionError):
+        await town.ask(request())
 
 
 async def test_a_gateway_ends_with_its_folder(town: GatewayTown):
@@ -255,6 +257,8 @@ async def test_a_gateway_ends_with_its_folder(town: GatewayTown):
     await town.router.stop()
     shutil.rmtree(town.folder)
     await until(lambda: not processes_of(town.folder))
+    with pytest.raises(ConnectionError):
+        await town.ask(request())
 
 
 async def test_a_server_with_other_code_replaces_the_gateway(town: GatewayTown, monkeypatch):
