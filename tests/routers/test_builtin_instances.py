@@ -132,6 +132,7 @@ async def test_an_unknown_host_is_named_in_the_answer(town):
     said = await town.ask(request("/", "GET", "shpo.localhost", "Accept: text/html,*/*"))
     assert said.status == 404
     assert b"No service is called shpo.localhost" in said.body
+    assert b"not deployed yet" in said.body
     assert said.fields["content-type"] == "text/html; charset=utf-8"
 
 
