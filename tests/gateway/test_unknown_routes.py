@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateway.test_restarting import ServerProcess
 from tests.routers.town import Instance, calling, request, route
-from tests.running.test_clusters import HTTP, application_on, cluster, deploy, engine_of
+from tests.running.test_clusters import HTTP, STRANGER, TLS, application_on, cluster, deploy, engine_of
 from tests.whole import place
 from tests.world import make_world
 from windlass.control.deploying.routes import hold_names, take_over_routes
@@ -57,6 +57,13 @@ async def test_a_server_closes_routes_that_its_database_does_not_know(instance: 
         with pytest.raises(ConnectionError):
             await status(ports[1])
         await server.end(signal.SIGTERM)
+
+
+async def test_a_router_of_a_cluster_that_no_environment_uses_stays():
+    async with make_world() as world:
+        east, west = await cluster(world, "east", **TLS, router_port=9001), await cluster(world, "west")
+        places = world.installation.ctx.places
+        assert [await places.has_router(id) for id in (east, west, STRANGER)] == [True, False, False]
 
 
 async def test_ports_and_routes_of_services_that_are_known_stay():

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from windlass.gateway.link import AskGateway, GatewayLink
 from windlass.gateway.messages import DrainEndpoints, Forget, Open, Reserve, Retire, SetRoutes
-from windlass.routers.router import Endpoint, Listen, Route
+from windlass.routers.router import Endpoint, IsKnown, Listen, Route
 
 
 class GatewayRouter:
@@ -74,10 +74,11 @@ class GatewayRouter:
     async def services(self) -> Collection[str]:
         return (await self._link.call(self._opening)).services
 
-    async def close_others(self, clusters: Collection[str], patience: float) -> None:
+    async def close_others(self, is_known: IsKnown, patience: float) -> None:
         state = await self._link.call(self._opening)
-        for door in state.doors - {self._door, *clusters}:
-            await self._link.call(Retire(door, patience))
+        for door in state.doors - {self._door}:
+            if not await is_known(door):
+                await self._link.call(Retire(door, patience))
 
     async def _greet(self, ask: AskGateway) -> None:
         """Opens the door again, and tells what the gateway does not know: others may have told it newer."""

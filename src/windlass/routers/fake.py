@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from windlass.routers.router import Endpoint, Listen, Route, RouteError
+from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
 
 
 class FakeRouter:
@@ -44,5 +44,5 @@ class FakeRouter:
     async def services(self) -> Collection[str]:
         return self.listening.keys() | self.routes.keys()
 
-    async def close_others(self, clusters: Collection[str], patience: float) -> None:
+    async def close_others(self, is_known: IsKnown, patience: float) -> None:
         """There are none: each fake router is alone."""

@@ -3,7 +3,7 @@ instances."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -51,6 +51,10 @@ class Route(Struct, frozen=True, kw_only=True):
     endpoints: tuple[Endpoint, ...] = ()
 
 
+IsKnown = Callable[[str], Awaitable[bool]]
+"""Takes the id of a cluster; true if it has a router."""
+
+
 class Router(Protocol):
     async def start(self) -> None: ...
 
@@ -75,6 +79,6 @@ class Router(Protocol):
         """Returns the services that have ports or routes."""
         ...
 
-    async def close_others(self, clusters: Collection[str], patience: float) -> None:
-        """Closes routers that were opened beside this one, for other clusters than these."""
+    async def close_others(self, is_known: IsKnown, patience: float) -> None:
+        """Closes routers that were opened beside this one, for clusters that are not known."""
         ...

@@ -193,6 +193,11 @@ class Places:
         if access.router_port:
             await self._connector.check_port(access, self.local)
 
+    async def has_router(self, cluster: str) -> bool:
+        """True if there is such a cluster, with a port of its own."""
+        access = await self._find(cluster)
+        return access is not None and access.router_port > 0
+
     # As long as the server runs
 
     async def start(self, notice: Notice, sink: Sink) -> None:

@@ -109,8 +109,7 @@ async def take_over_routes(ctx: Context) -> None:
     are not theirs. A gateway goes on while its database is restored, and while a server that moves or deletes
     something dies."""
     places = ctx.places.all()
-    own = {place.id for place in places if place.router is not ctx.places.local.router}
-    await ctx.places.local.router.close_others(own, LAST_REQUESTS)
+    await ctx.places.local.router.close_others(ctx.places.has_router, LAST_REQUESTS)
     for router in {place.router for place in places}:
         services = await router.services()
         known = set(await ctx.store.reads.statuses.services())

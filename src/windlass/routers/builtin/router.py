@@ -19,7 +19,7 @@ from windlass.routers.builtin.pipes import Caller
 from windlass.routers.builtin.ports import bound
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import RoutingTable, Traffic
-from windlass.routers.router import Endpoint, Listen, Route, RouteError
+from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
 
 _LOCAL: Final = "127.0.0.1"
 _LAST_BYTES, _LOOK = 5.0, 0.05
@@ -159,7 +159,7 @@ class BuiltinRouter:
     async def services(self) -> Collection[str]:
         return self._listening.keys() | self._table.services
 
-    async def close_others(self, clusters: Collection[str], patience: float) -> None:
+    async def close_others(self, is_known: IsKnown, patience: float) -> None:
         """There are none: a router in this process ends with it."""
 
     # Handing over to another process
