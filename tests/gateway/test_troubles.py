@@ -10,10 +10,11 @@ import socket
 import pytest
 
 from tests.gateway.conftest import GatewayTown, processes_of
-from tests.routers.town import request, until
+from tests.routers.town import calling, request, until
 from windlass.gateway import link
 from windlass.gateway.files import LOG
-from windlass.routers.router import RouteError
+from windlass.routers.builtin.ports import bound
+from windlass.routers.router import Listen, RouteError
 
 
 async def test_a_gateway_whose_port_was_taken_while_it_was_away_opens_it_when_it_is_free(
@@ -82,3 +83,28 @@ def _is_reached(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+async def test_a_service_whose_port_was_taken_is_reached_by_name(town: GatewayTown, free_port: int):
+    one = await town.instance("one")
+    await town.router.reserve("shop", [Listen(free_port)])
+    await town.shop(one, external=free_port)
+    process = await town.process()
+    await town.router.stop()
+    os.kill(process, signal.SIGKILL)
+    await until(lambda: process not in processes_of(town.folder))
+    with bound("127.0.0.1", free_port, way_out="") as taken:
+        await town.new_server()
+        assert (await town.ask(request())).body == b"one"
+        assert "shop" not in await town.router.services()
+        taken.close()
+    await town.router.reserve("shop", [Listen(free_port)])
+    await town.shop(one, external=free_port)
+    async with calling(free_port) as caller:
+        assert (await caller.ask(request())).body == b"one"
+
+
+async def test_a_port_that_cannot_exist_is_answered(town: GatewayTown):
+    for port in (70_000, -1):
+        with pytest.raises(RouteError):
+            await town.router.reserve("shop", [Listen(port)])

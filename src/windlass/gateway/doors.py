@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
+from msgspec.structs import replace
+
 from windlass.base.http_in.connections import trusted
 from windlass.base.log import log
 from windlass.gateway.journal import Journal
@@ -27,6 +29,8 @@ class Doors:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._routers: dict[str, BuiltinRouter] = {}
+        self._partial: set[tuple[str, str]] = set()
+        """Doors and services whose ports could not be opened again: they are reached by name only."""
         self._retiring: dict[asyncio.Task[None], BuiltinRouter] = {}
 
     @property
@@ -36,6 +40,11 @@ class Doors:
 
     def port(self, door: str) -> int:
         return self._routers[door].port
+
+    def services(self, door: str) -> frozenset[str]:
+        """Returns the services whose routes this door has, and all of them."""
+        partial = {service for at, service in self._partial if at == door}
+        return self._journal.told.services(door) - partial
 
     async def restore(self, inherited: Sockets) -> None:
         """Opens what the journal names, on the sockets of the last gateway as far as there are any."""
@@ -59,6 +68,7 @@ class Doors:
                 await self._router(change.door).reserve(change.service, change.ports)
             case SetRoutes():
                 await self._router(change.door).set(change.service, change.routes)
+                self._partial.discard((change.door, change.service))
             case Forget():
                 await self._router(change.door).forget(change.service)
         self._journal.note(change)
@@ -142,9 +152,25 @@ class Doors:
         router = BuiltinRouter(wanted.host, wanted.port, trusts=trusted(wanted.trusted), inherited=own)
         await router.start()
         for change in list(self._journal.told.of(wanted.door)):
-            await _again(router, change)
+            await self._repeat(router, change)
         router.close_inherited()
         self._routers[wanted.door] = router
+
+    async def _repeat(self, router: BuiltinRouter, change: Change) -> None:
+        """Repeats a change of the journal. If a port is in use meanwhile, its service is reached by name."""
+        match change:
+            case Reserve():
+                with suppress(RouteError):
+                    await router.reserve(change.service, change.ports)
+            case SetRoutes():
+                try:
+                    await router.set(change.service, change.routes)
+                except RouteError as error:
+                    extra = {"service": change.service, "reason": str(error)}
+                    _log.warning("a service is reached by name only", extra=extra)
+                    self._partial.add((change.door, change.service))
+                    named = [replace(route, external=None) for route in change.routes if route.kind == "http"]
+                    await router.set(change.service, named)
 
     def _retire(self, change: Retire) -> None:
         if router := self._routers.pop(change.door, None):
@@ -156,16 +182,6 @@ class Doors:
         if (router := self._routers.get(door)) is None:
             raise RouteError(f"the door {door} is not open")
         return router
-
-
-async def _again(router: BuiltinRouter, change: Change) -> None:
-    """Repeats a change of the journal. A port may be in use meanwhile: the server is told when it asks."""
-    with suppress(RouteError):
-        match change:
-            case Reserve():
-                await router.reserve(change.service, change.ports)
-            case SetRoutes():
-                await router.set(change.service, change.routes)
 
 
 async def _check_free(wanted: Open) -> None:

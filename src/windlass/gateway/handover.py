@@ -33,6 +33,7 @@ from windlass.gateway.messages import (
 from windlass.routers.router import Endpoint
 
 _log = log("gateway")
+_PAUSE: Final = 1.0
 _PATIENCE: Final = 10.0
 """Seconds in which an elder must have sent its sockets."""
 _LONGEST_CHANGE: Final = 20.0
@@ -119,7 +120,7 @@ class Succession:
         """The successor serves, or it has gone."""
         self._channel: Channel[FromSuccessor] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._loop.add_reader(listening.fileno(), self._accept)
+        self._wait()
 
     def close(self) -> None:
         self._loop.remove_reader(self._listening.fileno())
@@ -127,10 +128,17 @@ class Succession:
         if self._channel is not None:
             self._channel.close()
 
+    def _wait(self) -> None:
+        if self._listening.fileno() >= 0:
+            self._loop.add_reader(self._listening.fileno(), self._accept)
+
     def _accept(self) -> None:
         try:
             connection, _ = self._listening.accept()
-        except OSError:
+        except OSError as error:  # no descriptor is free, for example
+            _log.warning("no successor can connect", extra={"reason": str(error)})
+            self._loop.remove_reader(self._listening.fileno())
+            self._loop.call_later(_PAUSE, self._wait)
             return
         if self._channel is not None or not is_of_this_user(connection):
             connection.close()

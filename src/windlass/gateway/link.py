@@ -75,8 +75,12 @@ class GatewayLink:
         if state.build != build():
             _log.info("the gateway is replaced", extra={"pid": state.process})
             self._launch()
-            async with asyncio.timeout(_PATIENCE):
-                await self._leave(state.process)
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await self._leave(state.process)
+            except TimeoutError as error:
+                reason = f"the gateway is not relieved by a new one; its log says why: {self._folder / LOG}"
+                raise RouteError(reason) from error
 
     async def _leave(self, process: int) -> None:
         """Returns as soon as another process answers."""
@@ -138,6 +142,9 @@ class GatewayLink:
                 greeting = asyncio.create_task(self._greet())
                 try:
                     await self._read(reader)
+                except (msgspec.DecodeError, OSError) as error:
+                    _log.warning("the link to the gateway is made again", extra={"reason": str(error)})
+                    await asyncio.sleep(_LONG_PAUSE)
                 finally:
                     greeting.cancel()
                     self._lose()

@@ -137,8 +137,8 @@ class GatewayProgram:
     async def _answer(self, request: GatewayRequest, writer: asyncio.StreamWriter) -> None:
         try:
             reply = GatewayReply(request.number, state=await self._done(request.call))
-        except RouteError as error:
-            reply = GatewayReply(request.number, error=str(error))
+        except (RouteError, OSError, OverflowError, ValueError) as error:
+            reply = GatewayReply(request.number, error=str(error) or type(error).__name__)
         writer.write(framed(encode(reply)))
         with suppress(ConnectionError):
             await writer.drain()
@@ -161,7 +161,7 @@ class GatewayProgram:
             process=os.getpid(),
             connections=self._doors.connections,
             port=self._doors.port(door) if door else 0,
-            services=self._journal.told.services(door) if door else frozenset(),
+            services=self._doors.services(door) if door else frozenset(),
             doors=frozenset(self._journal.told.doors),
         )
 
