@@ -29,6 +29,8 @@ _FORMATS: Mapping[str, Callable[[int], str]] = {
     "date-time": lambda number: "2100-01-01T00:00:00.000Z",
     "uuid": lambda number: str(uuid.uuid4()),
 }
+_KNOWN_TO_HANDLERS = {"scope"}
+"""Fields that take one of a few words: their handler knows them, and an example is one of them."""
 _numbers = itertools.count(1)
 
 Step: TypeAlias = str | int
@@ -174,7 +176,8 @@ def _valid_value(name: str, annotation: inspect.Type, refer: Refer) -> Any:
 
 
 def _valid_text(name: str, text: inspect.StrType, schema: Mapping[str, Any]) -> str:
-    found = next((one for one in _candidates(schema) if _fits(one, text)), None)
+    candidates = schema["examples"] if name in _KNOWN_TO_HANDLERS else _candidates(schema)
+    found = next((one for one in candidates if _fits(one, text)), None)
     if found is None:
         raise LookupError(f"{name}: give its annotation an example that fits, Meta(examples=[…])")
     return found

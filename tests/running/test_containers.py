@@ -187,7 +187,10 @@ async def test_an_image_that_cannot_be_pulled_leaves_the_earlier_one_running(wor
     await deploy(world, one)
     world.engine.missing = "Choose another tag: there is no 9.9"
     ended = await deploy(world, one, image_tag="9.9")
-    assert (ended["status"], ended["message"]) == ("FAILED", "Choose another tag: there is no 9.9")
+    reason, _, still = ended["message"].partition(". ")
+    assert (ended["status"], reason) == ("FAILED", "Choose another tag: there is no 9.9")
+    assert still.startswith("v1 (1.0, deployment ")
+    assert still.endswith(") still serves")
     assert world.engine.running[one].artifact.ref == "ghcr.io/acme/shop:1.0"
     log = await world.get(f"/container/{one}/deployment/{ended['id']}/log")
     assert [line["message"] for line in log["results"]][-1] == "Failed: Choose another tag: there is no 9.9"
