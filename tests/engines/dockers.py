@@ -239,7 +239,7 @@ class DockerHost(Dockerd):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        part = f"10.213.{os.getpid() % 250}"
+        self._link, part = self._linked()
         self.address, self._here = f"{part}.2", f"{part}.1"
         self.url = f"tcp://{self.address}:2376"
         self.authority = authority(folder / "ca")
@@ -267,25 +267,28 @@ class DockerHost(Dockerd):
         self._home, self.options = self._folder, self._own_options
         self.start()
 
+    def _linked(self) -> tuple[str, str]:
+        """Makes a link into the namespace. The kernel gives each name once, and so each network: another host
+        of this process, or of another one, may be there or just about to go."""
+        for number in range(250):
+            link = f"wdl-{number}"
+            into = ("peer", "name", "eth0", "netns", str(self._namespace.pid))
+            made = subprocess.run(
+                ["ip", "link", "add", link, "type", "veth", *into],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if made.returncode == 0:
+                return link, f"10.213.{number}"
+            assert b"File exists" in made.stderr, made.stderr
+        raise AssertionError("all networks for second hosts are in use")
+
     def _join(self) -> None:
-        link, process = f"wdl{os.getpid()}", str(self._namespace.pid)
-        inside = f"--net=/proc/{process}/ns/net"
+        inside = f"--net=/proc/{self._namespace.pid}/ns/net"
         for command in (
-            [
-                "ip",
-                "link",
-                "add",
-                link,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                "eth0",
-                "netns",
-                str(self._namespace.pid),
-            ],
-            ["ip", "addr", "add", f"{self._here}/24", "dev", link],
-            ["ip", "link", "set", link, "up"],
+            ["ip", "addr", "add", f"{self._here}/24", "dev", self._link],
+            ["ip", "link", "set", self._link, "up"],
             ["nsenter", inside, "ip", "addr", "add", f"{self.address}/24", "dev", "eth0"],
             ["nsenter", inside, "ip", "link", "set", "eth0", "up"],
             ["nsenter", inside, "ip", "link", "set", "lo", "up"],
