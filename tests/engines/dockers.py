@@ -281,7 +281,7 @@ class DockerHost(Dockerd):
             )
             if made.returncode == 0:
                 return link, f"10.213.{number}"
-            assert b"File exists" in made.stderr, made.stderr
+            assert "File exists" in made.stderr, made.stderr
         raise AssertionError("all networks for second hosts are in use")
 
     def _join(self) -> None:
