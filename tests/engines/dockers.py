@@ -273,12 +273,8 @@ class DockerHost(Dockerd):
         for number in range(250):
             link = f"wdl-{number}"
             into = ("peer", "name", "eth0", "netns", str(self._namespace.pid))
-            made = subprocess.run(
-                ["ip", "link", "add", link, "type", "veth", *into],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            command = ["ip", "link", "add", link, "type", "veth", *into]
+            made = subprocess.run(command, capture_output=True, text=True, check=False)
             if made.returncode == 0:
                 return link, f"10.213.{number}"
             assert "File exists" in made.stderr, made.stderr
