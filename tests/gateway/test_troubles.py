@@ -6,13 +6,16 @@ import asyncio
 import os
 import signal
 import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from tests.gateway.conftest import GatewayTown, processes_of
-from tests.routers.town import calling, request, until
+from tests.routers.town import calling, request, route, until
 from windlass.gateway import link
-from windlass.gateway.files import LOG
+from windlass.gateway.files import JOURNAL, LOG
 from windlass.routers.builtin.ports import bound
 from windlass.routers.router import Listen, RouteError
 
@@ -108,3 +111,26 @@ async def test_a_port_that_cannot_exist_is_answered(town: GatewayTown):
     for port in (70_000, -1):
         with pytest.raises(RouteError):
             await town.router.reserve("shop", [Listen(port)])
+
+
+async def test_a_port_that_is_taken_keeps_no_other_service_from_being_reached(
+    town: GatewayTown, free_port: int
+):
+    await town.router.reserve("base", [Listen(free_port)])
+    await town.router.set("shop", [route([(await town.instance("one")).endpoint])])
+    (town.folder / JOURNAL).write_bytes(b"")
+    os.kill(await town.process(), signal.SIGKILL)
+    with _taken(free_port):
+        await until(lambda: not town.link._is_ready.is_set())
+        await town.process()
+        assert (await town.ask(request())).body == b"one"
+
+
+@contextmanager
+def _taken(port: int) -> Iterator[None]:
+    """Binds a port as soon as the gateway that had it has ended."""
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        while not _is_bound(taken, port):
+            time.sleep(0.001)
+        yield

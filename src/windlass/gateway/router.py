@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from windlass.gateway.link import AskGateway, GatewayLink
 from windlass.gateway.messages import DrainEndpoints, Forget, Open, Reserve, Retire, SetRoutes
-from windlass.routers.router import Endpoint, IsKnown, Listen, Route
+from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
 
 
 class GatewayRouter:
@@ -81,8 +81,15 @@ class GatewayRouter:
                 await self._link.call(Retire(door, patience))
 
     async def _greet(self, ask: AskGateway) -> None:
-        """Opens the door again, and tells what the gateway does not know: others may have told it newer."""
+        """Opens the door again, and tells what the gateway does not know: others may have told it newer. A
+        service that cannot be told keeps no other one from being reached; its RouteError comes at the end."""
         known = (await ask(self._opening)).services
+        failed: RouteError | None = None
         for told in (self._reserved, self._routes):
             for service in told.keys() - known:
-                await ask(told[service])
+                try:
+                    await ask(told[service])
+                except RouteError as error:
+                    failed = error
+        if failed:
+            raise failed
