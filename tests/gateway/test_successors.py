@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Sequence
 from contextlib import closing
@@ -10,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from windlass.gateway import handover
+from tests.gateway.conftest import GatewayTown
+from tests.routers.town import request, until
+from windlass.gateway import handover, link
 from windlass.gateway.doors import Doors
 from windlass.gateway.files import HANDOVER, JOURNAL, connect_to, listen_at
 from windlass.gateway.handover import Succession
 from windlass.gateway.journal import Journal
+from windlass.gateway.messages import SuccessorServes, encode
 from windlass.routers.router import Endpoint
 
 
@@ -41,3 +45,25 @@ async def test_a_successor_that_never_answers_holds_up_no_changes(
                 silent.setblocking(True)
                 assert await asyncio.to_thread(silent.recv, 1000)
                 assert await asyncio.to_thread(silent.recv, 1000) == b""
+
+
+async def test_a_change_that_waits_for_a_handover_is_left_to_the_successor(
+    town: GatewayTown, monkeypatch: pytest.MonkeyPatch
+):
+    await town.shop(await town.instance("one"))
+    successor = connect_to(town.folder / HANDOVER, socket.SOCK_SEQPACKET)
+    assert successor
+    with closing(successor):
+        successor.setblocking(True)
+        assert await asyncio.to_thread(successor.recv, 1000)  # the sockets: changes wait from now on
+        told = (town.folder / JOURNAL).read_bytes()
+        with monkeypatch.context() as patched:
+            patched.setattr(link, "start_gateway", lambda folder: os.getppid())
+            changing = asyncio.create_task(town.shop(await town.instance("two")))
+            await asyncio.wait([changing], timeout=0.2)
+            successor.send(encode(SuccessorServes()))
+            await until(lambda: not town.link._is_ready.is_set())
+            assert not changing.done()
+            assert (town.folder / JOURNAL).read_bytes() == told
+    await changing
+    assert (await town.ask(request())).body == b"two"

@@ -48,6 +48,10 @@ _FAREWELL: Final = 12 * 3600.0
 """Seconds that a relieved gateway waits for its last tunnels."""
 
 
+class Relieved(Exception):
+    """The successor makes all changes from now on. The server repeats there what is not answered here."""
+
+
 class GatewayProgram:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -137,6 +141,8 @@ class GatewayProgram:
     async def _answer(self, request: GatewayRequest, writer: asyncio.StreamWriter) -> None:
         try:
             reply = GatewayReply(request.number, state=await self._done(request.call))
+        except Relieved:
+            return
         except (RouteError, OSError, OverflowError, ValueError) as error:
             reply = GatewayReply(request.number, error=str(error) or type(error).__name__)
         writer.write(framed(encode(reply)))
@@ -154,6 +160,8 @@ class GatewayProgram:
                 )
             case _:
                 async with self._changing:
+                    if self._relieved.is_set():
+                        raise Relieved
                     await self._doors.change(call)
         door = call.door if isinstance(call, Open) else ""
         return GatewayState(
