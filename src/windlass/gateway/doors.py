@@ -23,6 +23,7 @@ _log = log("gateway")
 Sockets = dict[tuple[str, str, int], socket.socket]
 """Listening sockets by door, address and port."""
 _PATIENCE, _PAUSE = 3.0, 0.05
+"""Seconds for which a port in use is tried again, and between two tries."""
 
 
 class Doors:
@@ -71,6 +72,7 @@ class Doors:
                 self._partial.discard((change.door, change.service))
             case Forget():
                 await self._router(change.door).forget(change.service)
+                self._partial.discard((change.door, change.service))
         self._journal.note(change)
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:

@@ -34,6 +34,7 @@ from windlass.routers.router import Endpoint
 
 _log = log("gateway")
 _PAUSE: Final = 1.0
+"""Seconds until successors are accepted again, if none could be."""
 _PATIENCE: Final = 10.0
 """Seconds in which an elder must have sent its sockets."""
 _LONGEST_CHANGE: Final = 20.0

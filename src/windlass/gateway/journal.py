@@ -29,7 +29,7 @@ _ENOUGH: Final = 1024
 
 
 class ToldRoutes:
-    """What a gateway was told, without what later changes replaced."""
+    """The changes that a gateway was told, without those that later ones replaced."""
 
     def __init__(self) -> None:
         self.doors: dict[str, Open] = {}
@@ -148,4 +148,6 @@ def _changes(path: Path) -> Iterator[Change]:
         try:
             yield decoder.decode(body)
         except msgspec.DecodeError as error:
-            _log.warning("a line of the journal is left out", extra={"reason": str(error)})
+            _log.warning(
+                "a change in the journal is left out: it cannot be read", extra={"reason": str(error)}
+            )

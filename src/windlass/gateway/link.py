@@ -77,13 +77,13 @@ class GatewayLink:
             self._launch()
             try:
                 async with asyncio.timeout(_PATIENCE):
-                    await self._leave(state.process)
+                    await self._wait_for_successor(state.process)
             except TimeoutError as error:
                 reason = f"the gateway is not relieved by a new one; its log says why: {self._folder / LOG}"
                 raise RouteError(reason) from error
 
-    async def _leave(self, process: int) -> None:
-        """Returns as soon as another process answers."""
+    async def _wait_for_successor(self, process: int) -> None:
+        """Returns as soon as a gateway in another process answers."""
         while (await self.call(Ask())).process == process:  # noqa: ASYNC110 (another program decides)
             await asyncio.sleep(_PAUSE)
 

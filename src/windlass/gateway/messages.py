@@ -1,4 +1,4 @@
-"""What a server tells the gateway, and what a gateway tells its successor."""
+"""Messages from a server to its gateway, and from a gateway to its successor."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Ask(Struct, frozen=True, tag=True):
 
 
 Change = Open | Reserve | SetRoutes | Forget | Retire
-"""What has to be remembered."""
+"""Calls that the journal keeps."""
 Call = Change | DrainEndpoints | Ask
 
 
