@@ -47,7 +47,8 @@ class Pair:
             for one, other in (self._houses, self._houses[::-1]):
                 if one.is_paused:
                     self.asleep, self.awake = one, other
-            return self.asleep.is_paused
+                    return True
+            return False
 
         await until(paused)
         assert not self.awake.is_paused

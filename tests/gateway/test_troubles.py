@@ -16,7 +16,6 @@ from tests.gateway.conftest import GatewayTown, processes_of
 from tests.routers.town import calling, request, route, until
 from windlass.gateway import link
 from windlass.gateway.files import JOURNAL, LOG
-from windlass.routers.builtin.ports import bound
 from windlass.routers.router import Listen, RouteError
 
 
@@ -95,12 +94,10 @@ async def test_a_service_whose_port_was_taken_is_reached_by_name(town: GatewayTo
     process = await town.process()
     await town.router.stop()
     os.kill(process, signal.SIGKILL)
-    await until(lambda: process not in processes_of(town.folder))
-    with bound("127.0.0.1", free_port, way_out="") as taken:
+    with _taken(free_port):
         await town.new_server()
         assert (await town.ask(request())).body == b"one"
         assert "shop" not in await town.router.services()
-        taken.close()
     await town.router.reserve("shop", [Listen(free_port)])
     await town.shop(one, external=free_port)
     async with calling(free_port) as caller:

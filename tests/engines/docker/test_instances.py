@@ -202,3 +202,17 @@ async def test_what_was_made_and_never_started_is_started_with_its_files(engine,
 async def labels_of(engine: DockerEngine, raw: Docker) -> dict[str, str]:
     other = await engine.run(wanted(), 0)
     return dict((await raw.json("GET", f"/containers/{other.id}/json"))["Config"]["Labels"])
+
+
+async def test_a_container_that_the_engine_is_still_making_is_waited_for(engine, monkeypatch):
+    """Its name is taken, and nothing is found under it yet, as after a call that was cut off."""
+    to_the_engine = Docker.json
+    until = asyncio.get_running_loop().time() + 0.4
+
+    async def json(docker, method, path, **given):
+        if path == "/containers/create" and asyncio.get_running_loop().time() < until:
+            raise EngineRefused(409, "Conflict. The container name is already in use")
+        return await to_the_engine(docker, method, path, **given)
+
+    monkeypatch.setattr(Docker, "json", json)
+    assert (await engine.run(wanted(), 0)).phase is Phase.RUNNING

@@ -40,7 +40,9 @@ from windlass.engines.engine import EngineAway, EngineError, Notice, Sink
 
 T = TypeVar("T")
 
-TRIES: Final = 3
+PAUSES: Final = (0.0, 0.1, 0.5, 2.0)
+"""Seconds between two tries. A container's name is taken as soon as the engine begins to make it, and nothing
+is found under that name until it is made: the call that asked for it may have been cut off meanwhile."""
 AT_ONCE: Final = 16
 SOON: Final = 5.0
 GRACE: Final = 10.0
@@ -214,14 +216,17 @@ class DockerEngine(EngineByHand):
     ) -> Inspection | None:
         """Starts a container, unless its generation was removed. Returns its description if it ran before."""
         await self._allow_return(workload)
-        for attempt in range(1, TRIES + 1):
+        pauses = iter(PAUSES)
+        while True:
             self._refuse_removed(workload)
             try:
                 found = await self._containers.run(workload, index, name, once=once)
                 break
             except EngineRefused as refused:
-                if attempt == TRIES or not _is_passing(refused):
+                pause = next(pauses, None)
+                if pause is None or not _is_passing(refused):
                     raise
+            await asyncio.sleep(pause)
         if workload.generation in self._removed.of(workload.service):  # meanwhile, by another server
             await self._containers.remove(name)
         self._refuse_removed(workload)
