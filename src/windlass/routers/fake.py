@@ -28,7 +28,7 @@ class FakeRouter:
         wanted = {one.port for one in ports}
         for other, held in self.listening.items():
             if other != service and (both := wanted & {one.port for one in held}):
-                raise RouteError(f"Port {min(both)} is taken by the service {other}")
+                raise RouteError(f"port {min(both)} is in use by another service: choose another one")
         self.listening[service] = tuple(ports)
 
     async def set(self, service: str, routes: Sequence[Route]) -> None:
