@@ -177,7 +177,7 @@ async def test_ports_of_services_stay_open_when_a_gateway_is_replaced(town: Gate
 async def test_a_port_in_use_is_refused_with_the_words_of_the_router(town: GatewayTown, free_port: int):
     await town.shop(await town.instance("one"))
     await town.router.reserve("shop", [Listen(free_port)])
-    with pytest.raises(RouteError, match=f"port {free_port} is in use by the service Shop"):
+    with pytest.raises(RouteError, match=f"port {free_port} is in use by another service"):
         await town.router.reserve("other", [Listen(free_port)])
 
 

@@ -38,7 +38,12 @@ class Channel(Generic[M]):
 
     def send(self, message: object, files: Sequence[int] = ()) -> None:
         """Sends copies of file descriptors; ours are closed as soon as they are on their way."""
-        self._waiting.append((encode(message), files))
+        body = encode(message)
+        if len(body) > _MOST_BYTES:
+            raise ValueError(
+                f"send less than {len(body)} bytes in one message: the other side takes {_MOST_BYTES}"
+            )
+        self._waiting.append((body, files))
         if len(self._waiting) == 1:
             self._write()
 

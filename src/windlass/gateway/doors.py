@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from windlass.base.http_in.connections import trusted
 from windlass.base.log import log
 from windlass.gateway.journal import Journal
-from windlass.gateway.messages import Change, Forget, Open, Reserve, Retire, SetRoutes
+from windlass.gateway.messages import Change, ClientFile, Forget, Open, Reserve, Retire, SetRoutes
 from windlass.routers.builtin import BuiltinRouter
+from windlass.routers.builtin.client_socket import ClientWait
 from windlass.routers.router import Endpoint, RouteError
 
 _log = log("gateway")
@@ -98,15 +99,15 @@ class Doors:
             for at, listening in router.listening().items()
         }
 
-    def leave(self, give: Callable[[str, int, int], None]) -> None:
+    def leave(self, give: Callable[[str, int, int, ClientWait], None]) -> None:
         """Takes no connections any more, and gives away those that wait for nothing, as soon as they do."""
         for door, router in self._routers.items():
             router.leave(partial(give, door))
 
-    def adopt(self, door: str, port: int, connection: socket.socket) -> None:
+    def adopt(self, message: ClientFile, connection: socket.socket) -> None:
         """Goes on with the connection of a client."""
-        if router := self._routers.get(door):
-            router.adopt(connection, port)
+        if router := self._routers.get(message.door):
+            router.adopt(connection, message.port, message.waited)
         else:
             connection.close()
 

@@ -30,6 +30,7 @@ from windlass.gateway.messages import (
     SocketsEnd,
     SuccessorServes,
 )
+from windlass.routers.builtin.client_socket import ClientWait
 from windlass.routers.router import Endpoint
 
 _log = log("gateway")
@@ -37,6 +38,8 @@ _PAUSE: Final = 1.0
 """Seconds until successors are accepted again, if none could be."""
 _PATIENCE: Final = 10.0
 """Seconds in which an elder must have sent its sockets."""
+_MOST_ENDPOINTS: Final = 400
+"""Endpoints of one message, which has room for as many with the longest names."""
 _LONGEST_CHANGE: Final = 20.0
 """Seconds in which a successor must serve. Changes of routes wait meanwhile."""
 
@@ -67,6 +70,10 @@ class Elder:
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
         """Returns when nothing of it is under way to these endpoints any more."""
+        parts = (endpoints[at : at + _MOST_ENDPOINTS] for at in range(0, len(endpoints), _MOST_ENDPOINTS))
+        await asyncio.gather(*(self._drain(part, patience) for part in parts))
+
+    async def _drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
         if self.has_ended:
             return
         number = next(self._numbers)
@@ -83,7 +90,7 @@ class Elder:
                 self._sent.set_result(None)
             case ClientFile():
                 assert self._doors is not None
-                self._doors.adopt(message.door, message.port, socket.socket(fileno=files[0]))
+                self._doors.adopt(message, socket.socket(fileno=files[0]))
             case DrainEnd():
                 self._drains.pop(message.number).set_result(None)
 
@@ -188,11 +195,11 @@ class Succession:
         if self._channel is not None:
             self._channel.send(DrainEnd(wanted.number))
 
-    def _give(self, door: str, port: int, file: int) -> None:
+    def _give(self, door: str, port: int, file: int, waited: ClientWait) -> None:
         if self._channel is None:  # the successor has ended: nothing can be done for its client
             os.close(file)
         else:
-            self._channel.send(ClientFile(door, port), [file])
+            self._channel.send(ClientFile(door, port, waited), [file])
 
     def _lost(self) -> None:
         self._channel = None

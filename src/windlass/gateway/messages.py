@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, msgpack
 
+from windlass.routers.builtin.client_socket import ClientWait
 from windlass.routers.router import Endpoint, Listen, Route
 
 
@@ -99,6 +100,7 @@ class ClientFile(Struct, frozen=True, tag=True):
 
     door: str
     port: int
+    waited: ClientWait = ClientWait()
 
 
 class DrainEnd(Struct, frozen=True, tag=True):

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from windlass.base.http_in.bounds import ROOM
 from windlass.base.http_in.connections import Admission, network_of
 from windlass.base.http_in.wire import HeadBuffer
@@ -33,6 +35,18 @@ IDLE: Final = RequestPhase.IDLE
 BUSY: Final = RequestPhase.BUSY
 PARTING: Final = RequestPhase.PARTING
 LOST: Final = RequestPhase.LOST
+
+
+class ClientWait(Struct, frozen=True):
+    """The wait of a gateway for a client that sends nothing."""
+
+    served: bool = True
+    """The client has had an answer."""
+    seconds: float = 0.0
+
+
+GiveAway = Callable[[int, int, ClientWait], None]
+"""Takes a connection as port, file descriptor, and the wait for its client."""
 
 
 class GatewaySocket(asyncio.Protocol):
@@ -180,9 +194,10 @@ class GatewaySocket(asyncio.Protocol):
 
     # Handing over
 
-    def was_served(self) -> None:
-        """Tells that the client had an answer before, from another process."""
-        self._served = True
+    def continue_after(self, waited: ClientWait) -> None:
+        """Counts the time that another process has waited for this client."""
+        self._served = waited.served
+        self._since -= waited.seconds
 
     def _waits_for_nothing(self) -> bool:
         """True between two requests, when all bytes of the last answer are on their way."""
@@ -200,10 +215,11 @@ class GatewaySocket(asyncio.Protocol):
         self._give_away(give)
         return True
 
-    def _give_away(self, give: Callable[[int, int], None]) -> None:
+    def _give_away(self, give: GiveAway) -> None:
         """Gives the connection to another process: this one only closes its side of the descriptor."""
         self.transport.pause_reading()
-        give(self._port, os.dup(self.transport.get_extra_info("socket").fileno()))
+        waited = ClientWait(self._served, self._shared.loop.time() - self._since)
+        give(self._port, os.dup(self.transport.get_extra_info("socket").fileno()), waited)
         self.transport.abort()
 
     # Time

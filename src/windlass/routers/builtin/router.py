@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from windlass.base.http_in.bounds import Bounds
 from windlass.routers.builtin.client import ClientConnection
+from windlass.routers.builtin.client_socket import ClientWait, GiveAway
 from windlass.routers.builtin.pipes import Caller
 from windlass.routers.builtin.ports import bound
 from windlass.routers.builtin.shared_state import SharedState
@@ -171,9 +172,9 @@ class BuiltinRouter:
             servers[self._host, self._port] = self._gateway
         return {at: server.sockets[0] for at, server in servers.items()}
 
-    def leave(self, give: Callable[[int, int], None]) -> None:
-        """Takes no connections any more. Gives those that wait for nothing to `give`, as port and file
-        descriptor, each as soon as its answer is complete; tunnels and pipes stay to their end."""
+    def leave(self, give: GiveAway) -> None:
+        """Takes no connections any more. Gives those that wait for nothing to `give`, each as soon as its
+        answer is complete; tunnels and pipes stay to their end."""
         self._shared.give = give
         self._shared.answers_until = self._shared.loop.time() + _LAST_REQUESTS
         for held in self._listening.values():
@@ -182,14 +183,16 @@ class BuiltinRouter:
         if self._gateway is not None:
             self._gateway.close()
 
-    def adopt(self, connection: socket.socket, port: int) -> None:
-        """Goes on with a connection whose client has been answered."""
+    def adopt(self, connection: socket.socket, port: int, waited: ClientWait) -> None:
+        """Goes on with the connection of a client that waits for nothing."""
         make = self._connection if port == self._port else self._protocol_for(port)
-        self._shared.do(self._adopted(connection, make()))
+        self._shared.do(self._adopted(connection, make(), waited))
 
-    async def _adopted(self, connection: socket.socket, protocol: asyncio.Protocol) -> None:
+    async def _adopted(
+        self, connection: socket.socket, protocol: asyncio.Protocol, waited: ClientWait
+    ) -> None:
         if isinstance(protocol, ClientConnection):
-            protocol.was_served()
+            protocol.continue_after(waited)
         connection.setblocking(False)
         await self._shared.loop.connect_accepted_socket(lambda: protocol, connection)
 
@@ -211,7 +214,8 @@ class BuiltinRouter:
         return addresses
 
     def _check(self, service: str, wanted: Addresses) -> None:
-        """Refuses addresses that the gateway or another service has."""
+        """Refuses addresses that the gateway or another service has. The other one may be of another
+        organization: the message does not name it."""
         ports = {port for _, port in wanted}
         if self._gateway is not None and self._port in ports:
             raise RouteError(
@@ -223,9 +227,7 @@ class BuiltinRouter:
                 continue
             for _, port in held:
                 if port in ports:
-                    raise RouteError(
-                        f"port {port} is in use by the service {self._table.title(other)}: choose another one"
-                    )
+                    raise RouteError(f"port {port} is in use by another service: choose another one")
 
     async def _open(self, addresses: Addresses) -> Servers:
         """Opens all of these addresses, or none."""

@@ -9,7 +9,7 @@ import asyncio
 import math
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import ConnectionTable
@@ -17,6 +17,9 @@ from windlass.base.http_in.files import allowed_connections
 from windlass.base.log import log
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.router import Endpoint
+
+if TYPE_CHECKING:
+    from windlass.routers.builtin.client_socket import GiveAway
 
 _log = log("router")
 
@@ -31,9 +34,8 @@ class SharedState:
         self.now = 0.0
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False
-        self.give: Callable[[int, int], None] | None = None
-        """Takes the connections of clients that wait for nothing, as port and file descriptor, for another
-        process to go on with."""
+        self.give: GiveAway | None = None
+        """Takes the connections of clients that wait for nothing, for another process to go on with."""
         self.answers_until = math.inf
         """Until when requests that wait behind others are answered: the routes of a router that was left grow
         old, and a client that always has a further request waiting is never given away."""
