@@ -104,16 +104,6 @@ def test_a_file_of_351_lines_is_found(tmp_path: Path) -> None:
 
 TESTS = Path(__file__).parent
 MOST_LINES_OF_A_TEST_MODULE = 400
-TO_BE_SPLIT = {
-    "contract/test_endpoints.py",
-    "derived/stage.py",
-    "derived/test_access.py",
-    "derived/test_writes.py",
-    "running/test_clusters.py",
-    "store/test_crash.py",
-    "store/test_transactions.py",
-    "store/test_work.py",
-}
 
 
 def long_modules(folder: Path) -> set[str]:
@@ -125,7 +115,7 @@ def long_modules(folder: Path) -> set[str]:
 
 
 def test_modules_of_tests_have_at_most_400_lines() -> None:
-    assert long_modules(TESTS) <= TO_BE_SPLIT
+    assert long_modules(TESTS) == set()
 
 
 def test_a_test_module_of_401_lines_is_found(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.manual import DOCS
-from tests.running.test_clusters import connector
+from tests.running.clusters import connector
 
 PAGE = (DOCS / "clusters.md").read_text()
 

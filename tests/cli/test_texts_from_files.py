@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.test_stories import shop
-from tests.running.test_clusters import KEY, PEM, TLS
+from tests.running.clusters import KEY, PEM, TLS
 from windlass.cli.derived_commands import commands_of
 from windlass.cli.fields import Field
 from windlass.cli.options import options_of

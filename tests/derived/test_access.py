@@ -3,50 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 import pytest
 
 from tests.derived import matrix
-from tests.derived.bodies import MISSING
-from tests.derived.stage import BASES, OPERATIONS, Plot, Stage, for_operations, operation_of
+from tests.derived.answers import exchanged, footprint, never_there, refused, same
+from tests.derived.operations import OPERATIONS, for_operations
+from tests.derived.references import references, referring, refers_to_something, whole_body
+from tests.derived.sorts import about_the_organization, below_a_limit
+from tests.derived.stage import BASES, Stage
 from tests.world import Answer
 from windlass.base.tokens import new_token
-from windlass.control.people.tokens import limitable
 from windlass.core.access import Scope
 from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.resource import Family
-from windlass.core.declare.structs import ReferenceField
 from windlass.families import registry
 
-
-def families_on_the_way(operation: Operation) -> set[str]:
-    """The families of the things that the path leads through, with all above them."""
-    last = (
-        operation.family if operation.family and operation.params[-1:] == [operation.family.param] else None
-    )
-    names: set[str] = set()
-    at = last if last and not last.nested else operation.parent
-    if last:
-        names.add(last.name)
-    while at is not None:
-        names.add(at.name)
-        at = registry().parents(at)[0]
-    return names
-
-
-def below_a_limit(operation: Operation) -> bool:
-    return bool(operation.params) and not families_on_the_way(operation).isdisjoint(LIMITABLE)
-
-
-def about_the_organization(operation: Operation) -> bool:
-    """The path leads to the organization itself, or to one of its lists."""
-    return families_on_the_way(operation) == {"organization"}
-
-
-LIMITABLE = limitable(registry())
 every_operation = for_operations()
 with_an_id = for_operations(lambda operation: bool(operation.params))
 
@@ -65,7 +38,7 @@ CREDENTIALS = {
 }
 
 
-# Who is not let in
+# Refused credentials
 
 
 @every_operation
@@ -109,7 +82,7 @@ async def test_a_revoked_or_expired_token_opens_nothing(
     refused(await stage.ask(subject, expired), "expired")
 
 
-# Who may do what
+# Scopes
 
 
 @every_operation
@@ -173,43 +146,7 @@ def test_another_family_would_change_the_matrix():
     assert len(rows) == 6
 
 
-def references(operation: Operation) -> Mapping[str, ReferenceField]:
-    """Returns the references in a body, by the path of the field."""
-    return operation.family.references if operation.family else {}
-
-
-def refers_to_something(operation: Operation) -> bool:
-    return bool(references(operation)) and operation.handler.endswith((".create", ".update", ".patch"))
-
-
-async def whole_body(stage: Stage, operation: Operation) -> dict[str, Any]:
-    """As for a creation, where an update may leave everything out."""
-    assert operation.family is not None
-    body = await stage.plot.body(operation_of("create", operation.family, operation.parent))
-    return {name: value for name, value in body.items() if name not in operation.family.fixed}
-
-
-def without_references(operation: Operation, body: Any) -> Any:
-    for path in references(operation):
-        body = laid(body, path.split("."), MISSING)
-    return body
-
-
-def referring(operation: Operation, body: Any, path: str, id: str) -> Any:
-    """The body with this one reference."""
-    return laid(without_references(operation, body), path.split("."), id)
-
-
-def laid(body: Any, path: Sequence[str], value: Any) -> Any:
-    if not isinstance(body, dict) or (path[0] not in body and value is MISSING):
-        return body
-    if len(path) > 1:
-        return {**body, path[0]: laid(body[path[0]], path[1:], value)}
-    rest = {name: one for name, one in body.items() if name != path[0]}
-    return rest if value is MISSING else {**rest, path[0]: value}
-
-
-# Who is told that nothing is there
+# Resources that answer like missing ones
 
 
 @with_an_id
@@ -269,123 +206,7 @@ async def test_a_reference_to_what_belongs_to_another_organization_is_one_to_not
         assert (unknown.status, unknown.message.partition(":")[0]) == (400, path)
 
 
-# Tokens that are limited to a part of the organization
-
-
-@pytest.fixture(scope="module")
-async def outside(stage: Stage) -> Plot:
-    """Another project of the same organization, with all that is below it."""
-    return stage.another_plot()
-
-
-@pytest.fixture(scope="module")
-async def limited(stage: Stage) -> str:
-    """An Admin token that is limited to the first project."""
-    project = await stage.plot.standing(registry()["project"])
-    tenant = stage.plot.tenant
-    return await stage.token(tenant.org, tenant.admin, limited_to=[project.id])
-
-
-@for_operations(below_a_limit)
-async def test_a_limited_token_does_everything_inside_its_limits(
-    stage: Stage, operation: Operation, limited: str
-):
-    subject = await stage.plot.subject(operation)
-    if operation.family is registry()["project"] and operation.writes:  # one that was made for this test
-        limited = await stage.token(subject.tenant.org, subject.tenant.admin, limited_to=[subject.ids[-1]])
-    body = without_references(operation, subject.body)
-    answer = await stage.call(operation, subject.ids, body, limited)
-    assert answer.status == subject.status
-
-
-@for_operations(refers_to_something)
-async def test_a_limited_token_names_nothing_that_it_does_not_see(
-    stage: Stage, operation: Operation, limited: str, outside: Plot
-):
-    """What is there, but not for it, is answered as an id that never existed."""
-    subject = await stage.plot.subject(operation)
-    for path, (other, _) in references(operation).items():
-        body = await whole_body(stage, operation)
-        there = await outside.standing(registry()[other])
-        hidden, unknown = [
-            await stage.call(operation, subject.ids, referring(operation, body, path, id), limited)
-            for id in (there.id, str(uuid.uuid4()))
-        ]
-        assert (unknown.status, unknown.message.partition(":")[0]) == (400, path)
-        assert same(hidden, unknown)
-        # With the right to see it, the same body is taken: nothing else was wrong with it.
-        named = referring(operation, body, path, there.id)
-        seen = await stage.call(operation, subject.ids, named, subject.tenant.admin)
-        assert seen.status == subject.status or seen.message == f"{path}: cannot be changed after creation"
-
-
-@for_operations(lambda operation: bool(operation.params) and not about_the_organization(operation))
-async def test_a_limited_token_gets_404_outside_its_limits(
-    stage: Stage, operation: Operation, limited: str, outside: Plot
-):
-    subject = await outside.subject(operation)
-    missing = await stage.call(operation, never_there(subject.ids), subject.body, limited)
-    assert missing.status == 404
-    assert same(await stage.ask(subject, limited), missing)
-    assert (await stage.ask(subject, outside.tenant.admin)).status == subject.status
-
-
-@for_operations(lambda operation: not operation.params or about_the_organization(operation))
-async def test_a_limited_token_reads_its_organization_and_changes_nothing_of_it(
-    stage: Stage, operation: Operation, limited: str, outside: Plot
-):
-    subject = await outside.subject_here(operation)
-    before = await footprint(stage)
-    answer = await stage.ask(subject, limited)
-    if operation.writes and operation.need is not Scope.READ:
-        assert answer.status == 403
-        assert await footprint(stage) == before
-    else:
-        assert answer.status == subject.status
-
-
-@for_operations(lambda operation: operation.handler.endswith(".list") and about_the_organization(operation))
-async def test_a_limited_token_lists_nothing_that_is_outside_its_limits(
-    stage: Stage, operation: Operation, limited: str, outside: Plot
-):
-    assert operation.family is not None
-    there = await outside.standing(operation.family)
-    inside = await stage.plot.standing(registry()["project"])
-    path = (await outside.subject(operation)).path + "?page_size=1000"
-    everything, shown = [
-        {one["id"] for one in (await stage.world.get(path, token=token))["results"]}
-        for token in (outside.tenant.admin, limited)
-    ]
-    assert there.id in everything
-    assert shown == ({inside.id} & everything)
-
-
-async def test_a_token_limited_to_a_service_sees_nothing_above_or_beside_it(stage: Stage):
-    plot, families = stage.plot, registry()
-    service = await plot.standing(families["application"])
-    beside = await plot.fresh(families["application"])
-    token = await stage.token(plot.tenant.org, plot.tenant.admin, limited_to=[service.id])
-    assert (await stage.world.get(f"/application/{service.id}", token=token)).status == 200
-    assert (await stage.world.get(f"/application/{beside.id}", token=token)).status == 404
-    for above in service.above[1:-1]:
-        path = f"/{above.family.name}/{above.id}"
-        assert (await stage.world.get(path, token=token)).status == 404, path
-
-
-async def test_a_token_that_is_limited_to_nothing_is_not_one_without_limits(stage: Stage):
-    tenant = stage.plot.tenant
-    await stage.plot.standing(registry()["project"])
-    body = {"name": stage.world.name("token"), "scopes": ["Admin"], "limited_to": []}
-    made = await stage.world.post(f"/organization/{tenant.org}/apiToken", body)
-    if made.status == 201:
-        listed = await stage.world.get(f"/organization/{tenant.org}/project", token=made["token"])
-        assert listed["results"] == []
-    else:
-        assert made.status == 400
-        assert made.message.startswith("limited_to: ")
-
-
-# What the sentences above are made of
+# Helpers
 
 
 async def violations(stage: Stage, operation: Operation, declared: Operation | None = None) -> list[str]:
@@ -408,29 +229,6 @@ async def tried(stage: Stage, operation: Operation, scope: Scope, *, careful: bo
     before = await footprint(stage)
     answer = await stage.ask(subject, subject.tenant.tokens[scope])
     return answer, await footprint(stage) != before
-
-
-async def footprint(stage: Stage) -> tuple[int, ...]:
-    """Changes with everything that is done: each change is an event."""
-    counts = ", ".join(f"(SELECT count(*) FROM {table})" for table in ("event", "resource", "deployment"))
-    return tuple((await stage.beside(f"SELECT {counts}"))[0])
-
-
-def refused(answer: Answer, why: str) -> None:
-    assert answer.status == 401, f"{why}: {answer}"
-    assert answer.headers["www-authenticate"]
-
-
-def never_there(ids: Iterable[str]) -> list[str]:
-    return [str(uuid.uuid4()) for _ in ids]
-
-
-def exchanged(ids: tuple[str, ...], place: int, id: str) -> list[str]:
-    return [*ids[:place], id, *ids[place + 1 :]]
-
-
-def same(one: Answer, other: Answer) -> bool:
-    return (one.status, one.body, set(one.headers)) == (other.status, other.body, set(other.headers))
 
 
 def test_answers_that_differ_in_a_word_are_not_the_same():

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta
 
 from tests.derived.bodies import MISSING, placed, spelled, valid, wrongs
-from tests.derived.stage import OPERATIONS
+from tests.derived.operations import OPERATIONS
 from windlass.api.body import parsed
 from windlass.base.errors import Invalid
 from windlass.core.declare.fields import Id, Key, Maybe, Name, Port, Url, absent, refers

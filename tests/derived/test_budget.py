@@ -296,7 +296,7 @@ async def test_asking_what_can_be_done_costs_nothing():
         assert {answer.headers["x-ratelimit-remaining"] for answer in answers} == {"10"}
 
 
-# What the sentences above are made of
+# Helpers
 
 
 async def ask(

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from tests.derived.bodies import Path, Wrong, placed, spelled, unwrapped, wrongs
-from tests.derived.stage import OPERATIONS, Stage, Subject, for_operations, path_of
+from tests.derived.operations import OPERATIONS, for_operations, path_of
+from tests.derived.stage import Stage
+from tests.derived.things import Subject
 from tests.forms import examples
 from tests.world import Answer
 from windlass.core.declare.registry import Operation, Paging
@@ -130,7 +132,7 @@ def test_every_number_that_can_be_sent_fits_into_the_databases():
                 assert info.le < 2**63, path
 
 
-# Whatever JSON there is
+# Any JSON
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -265,7 +267,7 @@ def test_every_list_is_paged_or_says_why_not():
             assert operation.query is Tail or short, operation.id
 
 
-# What the sentences above are made of
+# Helpers
 
 
 async def sent(stage: Stage, subject: Subject, body: Any, ids: Iterable[str] | None = None) -> Answer:

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.derived.stage import Stage, Subject, adding_to, for_operations, operation_of, path_of
+from tests.derived.operations import adding_to, for_operations, operation_of, path_of
+from tests.derived.stage import Stage
+from tests.derived.things import Subject
 from tests.forms import examples
 from tests.world import Answer
 from windlass.core.declare.registry import MOST_PER_PAGE, PAGE, Operation
@@ -312,7 +314,7 @@ async def write_beside(
         await connection.close()
 
 
-# What the sentences above are made of
+# Helpers
 
 
 async def populated(stage: Stage, operation: Operation) -> Subject:

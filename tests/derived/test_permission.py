@@ -10,8 +10,10 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tests.derived.stage import OPERATIONS, Stage, Subject, staged
-from tests.derived.test_access import without_references
+from tests.derived.operations import OPERATIONS
+from tests.derived.references import without_references
+from tests.derived.stage import Stage, staged
+from tests.derived.things import Subject
 from windlass.base.tokens import new_token
 from windlass.core.access import Actor, Scope, Where, may, may_somewhere, permits_throughout
 from windlass.core.declare.registry import Operation

@@ -9,7 +9,10 @@ import pytest
 from msgspec import Struct
 
 from tests.derived.bodies import full
-from tests.derived.stage import BASES, Plot, Stage, Thing, for_families, operation_of
+from tests.derived.operations import for_families, operation_of
+from tests.derived.plots import Plot
+from tests.derived.stage import BASES, Stage
+from tests.derived.things import Thing
 from tests.schemathesis.rules import RULES
 from tests.world import Answer
 from windlass.core.declare.document import narrowed

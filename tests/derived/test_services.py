@@ -10,7 +10,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.derived.stage import Stage, Thing, for_families, to_deploy
+from tests.derived.operations import for_families
+from tests.derived.plots import to_deploy
+from tests.derived.stage import Stage
+from tests.derived.things import Thing
 from tests.world import Answer
 from windlass.core.declare.registry import is_service, runs_once
 from windlass.core.declare.resource import Family

@@ -8,39 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.derived.stage import (
-    OPERATIONS,
-    Plot,
-    Stage,
-    Subject,
-    Thing,
-    for_families,
-    for_operations,
-    operation_of,
-    together,
-)
+from tests.derived.answers import same_result
+from tests.derived.operations import for_operations, operation_of
+from tests.derived.sorts import every_naming
+from tests.derived.stage import Stage, together
+from tests.derived.things import Subject
 from tests.world import Answer, World, make_world
 from windlass.core.declare.registry import Operation
-from windlass.core.declare.resource import Family, Verb
 from windlass.families import registry
 
-TWINS, WRITERS, RIVALS = 50, 32, 20
+TWINS, WRITERS = 50, 32
 _keys = itertools.count(1)
 
 
-def does(operation: Operation, verb: Verb) -> bool:
-    return operation.handler.endswith(f".{verb}")
-
-
-def named(operation: Operation) -> bool:
-    return operation.family is not None and operation.family.names is not None
-
-
 every_post = for_operations(lambda operation: operation.method == "POST")
-every_naming = for_operations(lambda operation: does(operation, Verb.CREATE) and named(operation))
-every_renaming = for_operations(
-    lambda operation: (does(operation, Verb.UPDATE) or does(operation, Verb.PATCH)) and named(operation)
-)
 every_conditional = for_operations(lambda operation: operation.conditional)
 
 
@@ -87,7 +68,7 @@ async def test_a_key_is_for_one_request_only(stage: Stage, operation: Operation)
         assert other.status == 409
         assert "Idempotency-Key" in other.message
     assert await amounts(stage) == before
-    assert same(await keyed(stage, first, key), answer)
+    assert same_result(await keyed(stage, first, key), answer)
 
 
 @every_post
@@ -124,7 +105,7 @@ async def test_a_key_is_kept_for_a_day(stage: Stage):
     subject, key = await stage.plot.subject(registry().operation("deployApplication")), new_key()
     first = await keyed(stage, subject, key)
     stage.world.clock.turn(24 * 3600 - 1)
-    assert same(await keyed(stage, subject, key), first)
+    assert same_result(await keyed(stage, subject, key), first)
     stage.world.clock.turn(1)
     assert (await keyed(stage, subject, key))["id"] != first["id"]
 
@@ -147,7 +128,7 @@ async def test_an_answer_is_kept_over_a_restart_and_cannot_be_read_in_the_databa
         first = await world.post(f"/organization/{world.org}/apiToken", body, headers=headers)
     async with make_world(database_url, folder=tmp_path) as world:
         again = await world.post(f"/organization/{world.org}/apiToken", body, headers=headers)
-    assert same(again, first)
+    assert same_result(again, first)
     kept = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert first["token"].encode() not in kept
 
@@ -231,166 +212,7 @@ async def add_one(world: World, project: str, *, conditional: bool = True) -> No
         assert answer.status == 412
 
 
-# Names
-
-
-@every_naming
-async def test_concurrent_creations_of_one_name_succeed_once(stage: Stage, operation: Operation):
-    subject = await stage.plot.subject(operation)
-    family = operation.family
-    assert family is not None
-    assert family.names is not None
-    name = subject.body[family.names]
-    wanted = [name if family.exact_names else in_other_letters(name, number) for number in range(RIVALS)]
-    assert len(set(wanted)) == (1 if family.exact_names else RIVALS)
-    bodies = [{**subject.body, family.names: name} for name in wanted]
-    answers = await together(
-        *(stage.call(operation, subject.ids, body, subject.tenant.admin) for body in bodies)
-    )
-    statuses = sorted(answer.status for answer in answers)
-    assert statuses == [operation.status] + [409] * (RIVALS - 1)
-    assert all(answer.message.startswith(f"{family.names}: ") for answer in answers if answer.status == 409)
-
-
-@every_naming
-async def test_one_name_may_be_used_in_two_places(stage: Stage, operation: Operation):
-    if operation.parent is None:
-        return
-    subject = await stage.plot.subject(operation)
-    elsewhere = await stage.foreign.subject(operation)
-    for place in (subject, elsewhere):
-        assert operation.family is not None
-        field = str(operation.family.names)
-        body = {**place.body, field: subject.body[field]}
-        assert (await stage.call(operation, place.ids, body, place.tenant.admin)).status == operation.status
-
-
-@every_renaming
-async def test_a_name_that_is_taken_cannot_be_taken_by_renaming(stage: Stage, operation: Operation):
-    family = operation.family
-    assert family is not None
-    if family.parent is None:
-        return
-    field, plot = str(family.names), stage.plot
-    one, other = await plot.fresh(family, operation.parent), await plot.fresh(family, operation.parent)
-    read = operation_of("read", family, operation.parent)
-    taken = (await stage.call(read, one.ids, None, plot.tenant.admin))[field]
-    variant = taken if family.exact_names else taken.swapcase()
-    before = await stage.call(read, other.ids, None, plot.tenant.admin)
-    refused = await stage.call(operation, other.ids, {field: variant}, plot.tenant.admin)
-    assert refused.status == 409
-    assert refused.message.startswith(f"{field}: ")
-    assert same(await stage.call(read, other.ids, None, plot.tenant.admin), before)
-    assert (await stage.call(operation, one.ids, {field: variant}, plot.tenant.admin)).status == 200
-
-
-@pytest.mark.parametrize(("one", "other"), [("Straße", "STRASSE"), ("ΣΊΣΥΦΟΣ", "σίσυφος"), ("É", "é")])
-async def test_letters_of_all_alphabets_are_compared_without_case(stage: Stage, one: str, other: str):
-    await stage.world.project(name=one)
-    answer = await stage.world.post(f"/organization/{stage.world.org}/project", {"name": other})
-    assert answer.status == 409
-
-
-def in_other_letters(name: str, number: int) -> str:
-    """The same name, with the letters in upper case that the bits of the number say."""
-    letters = [place for place, letter in enumerate(name) if letter.isalpha()]
-    upper = {place for bit, place in enumerate(letters) if number >> bit & 1}
-    return "".join(letter.upper() if place in upper else letter.lower() for place, letter in enumerate(name))
-
-
-# What is above and below
-
-
-@for_families(lambda family: Verb.DELETE in family.verbs and registry().children(family))
-async def test_a_deletion_removes_all_descendants(stage: Stage, family: Family):
-    plot = await stage.new_plot()
-    top = await plot.standing(family)
-    things = [top, *await everything_below(plot, family)]
-    for service in {thing.family.name: thing.family for thing in things}.values():
-        await stage.postpone_work(service)
-    await deploy_all(stage, plot, things)
-    await stage.world.settle()
-    await deploy_all(stage, plot, things)  # and this work is still to be done
-    assert await traces(stage, things)
-    deletion = operation_of("delete", family, top.parent.family if top.parent else None)
-    assert (await stage.call(deletion, top.ids, None, plot.tenant.admin)).status == 204
-    await stage.world.settle()  # services that were deployed take their time
-    stage.world.clock.turn(1.001)  # by then, every replica knows which tokens went with it
-    for thing in things:
-        for operation in OPERATIONS:
-            if about(operation, thing) and operation.method == "GET":
-                answer = await stage.call(operation, thing.ids, None, plot.tenant.admin)
-                assert answer.status == (401 if family.parent is None else 404), operation.id
-    assert await traces(stage, things) == []
-
-
-async def deploy_all(stage: Stage, plot: Plot, things: list[Thing]) -> None:
-    for thing in things:
-        for operation in OPERATIONS:
-            if about(operation, thing) and operation.handler.endswith(".deploy"):
-                assert (await stage.call(operation, thing.ids, {}, plot.tenant.admin)).status == 202
-
-
-def about(operation: Operation, thing: Thing) -> bool:
-    """Whether it can be done with this very thing."""
-    above = thing.parent.family if thing.parent else None
-    same_place = operation.family is thing.family and operation.parent is above
-    return same_place and operation.params[-1:] == [thing.family.param]
-
-
-async def everything_below(plot: Plot, family: Family) -> list[Thing]:
-    found = []
-    for child in registry().children(family):
-        found.append(await plot.standing(child, family))
-        found += await everything_below(plot, child)
-    return found
-
-
-async def traces(stage: Stage, things: list[Thing]) -> list[str]:
-    """Where in the database any of them is still known. Events remember, and are meant to."""
-    columns = (
-        ("resource", "id"), ("resource", "parent"), ("tally", "parent"), ("hole", "parent"),
-        ("link", "source"), ("link", "target"), ("status", "id"), ("deployment", "service"), ("work", "id"),
-        ("token", "id"), ("identity", "member"),
-    )  # fmt: skip
-    wanted = ", ".join(f"'{thing.id}'" for thing in things)
-    return [
-        f"{table}.{column}"
-        for table, column in columns
-        if await stage.beside(f"SELECT 1 FROM {table} WHERE {column} IN ({wanted})")
-    ]
-
-
-def counter_of(family: Family) -> str:
-    """The field of its parent that says how many there are."""
-    parents = [parent for parent in registry().parents(family) if parent]
-    return next((parent.counts[family.name] for parent in parents if family.name in parent.counts), "")
-
-
-@for_families(counter_of)
-async def test_a_parent_knows_how_many_it_has_after_many_came_and_went_at_once(stage: Stage, family: Family):
-    plot = stage.another_plot()
-    old = [await plot.fresh(family) for _ in range(10)]
-    parent = old[0].parent
-    assert parent is not None
-    read = operation_of("read", parent.family, parent.parent.family if parent.parent else None)
-    creation = operation_of("create", family, parent.family)
-    deletion = operation_of("delete", family, parent.family)
-    before = await stage.call(read, parent.ids, None, plot.tenant.admin)
-    assert before[counter_of(family)] == 10
-    coming = [
-        stage.call(creation, (parent.id,), await plot.body(creation), plot.tenant.admin) for _ in range(15)
-    ]
-    going = [stage.call(deletion, thing.ids, None, plot.tenant.admin) for thing in old[:7]]
-    twice = [stage.call(deletion, thing.ids, None, plot.tenant.admin) for thing in old[:7]]
-    answers = await together(*coming, *going, *twice)
-    assert sorted(answer.status for answer in answers) == [201] * 15 + [204] * 7 + [404] * 7
-    after = await stage.call(read, parent.ids, None, plot.tenant.admin)
-    assert after[counter_of(family)] == 10 + 15 - 7
-    assert after.headers["etag"] == before.headers["etag"]
-
-
-# What the sentences above are made of
+# Helpers
 
 
 class Outcome:
@@ -439,7 +261,3 @@ async def tag_of(stage: Stage, operation: Operation, subject: Subject) -> str:
 
 def new_key() -> str:
     return f"key-{next(_keys)}"
-
-
-def same(one: Answer, other: Answer) -> bool:
-    return (one.status, one.body) == (other.status, other.body)

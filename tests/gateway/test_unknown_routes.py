@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateway.test_restarting import ServerProcess
 from tests.routers.town import Instance, calling, request, route
-from tests.running.test_clusters import HTTP, STRANGER, TLS, application_on, cluster, deploy, engine_of
+from tests.running.clusters import HTTP, STRANGER, TLS, application_on, cluster, deploy, engine_of
 from tests.whole import place
 from tests.world import make_world
 from windlass.control.deploying.routes import hold_names, take_over_routes

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.running.test_clusters import PEM, cluster, connector
+from tests.running.clusters import PEM, cluster, connector
 from tests.world import World
 from windlass.control.request import references
 

@@ -18,7 +18,7 @@ from tests import certificates
 from tests.certificates import Authority, authority, write_pair
 from tests.free_ports import free_port
 from tests.operate.test_commands import FREE, findings, run
-from tests.running.test_clusters import cluster
+from tests.running.clusters import cluster
 from tests.world import make_world
 from windlass.operate import clusters
 

@@ -19,7 +19,7 @@ from tests.cli.test_stories import shop
 from tests.engines.dockers import docker_host
 from tests.operate.installations import again, apart, settings_of
 from tests.operate.test_losing_a_database import DOCKERFILE, PROGRAM, Site
-from tests.running.test_clusters import application_on, cluster, connector, deploy
+from tests.running.clusters import application_on, cluster, connector, deploy
 from tests.schemathesis.serving import served
 from tests.whole import Windlass, place
 from tests.world import ADMIN, FakeConnector, HandClock, World, fake_parts, make_world
@@ -327,7 +327,7 @@ async def volumes(site: Site) -> list[str]:
     return sorted(one for one in traces if "volumes" in one)
 
 
-# What a server says at its end
+# Messages of a server at its end
 
 
 def test_the_end_of_a_server_tells_what_goes_on():

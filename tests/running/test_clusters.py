@@ -7,60 +7,22 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
-from tests.world import FakeConnector, World
-from windlass.control.records.deployments import RECONCILE
+from tests.running.clusters import (
+    KEY,
+    PEM,
+    TLS,
+    application_on,
+    cluster,
+    connector,
+    deploy,
+    engine_of,
+    status,
+)
 from windlass.control.services.clusters import connect_older_clusters
 from windlass.core.deploy.workload import OutputLine
 from windlass.engines.fake import FakeEngine
 from windlass.families.cluster import Cluster
-
-STRANGER = "99999999-aaaa-4aaa-8aaa-000000000009"
-HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
-TCP = {"internal_port": 5432, "external_port": 9432, "protocol": "TCP", "publicly_accessible": True}
-PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
-KEY = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\n"
-TLS: dict[str, Any] = {
-    "engine": "DOCKER",
-    "engine_address": "tcp://10.0.0.5:2376",
-    "engine_ca_certificate": PEM,
-    "engine_certificate": PEM,
-    "engine_key": KEY,
-}
-
-
-def connector(world: World) -> FakeConnector:
-    found = world.installation.ctx.places._connector
-    assert isinstance(found, FakeConnector)
-    return found
-
-
-async def cluster(world: World, name: str = "east", **fields: Any) -> str:
-    return await world.made(f"/organization/{world.org}/cluster", {"name": name} | (fields or TLS))
-
-
-async def application_on(world: World, cluster: str, **fields: Any) -> str:
-    project = await world.made(f"/organization/{world.org}/project", {"name": world.name("project")})
-    environment = await world.made(
-        f"/project/{project}/environment", {"name": world.name("env"), "cluster_id": cluster}
-    )
-    return await world.application(environment, **fields)
-
-
-async def deploy(world: World, app: str) -> None:
-    assert (await world.post(f"/application/{app}/deploy")).status == 202
-    await world.settle()
-    assert await world.state(f"/application/{app}") == "RUNNING"
-
-
-def engine_of(world: World, cluster: str) -> FakeEngine:
-    return connector(world).engines[cluster]
-
-
-async def status(world: World, cluster: str) -> Any:
-    return await world.get(f"/organization/{world.org}/cluster/{cluster}/status")
-
 
 # Connected
 
@@ -264,38 +226,6 @@ async def test_clusters_of_an_older_windlass_keep_the_engine_of_this_machine(wor
     assert (await store.reads.resources.get(east)).read(Cluster).engine == "LOCAL"
 
 
-# Away
-
-
-async def test_services_are_left_alone_while_their_engine_is_away_and_go_on_when_it_is_back(world):
-    east = await cluster(world)
-    app = await application_on(world, east)
-    await deploy(world, app)
-    engine = engine_of(world, east)
-    engine.away = True
-    said = await status(world, east)
-    assert (said["status"], said["is_deployed"], said["is_connected"]) == ("DEPLOYMENT_ERROR", False, True)
-    assert said["message"]
-    await world.run(1200)
-    assert len(engine.instances) == 1
-    assert await world.state(f"/application/{app}") == "RUNNING"
-    engine.away = False
-    assert (await status(world, east))["status"] == "DEPLOYED"
-    await deploy(world, app)
-    assert len(engine.instances) == 1
-
-
-async def test_an_engine_that_is_away_keeps_no_other_waiting(world):
-    east = await cluster(world)
-    await deploy(world, await application_on(world, east))
-    engine_of(world, east).away = True
-    app = await world.application()
-    await deploy(world, app)
-    assert (await world.delete(f"/application/{app}")).status == 204
-    await world.run(1200)
-    assert not world.engine.instances
-
-
 # Apart
 
 
@@ -355,244 +285,6 @@ async def test_an_engine_that_talks_nonsense_keeps_no_other_waiting(world):
     assert app not in await ctx.logs.services()
     await world.run(1800)
     assert 3 <= len(set(looked)) <= 5, "every ten minutes, and not again and again"
-
-
-# Older databases
-
-
-async def newer_on(world: World, cluster: str, app: str) -> FakeEngine:
-    """Has the host run a deployment that the database does not know, as after a restored backup."""
-    engine, ctx = engine_of(world, cluster), world.installation.ctx
-    (instance,) = engine.instances.values()
-    engine.instances = {(app, 7, 0): replace(instance, id=f"{app}-7-0", generation=7)}
-    ctx.places.examined.clear()
-    return engine
-
-
-async def test_a_database_that_is_older_than_a_host_starts_and_ends_nothing_there(world):
-    east = await cluster(world)
-    app = await application_on(world, east)
-    await deploy(world, app)
-    engine = await newer_on(world, east, app)
-    begun = engine.begun
-    await world.installation.ctx.store.write(lambda tx: tx.work.ask(RECONCILE, app))
-    await world.settle()
-    assert (await world.post(f"/application/{app}/stop")).status == 202
-    await world.settle()
-    assert [*engine.instances] == [(app, 7, 0)]
-    assert engine.begun == begun
-    seen = await status(world, east)
-    assert (seen["status"], seen["is_deployed"]) == ("DEPLOYMENT_ERROR", False)
-    assert seen["message"].startswith("Ask the operator of this server to start it with its newest database")
-
-
-async def test_with_adopt_deployments_of_a_newer_database_end_before_this_one_starts_its_own(world):
-    east = await cluster(world)
-    app = await application_on(world, east)
-    await deploy(world, app)
-    engine = await newer_on(world, east, app)
-    world.installation.ctx.places.adopts = True
-    await world.installation.ctx.store.write(lambda tx: tx.work.ask(RECONCILE, app))
-    await world.settle()
-    assert [*engine.instances] == [(app, 1, 0)]
-    await deploy(world, app)
-    assert [*engine.instances] == [(app, 8, 0)], "no number stands for two deployments"
-    assert (await status(world, east))["is_deployed"] is True
-
-
-@pytest.mark.parametrize("adopts", [False, True])
-async def test_unknown_services_of_another_host_are_set_aside_only_with_adopt(world, adopts):
-    east = await cluster(world)
-    app = await application_on(world, east)
-    await deploy(world, app)
-    engine, ctx = engine_of(world, east), world.installation.ctx
-    ctx.places.adopts = adopts
-    instance = engine.instances[app, 1, 0]
-    engine.instances[STRANGER, 1, 0] = replace(instance, id="x", service=STRANGER)
-    await world.run(700)
-    assert ((STRANGER, 1, 0) in engine.instances) is not adopts
-    assert (app, 1, 0) in engine.instances
-    assert not engine.discarded
-    seen = await status(world, east)
-    assert seen["is_deployed"] is True
-    assert (STRANGER in seen["message"]) is not adopts
-
-
-# Routers
-
-
-async def routed(world: World) -> None:
-    """Lets routes follow what has changed."""
-    await world.settle()
-    await world.installation.note_changes()
-    await world.settle()
-    await world.installation.routes.catch_up(5)
-
-
-async def test_a_change_of_the_router_port_moves_routes_to_a_router_there(world):
-    east = await cluster(world, **TLS, router_port=9001)
-    app = await application_on(world, east, ports=[HTTP, TCP])
-    await deploy(world, app)
-    path = f"/organization/{world.org}/cluster/{east}"
-    (first,) = connector(world).routers
-    assert (first.runs, app in first.routes, app in first.listening) == (True, True, True)
-    assert app not in world.router.routes
-    assert (await world.patch(path, {"router_port": 9002})).status == 200
-    await routed(world)
-    _, second = connector(world).routers
-    assert (first.runs, first.routes, first.listening) == (False, {}, {})
-    assert (second.runs, app in second.routes, app in second.listening) == (True, True, True)
-    assert all(route.endpoints for route in second.routes[app])
-    assert (await world.get(f"/application/{app}/link"))["results"][0]["url"].endswith(":9002")
-    assert (await world.patch(path, {"router_port": None})).status == 200
-    await routed(world)
-    assert not second.runs
-    assert app in world.router.routes
-    assert not connector(world).reconnected, "its engine stays connected"
-
-
-async def test_a_router_port_that_cannot_be_had_is_refused_and_not_stored(world):
-    east = await cluster(world, **TLS, router_port=9001)
-    path = f"/organization/{world.org}/cluster/{east}"
-    connector(world).port_trouble = "router_port: choose another port than 9002: another program has it"
-    assert (await world.patch(path, {"router_port": 9002})).message.startswith("router_port: ")
-    fields = {"name": "west"} | TLS | {"router_port": 9002}
-    assert (await world.post(f"/organization/{world.org}/cluster", fields)).status == 400
-    assert (await world.get(path))["router_port"] == 9001
-    assert (await world.patch(path, {"name": "east 2"})).status == 200, "its own port is not asked for again"
-
-
-async def test_of_two_clusters_that_ask_for_one_port_at_once_one_gets_it(world):
-    path = f"/organization/{world.org}/cluster"
-    answers = await asyncio.gather(
-        *(world.post(path, {"name": name} | TLS | {"router_port": 9001}) for name in ("east", "west"))
-    )
-    refused, made = sorted(answers, key=lambda answer: -answer.status)
-    assert (refused.status, made.status) == (400, 201)
-    assert refused.message.startswith("router_port: choose another port than 9001")
-    assert (await world.delete(f"{path}/{made['id']}")).status == 204
-    await cluster(world, "north", **TLS, router_port=9001)
-
-
-async def test_a_cluster_and_a_service_never_share_a_port(world):
-    app = await world.application(ports=[TCP])
-    await deploy(world, app)
-    fields = {"name": "east"} | TLS | {"router_port": TCP["external_port"]}
-    answer = await world.post(f"/organization/{world.org}/cluster", fields)
-    assert (answer.status, answer.message[:13]) == (400, "router_port: ")
-    await cluster(world, **TLS, router_port=9002)
-    other = await world.application(ports=[TCP | {"external_port": 9002}])
-    await world.post(f"/application/{other}/deploy")
-    await world.settle()
-    assert "port 9002 is in use" in (await world.get(f"/application/{other}/status"))["message"]
-
-
-async def forgotten(world: World, app: str) -> None:
-    """Has the server know of no routes, as after a restart."""
-    world.router.routes.clear()
-    world.installation.ctx.routing.looked.clear()
-    world.installation.ctx.routing.routers.clear()
-
-
-async def test_after_a_restart_names_of_services_are_known_while_their_host_is_away(world):
-    east = await cluster(world)
-    app = await application_on(world, east, ports=[HTTP])
-    await deploy(world, app)
-    (before,) = world.router.routes[app]
-    assert before.endpoints
-    await forgotten(world, app)
-    engine_of(world, east).away = True
-    world.installation.routes.note([app])
-    await world.installation.routes.catch_up(0.2)
-    (route,) = world.router.routes[app]
-    assert (route.hosts, route.endpoints) == (before.hosts, ())
-    engine_of(world, east).away = False
-    await world.installation.routes.stop()
-    world.installation.routes.note([app])
-    await world.installation.routes.catch_up(5)
-    assert world.router.routes[app] == (before,)
-
-
-async def test_routes_stay_as_they_are_when_a_host_goes_away(world):
-    east = await cluster(world)
-    app = await application_on(world, east, ports=[HTTP])
-    await deploy(world, app)
-    (before,) = world.router.routes[app]
-    engine_of(world, east).away = True
-    world.installation.routes.note([app])
-    await world.installation.routes.catch_up(0.2)
-    await world.installation.routes.stop()
-    assert world.router.routes[app] == (before,)
-
-
-async def test_an_engine_that_never_answers_delays_the_routes_of_no_other(world):
-    east = await cluster(world)
-    slow, app = await application_on(world, east, ports=[HTTP]), await world.application(ports=[HTTP])
-    await deploy(world, slow)
-    await deploy(world, app)
-    await forgotten(world, app)
-    engine: Any = engine_of(world, east)
-    engine.copies = lambda _: asyncio.Event().wait()
-    for service in (slow, app):
-        world.installation.routes.note([service])
-        await world.installation.routes.catch_up(0.2)
-    assert all(route.endpoints for route in world.router.routes[app])
-    assert not any(route.endpoints for route in world.router.routes[slow])
-    await world.installation.routes.stop()
-
-
-# Deleted while away
-
-
-async def test_what_a_deleted_service_left_on_a_host_that_was_away_is_erased_when_it_is_back(world):
-    """Also after a restart, when nothing else is on the cluster."""
-    east = await cluster(world)
-    app = await application_on(world, east)
-    await deploy(world, app)
-    engine, ctx = engine_of(world, east), world.installation.ctx
-    parent = (await world.get(f"/application/{app}"))["environment"]["id"]
-    engine.away = True
-    assert (await world.delete(f"/application/{app}?skipReconcile=true")).status == 204
-    assert (await world.delete(f"/environment/{parent}")).status == 204
-    await world.run(700)
-    path = f"/organization/{world.org}/cluster/{east}"
-    answer = await world.delete(path)
-    assert answer.status == 409
-    assert answer.message.startswith("Start the Docker engine of this cluster")
-    elsewhere = {"engine_address": "tcp://10.0.0.6:2376", "engine_key": KEY}
-    assert (await world.patch(path, elsewhere)).status == 409
-    ctx.places._open.clear()
-    await ctx.places.start(world.installation.noticed, ctx.logs.take)
-    engine.away = False
-    await world.run(700)
-    assert set(engine.discarded) == {app}
-    assert (await world.delete(path)).status == 204
-
-
-async def test_what_is_left_on_a_host_that_is_lost_is_given_up_by_disconnecting_it(world):
-    east = await cluster(world)
-    app = await application_on(world, east)
-    await deploy(world, app)
-    parent = (await world.get(f"/application/{app}"))["environment"]["id"]
-    engine_of(world, east).away = True
-    await world.delete(f"/application/{app}?skipReconcile=true")
-    await world.delete(f"/environment/{parent}")
-    await world.settle()
-    path = f"/organization/{world.org}/cluster/{east}"
-    nothing = dict.fromkeys(TLS) | {"engine_key": ""}
-    assert (await world.patch(path, nothing)).status == 200
-    assert (await world.delete(path)).status == 204
-
-
-async def test_a_deleted_service_is_told_to_no_engine_but_its_own(world):
-    east, west = await cluster(world, "east"), await cluster(world, "west")
-    app, other = await application_on(world, east), await application_on(world, west)
-    await deploy(world, app)
-    await deploy(world, other)
-    assert (await world.delete(f"/application/{app}")).status == 204
-    await world.settle()
-    assert set(engine_of(world, east).discarded) == {app}
-    assert engine_of(world, west).discarded == world.engine.discarded == []
 
 
 async def test_an_engine_is_not_changed_under_a_service_whose_first_deployment_was_cancelled(world):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.running.test_clusters import TLS, application_on, cluster, deploy, engine_of
+from tests.running.clusters import TLS, application_on, cluster, deploy, engine_of
 from tests.world import World, make_world
 from windlass.control.services.clusters import give_queues
 from windlass.store import Queue

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Line
-from tests.running.test_clusters import application_on, cluster, deploy, engine_of
+from tests.running.clusters import application_on, cluster, deploy, engine_of
 from tests.schemathesis.serving import served
 from tests.world import World, make_world
 from windlass.builders.builder import BuilderAway

@@ -1,0 +1,48 @@
+"""References in bodies to other resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.derived.bodies import MISSING
+from tests.derived.operations import operation_of
+from tests.derived.stage import Stage
+from windlass.core.declare.registry import Operation
+from windlass.core.declare.structs import ReferenceField
+
+
+def references(operation: Operation) -> Mapping[str, ReferenceField]:
+    """Returns the references in a body, by the path of the field."""
+    return operation.family.references if operation.family else {}
+
+
+def refers_to_something(operation: Operation) -> bool:
+    return bool(references(operation)) and operation.handler.endswith((".create", ".update", ".patch"))
+
+
+async def whole_body(stage: Stage, operation: Operation) -> dict[str, Any]:
+    """As for a creation, where an update may leave everything out."""
+    assert operation.family is not None
+    body = await stage.plot.body(operation_of("create", operation.family, operation.parent))
+    return {name: value for name, value in body.items() if name not in operation.family.fixed}
+
+
+def without_references(operation: Operation, body: Any) -> Any:
+    for path in references(operation):
+        body = laid(body, path.split("."), MISSING)
+    return body
+
+
+def referring(operation: Operation, body: Any, path: str, id: str) -> Any:
+    """The body with this one reference."""
+    return laid(without_references(operation, body), path.split("."), id)
+
+
+def laid(body: Any, path: Sequence[str], value: Any) -> Any:
+    if not isinstance(body, dict) or (path[0] not in body and value is MISSING):
+        return body
+    if len(path) > 1:
+        return {**body, path[0]: laid(body[path[0]], path[1:], value)}
+    rest = {name: one for name, one in body.items() if name != path[0]}
+    return rest if value is MISSING else {**rest, path[0]: value}

@@ -1,0 +1,90 @@
+"""Clusters that are away: services are left alone, and what is deleted meanwhile is erased on return."""
+
+from __future__ import annotations
+
+from tests.running.clusters import KEY, TLS, application_on, cluster, deploy, engine_of, status
+
+# Away
+
+
+async def test_services_are_left_alone_while_their_engine_is_away_and_go_on_when_it_is_back(world):
+    east = await cluster(world)
+    app = await application_on(world, east)
+    await deploy(world, app)
+    engine = engine_of(world, east)
+    engine.away = True
+    said = await status(world, east)
+    assert (said["status"], said["is_deployed"], said["is_connected"]) == ("DEPLOYMENT_ERROR", False, True)
+    assert said["message"]
+    await world.run(1200)
+    assert len(engine.instances) == 1
+    assert await world.state(f"/application/{app}") == "RUNNING"
+    engine.away = False
+    assert (await status(world, east))["status"] == "DEPLOYED"
+    await deploy(world, app)
+    assert len(engine.instances) == 1
+
+
+async def test_an_engine_that_is_away_keeps_no_other_waiting(world):
+    east = await cluster(world)
+    await deploy(world, await application_on(world, east))
+    engine_of(world, east).away = True
+    app = await world.application()
+    await deploy(world, app)
+    assert (await world.delete(f"/application/{app}")).status == 204
+    await world.run(1200)
+    assert not world.engine.instances
+
+
+# Deleted while away
+
+
+async def test_what_a_deleted_service_left_on_a_host_that_was_away_is_erased_when_it_is_back(world):
+    """Also after a restart, when nothing else is on the cluster."""
+    east = await cluster(world)
+    app = await application_on(world, east)
+    await deploy(world, app)
+    engine, ctx = engine_of(world, east), world.installation.ctx
+    parent = (await world.get(f"/application/{app}"))["environment"]["id"]
+    engine.away = True
+    assert (await world.delete(f"/application/{app}?skipReconcile=true")).status == 204
+    assert (await world.delete(f"/environment/{parent}")).status == 204
+    await world.run(700)
+    path = f"/organization/{world.org}/cluster/{east}"
+    answer = await world.delete(path)
+    assert answer.status == 409
+    assert answer.message.startswith("Start the Docker engine of this cluster")
+    elsewhere = {"engine_address": "tcp://10.0.0.6:2376", "engine_key": KEY}
+    assert (await world.patch(path, elsewhere)).status == 409
+    ctx.places._open.clear()
+    await ctx.places.start(world.installation.noticed, ctx.logs.take)
+    engine.away = False
+    await world.run(700)
+    assert set(engine.discarded) == {app}
+    assert (await world.delete(path)).status == 204
+
+
+async def test_what_is_left_on_a_host_that_is_lost_is_given_up_by_disconnecting_it(world):
+    east = await cluster(world)
+    app = await application_on(world, east)
+    await deploy(world, app)
+    parent = (await world.get(f"/application/{app}"))["environment"]["id"]
+    engine_of(world, east).away = True
+    await world.delete(f"/application/{app}?skipReconcile=true")
+    await world.delete(f"/environment/{parent}")
+    await world.settle()
+    path = f"/organization/{world.org}/cluster/{east}"
+    nothing = dict.fromkeys(TLS) | {"engine_key": ""}
+    assert (await world.patch(path, nothing)).status == 200
+    assert (await world.delete(path)).status == 204
+
+
+async def test_a_deleted_service_is_told_to_no_engine_but_its_own(world):
+    east, west = await cluster(world, "east"), await cluster(world, "west")
+    app, other = await application_on(world, east), await application_on(world, west)
+    await deploy(world, app)
+    await deploy(world, other)
+    assert (await world.delete(f"/application/{app}")).status == 204
+    await world.settle()
+    assert set(engine_of(world, east).discarded) == {app}
+    assert engine_of(world, west).discarded == world.engine.discarded == []

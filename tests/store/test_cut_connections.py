@@ -1,0 +1,165 @@
+"""When the server of PostgreSQL cuts connections, nothing acknowledged is lost and nothing half is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import TENDER
+from tests.store.changes import adds, together
+from tests.store.stores import ORG, Place, add, names, until
+from windlass.base.errors import Unavailable
+from windlass.store import Row, Store, Tx
+
+# A server that goes away
+
+CUT_WRITERS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND query NOT LIKE 'LISTEN%'"""
+CUT_LISTENERS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%'"""
+
+
+async def cut_off(tx: Tx) -> None:
+    """A change whose connection the server closes in the middle."""
+    await add(tx, "cut off")
+    await tx.session.all("SELECT pg_terminate_backend(pg_backend_pid())")
+    await add(tx, "after")
+
+
+async def test_when_the_server_cuts_the_connection_nothing_of_the_group_is_stored(served: Place):
+    async with served.opened() as store:
+        before = await served.everything()
+        outcomes = await together(*(store.write(change) for change in (adds("a"), cut_off, adds("b"))))
+        assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3
+        assert all("nothing was changed" in outcome.message for outcome in outcomes)
+        assert await served.everything() == before
+        await store.write(adds("again"))
+        assert await names(store) == ["again"]
+
+
+async def test_when_it_is_cut_during_the_commit_nobody_is_told_that_nothing_changed(
+    empty_database: str, tmp_path: Path
+):
+    """Nobody can know: so that is what is said."""
+    served = Place(empty_database, tmp_path)
+    async with served.opened():
+        pass
+    await served.sql(
+        "CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END $$"
+    )
+    await served.sql(
+        "CREATE CONSTRAINT TRIGGER cut AFTER INSERT ON event DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION cut()"
+    )
+    async with served.opened() as store:
+        with pytest.raises(Unavailable, match="perhaps it was") as refusal:
+            await store.write(adds("unsure"))
+        assert "nothing was changed" not in refusal.value.message
+        await served.sql("DROP TRIGGER cut ON event")
+        await store.write(adds("again"))
+
+
+async def test_connections_that_are_cut_at_any_moment_lose_nothing_that_was_acknowledged(served: Place):
+    acknowledged: list[str] = []
+    denied: list[str] = []
+    over = asyncio.Event()
+    chance = random.Random(2)
+
+    async def writer(store: Store, number: int) -> None:
+        for turn in range(200):
+            name = f"n{number}.{turn}"
+            try:
+                await store.write(adds(name))
+                acknowledged.append(name)
+            except Unavailable as refusal:
+                if "nothing was changed" in refusal.message:
+                    denied.append(name)
+            if over.is_set():
+                return
+
+    async def cutter() -> None:
+        for _ in range(25):
+            await asyncio.sleep(chance.random() / 25)
+            await served.sql(CUT_WRITERS)
+        over.set()
+
+    async with served.opened() as store:
+        await asyncio.gather(cutter(), *(writer(store, number) for number in range(8)))
+        await store.write(adds("at the end"))
+        await until(lambda: can_be_read(store))
+        found = set(await names(store))
+        assert set(acknowledged) <= found
+        assert found.isdisjoint(denied)
+        assert denied
+        events = await store.reads.events.after(ORG, most=10_000)
+        assert [event.seq for event in events] == [*range(1, len(found) + 1)]
+
+
+async def test_reading_while_connections_are_cut_is_answered_or_unavailable(served: Place):
+    async with served.opened() as store:
+        await store.write(adds("here"))
+        for _ in range(5):
+            readings = [store.reads.resources.named(ORG, "project", "here") for _ in range(8)]
+            answers = await together(*readings, served.sql(CUT_WRITERS))
+            assert {type(answer) for answer in answers[:8]} <= {Row, Unavailable}
+        await until(lambda: answers_again(store))
+
+
+async def can_be_read(store: Store) -> bool:
+    """The last cut may come while it is looked."""
+    try:
+        await names(store)
+    except Unavailable:
+        return False
+    return True
+
+
+async def answers_again(store: Store) -> bool:
+    try:
+        return await store.reads.resources.named(ORG, "project", "here") is not None
+    except Unavailable:
+        return False
+
+
+async def test_a_replica_whose_listening_was_cut_listens_again(served: Place):
+    async with served.opened() as one, served.opened() as other:
+        heard: list[str] = []
+        other.listen(heard.append)
+
+        async def nudged() -> bool:
+            await one.write(lambda tx: _nudge(tx, "hello"))
+            await asyncio.sleep(0.02)
+            return "hello" in heard
+
+        await until(nudged)
+        await served.sql(CUT_LISTENERS)
+        heard.clear()
+        await until(nudged)
+        assert "work" in heard  # what was missed meanwhile is looked for
+
+
+async def test_a_store_that_is_closed_again_at_once_leaves_no_connection_behind(served: Place):
+    for turn in range(12):
+        async with served.opened() as store:
+            for _ in range(turn):
+                await asyncio.sleep(0.001)  # at each step on its way to listening
+            assert await store.reads.facts.get("nothing") is None
+    await until(lambda: alone(served))
+
+
+async def alone(served: Place) -> bool:
+    connections = (
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+        f" AND application_name <> '{TENDER}'"
+    )
+    return len(await served.sql(connections)) == 1
+
+
+async def _nudge(tx: Tx, word: str) -> None:
+    tx.nudge(word)

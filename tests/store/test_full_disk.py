@@ -1,0 +1,115 @@
+"""A disk that is full refuses writes, keeps all that was acknowledged, and disturbs no reader."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.store.changes import MEGABYTE, adds, fails_late, together
+from tests.store.stores import ORG, Place, names
+from tests.world import make_world
+from windlass.base.errors import Unavailable
+from windlass.store import Store, Write
+from windlass.store.sqlite import SqliteStore
+
+
+def bounded(store: Store, more: int) -> None:
+    """Lets the file grow by so many pages only."""
+    assert isinstance(store, SqliteStore)
+    pages = store._writer.pragma("page_count") + more
+    store._writer.pragma("max_page_count", pages)
+
+
+def unbounded(store: Store) -> None:
+    assert isinstance(store, SqliteStore)
+    store._writer.pragma("max_page_count", 2**30)
+
+
+async def test_on_a_full_disk_writes_are_refused_and_whatever_was_acknowledged_stays(embedded: Place):
+    async with embedded.opened() as store:
+        bounded(store, 100)
+        writes = [store.write(adds(f"n{number}", body=b"x" * 50_000)) for number in range(5)]
+        kept = [row.name for row in await asyncio.gather(*writes)]
+        for number in range(10):
+            before = await names(store)
+            group = [adds(f"m{number}.{member}", body=b"x" * 50_000) for member in range(3)]
+            outcomes = await together(*(store.write(change) for change in group))
+            refused = [isinstance(outcome, Unavailable) for outcome in outcomes]
+            assert set(refused) in ({True}, {False})
+            if not refused[0]:
+                kept += [row.name for row in outcomes]
+                continue
+            assert "nothing was changed. Is the disk full?" in outcomes[0].message
+            assert await names(store) == before
+        rows = await store.reads.resources.of_parent(ORG, "project")
+        assert [row.name for row in rows] == kept
+        assert 5 <= len(rows) < 35
+        assert len(await store.reads.events.after(ORG)) == len(rows)
+        unbounded(store)
+        await store.write(adds("after", body=MEGABYTE))
+    async with embedded.opened() as store:
+        rows = await store.reads.resources.of_parent(ORG, "project")
+        assert [row.name for row in rows] == [*kept, "after"]
+
+
+@pytest.mark.parametrize("others", [(), (fails_late,)], ids=["alone", "with a failure"])
+@pytest.mark.parametrize(
+    "big", [adds("big", body=MEGABYTE), lambda tx: tx.facts.set("big", MEGABYTE)], ids=["late", "at once"]
+)
+async def test_a_disk_that_is_full_in_the_middle_of_a_group_stores_none_of_it(
+    embedded: Place, big: Write[Any], others: tuple[Write[Any], ...]
+):
+    """SQLite then ends the transaction by itself: what follows must not be stored one by one."""
+    async with embedded.opened() as store:
+        before = await embedded.everything()
+        bounded(store, 60)
+        group = [adds("small"), big, adds("small too"), *others]
+        outcomes = await together(*(store.write(change) for change in group))
+        assert {type(outcome) for outcome in outcomes} == {Unavailable}
+        assert await embedded.everything() == before
+
+
+@contextlib.contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """The system lets no file of this process grow beyond it, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_commit_that_the_disk_refuses_stores_nothing_and_the_next_one_works(embedded: Place):
+    async with embedded.opened() as store:
+        await store.write(adds("first"))
+        before = await embedded.everything()
+        log = embedded.file.with_name(embedded.file.name + "-wal")
+        with files_up_to(log.stat().st_size + 20_000):
+            outcomes = await together(*(store.write(adds(f"n{n}", body=b"x" * 9_000)) for n in range(10)))
+            assert [type(outcome) for outcome in outcomes] == [Unavailable] * 10
+            assert await names(store) == ["first"]
+        assert await embedded.everything() == before
+        await store.write(adds("second"))
+    async with embedded.opened() as store:
+        assert await names(store) == ["first", "second"]
+
+
+async def test_over_http_a_full_disk_is_said_and_reading_goes_on(tmp_path: Path):
+    async with make_world(folder=tmp_path) as world:
+        project = await world.project()
+        bounded(world.installation.ctx.store, 5)
+        path = f"/organization/{world.org}/project"
+        answer = await world.post(path, {"name": "big", "description": "x" * 60_000})
+        assert (answer.status, answer["error"]) == (503, "Service Unavailable")
+        assert "Is the disk full?" in answer.message
+        assert "x-ratelimit-remaining" in answer.headers
+        assert (await world.get(f"/project/{project}")).status == 200
+        unbounded(world.installation.ctx.store)
+        assert (await world.post(path, {"name": "big", "description": "x" * 60_000})).status == 200
