@@ -15,6 +15,8 @@ CODE := src tests requirements docs/pictures $(wildcard bench)
 # certificates work as they do elsewhere on the machine. Only what would redirect or bend these installs is taken away.
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT PIP_BUILD_CONSTRAINT PIP_REQUIREMENT PIP_EDITABLE
 unexport PIP_REQUIRE_HASHES PIP_NO_BUILD_ISOLATION PIP_DRY_RUN PIP_PYTHON PYTHONHOME PYTHONPATH
+# A process of the tests would otherwise read and rewrite all of its plugins again, before tests/conftest.py is loaded.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-input --no-deps --no-warn-script-location
 # The same for what takes a while: it says how far it is.
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
