@@ -181,7 +181,7 @@ def test_two_schemas_of_one_name_are_refused() -> None:
 
 def test_samples_show_all_of_an_answer_and_leave_out_the_needless_of_a_body() -> None:
     fields = {
-        "name": {"type": "string"},
+        "name": {"type": "string", "example": "shop"},
         "note": {"type": "string", "default": ""},
         "until": {"type": "string", "nullable": True, "default": None},
     }

@@ -13,7 +13,7 @@ import msgspec
 from windlass.api.body import MERGE_PATCH
 from windlass.api.router import LONGEST_WORD
 from windlass.api.samples import ExamplePosition, Samples
-from windlass.api.schemas import Schema, Schemas, parameters
+from windlass.api.schemas import Schema, Schemas, parameters, without_marks
 from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.traits import has_deployments
 
@@ -144,15 +144,16 @@ class _Document:
         self._answers = Samples(self._schemas.components, whole=True)
 
     def whole(self, title: str, about: str) -> dict[str, Any]:
+        paths = self._paths()
         return {
             "openapi": "3.0.3",
             "info": {"title": title, "version": VERSION, "description": about},
             "servers": [{"url": "/"}, {"url": "/api/v1"}],
             "security": [{scheme: []} for scheme in _SCHEMES],
             "tags": [*_tags(self._registry.operations)],
-            "paths": self._paths(),
+            "paths": paths,
             "components": {
-                "schemas": dict(sorted(self._schemas.components.items())),
+                "schemas": without_marks(dict(sorted(self._schemas.components.items()))),
                 "responses": {refusal.name: _refused(status) for status, refusal in _REFUSALS.items()},
                 "parameters": _PARAMETERS,
                 "headers": {name: _header(name) for name in _HEADERS},

@@ -1,7 +1,7 @@
 """Plausible values: what a body or an answer may look like, made from its schema.
 
-A schema mostly says it itself, by an example, a default or an enum: a family gives its own fields examples
-where it declares them. Below are words for fields that many families have.
+The schema has them: an example, a default or an enum. A family declares the examples of its fields with the
+fields.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from windlass.api.schemas import Schema, named
-from windlass.core.access import ROLE_IDS, Scope
+from windlass.core.declare.fields import EXAMPLE_MARK, SHOWN, SUBJECT
 
 _IDS = uuid.UUID("0b6f1a52-6a5e-4c56-9a2b-3f1d7c0e8a41")
 _MADE: Final = object()
@@ -24,64 +24,8 @@ def _id_of(thing: str) -> str:
     return str(uuid.uuid5(_IDS, thing.replace("_", "").lower()))
 
 
-_WORDS: Final[Mapping[str, Any]] = {
-    "name": "shop",
-    "zones": ["eu-west-3a", "eu-west-3b", "eu-west-3c"],
-    "country_code": "FR",
-    "country": "France",
-    "city": "Paris",
-    "description": "Where people buy rope",
-    "mode": "STAGING",
-    "provider": "GITHUB",
-    "cluster_name": "local",
-    "branch": "main",
-    "dockerfile_path": "Dockerfile",
-    "git_commit_id": "9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07",
-    "ports": _MADE,
-    "internal_port": 8080,
-    "external_port": 443,
-    "publicly_accessible": True,
-    "scopes": [Scope.DEPLOY.word],
-    "role_id": ROLE_IDS[Scope.DEPLOY],
-    "role_name": Scope.DEPLOY.word,
-    "role": "DEVELOPER",
-    "token": "wdl_EXAMPLE-of-a-token-that-is-shown-only-once",
-    "admin_token": "wdl_EXAMPLE-of-a-token-that-is-shown-only-once",
-    "email": "ada@example.com",
-    "inviter": "ada@example.com",
-    "organization_name": "Acme",
-    "invitation_link": "https://windlass.example.com/console",
-    "invitation_status": "PENDING",
-    "scope": "APPLICATION",
-    "variable_type": "VALUE",
-    "state": "RUNNING",
-    "deployment_state": "DEPLOYED",
-    "status": "QUEUED",
-    "deployment_status": "UP_TO_DATE",
-    "deployment_id": _MADE,
-    "triggered_by": "Ada Lovelace",
-    "author_name": "Ada Lovelace",
-    "service_deployment_status": "UP_TO_DATE",
-    "action": "DEPLOY",
-    "execution_id": _id_of("deployment"),
-    "page": 1,
-    "page_size": 100,
-    "total_count": 1,
-    "total_pages": 1,
-}
-_SHOWN: Final = {
-    "Environment.cluster", "Application.healthchecks", "ChosenToDeploy.applications",
-    "Status.deployment_request_id",
-}  # fmt: skip
-"""Fields that may be absent, and that an example shows all the same."""
-_LEFT_OUT: Final = {
-    "GitRepository.provider", "GitRepository.owner", "GitRepository.name", "Port.name",
-    "OrganizationApiToken.role_id", "InviteMember.role", "Environment.cluster", "Application.healthchecks",
-}  # fmt: skip
-"""Fields that need not be sent, because the server or another field determines them."""
-_OF_THE_THING: Final = {"Status.id", "EnvironmentStatus.id", "Deployment.service_id", "Link.service_id"}
-"""Ids of the subject of an operation."""
-_ALSO_CALLED: Final = {"deployment_request": "deployment"}
+NO_EXAMPLE: Final = "no example"
+"""The value of a text field that declares no example. Every field of a family declares one."""
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 _KINDS: Final[Mapping[str, Any]] = {
     "string": str, "boolean": bool, "integer": int, "number": int | float, "array": list, "object": dict,
@@ -156,7 +100,7 @@ class Samples:
 
     def _tells(self, schema: Schema, place: ExamplePosition) -> bool:
         """True if an optional field is worth showing."""
-        if not self._whole and (str(place) in _LEFT_OUT or schema.get("default", _MADE) is None):
+        if not self._whole and schema.get("default", _MADE) is None:
             return False
         said = [value for value in _candidates(schema, place) if value is _MADE or _fits(value, schema)]
         return bool(said) and (self._whole or said[0] not in _EMPTY)
@@ -164,7 +108,7 @@ class Samples:
 
 def _candidates(schema: Schema, place: ExamplePosition) -> Iterator[Any]:
     """Yields possible values, the best first."""
-    if str(place) in _SHOWN:
+    if schema.get(EXAMPLE_MARK) == SHOWN:
         yield _MADE
     if "example" in schema:
         yield schema["example"]
@@ -172,8 +116,6 @@ def _candidates(schema: Schema, place: ExamplePosition) -> Iterator[Any]:
         yield schema["default"]
     if place.thing and place.field == f"{place.thing}_id":
         yield _MADE
-    if place.field in _WORDS:
-        yield _WORDS[place.field]
     if "default" in schema:
         yield schema["default"]
 
@@ -191,16 +133,16 @@ def _text(schema: Schema, place: ExamplePosition) -> str:
     if "enum" in schema:
         return str(schema["enum"][0])
     if schema.get("format") == "uuid":
-        return _id(place)
-    return place.field.replace("_", " ") or "text"
+        return _id(schema, place)
+    return NO_EXAMPLE
 
 
-def _id(place: ExamplePosition) -> str:
+def _id(schema: Schema, place: ExamplePosition) -> str:
     """Returns the same id wherever the same thing is meant: a project's `id`, `project.id`, `project_id`."""
     thing = place.field.removesuffix("_id") if place.field != "id" else place.holder or place.owner
-    if str(place) in _OF_THE_THING and place.thing:
+    if schema.get(EXAMPLE_MARK) == SUBJECT and place.thing:
         thing = place.thing
-    return _id_of(_ALSO_CALLED.get(thing, thing))
+    return _id_of(thing)
 
 
 def _bare(name: str) -> str:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from windlass.core.declare.fields import EXAMPLE_MARK, example
 from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.resource import Family, Shown
 from windlass.core.declare.spec import ordered_fields
@@ -38,10 +39,10 @@ class Error(Shown):
 
 
 class Pagination(Shown):
-    page: Annotated[int, Meta(ge=1)]
-    page_size: Annotated[int, Meta(ge=1)]
-    total_count: _Natural
-    total_pages: _Natural
+    page: Annotated[int, Meta(ge=1), example(1)]
+    page_size: Annotated[int, Meta(ge=1), example(100)]
+    total_count: Annotated[_Natural, example(1)]
+    total_pages: Annotated[_Natural, example(1)]
 
 
 class Schemas:
@@ -103,6 +104,17 @@ def parameters(query: type[Struct]) -> Iterator[tuple[str, bool, Schema]]:
     whole = found[ref["$ref"]]
     for name, schema in whole["properties"].items():
         yield name, name in whole.get("required", ()), translate(schema, {})
+
+
+def without_marks(schema: Any) -> Any:
+    """Returns a schema without the marks for its examples."""
+    match schema:
+        case dict():
+            return {key: without_marks(value) for key, value in schema.items() if key != EXAMPLE_MARK}
+        case list():
+            return [without_marks(item) for item in schema]
+        case _:
+            return schema
 
 
 def _list(answer: type[Struct], paged: bool, *, has_twin: bool) -> type[Struct]:

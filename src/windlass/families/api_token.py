@@ -48,7 +48,10 @@ RoleId = Annotated[
 class ApiToken(Spec):
     name: Annotated[Name, example("deployments from CI")]
     description: Annotated[Description | None, example("Used by the pipeline of the shop")] = ""
-    scopes: Maybe[Annotated[list[ScopeWord], Meta(min_length=1, max_length=16), fixed()]] = absent
+    scopes: Annotated[
+        Maybe[Annotated[list[ScopeWord], Meta(min_length=1, max_length=16), fixed()]],
+        example([Scope.DEPLOY.word]),
+    ] = absent
     role_id: Maybe[Annotated[RoleId, fixed()]] = absent
     scope: Maybe[Annotated[Literal["ADMIN"], fixed(), Meta(description="Deprecated: use scopes")]] = absent
     expires_at: Annotated[Annotated[Timestamp, fixed()] | None, example("2027-01-31T00:00:00.000Z")] = None
@@ -70,13 +73,18 @@ class ApiToken(Spec):
 
 class ApiTokenShown(Shown):
     description: Annotated[Description, example("Used by the pipeline of the shop")] = ""
-    scopes: list[str]
-    role_id: Id
-    role_name: str
+    scopes: Annotated[list[str], example([Scope.DEPLOY.word])]
+    role_id: Annotated[Id, example(ROLE_IDS[Scope.DEPLOY])]
+    role_name: Annotated[str, example(Scope.DEPLOY.word)]
     limited_to: list[Id] | None = None
     last_used_at: Timestamp | None = None
     creator_name: str = ""
-    token: Annotated[str, Meta(description="Shown only in this answer"), shown_once()]
+    token: Annotated[
+        str,
+        Meta(description="Shown only in this answer"),
+        shown_once(),
+        example("wdl_EXAMPLE-of-a-token-that-is-shown-only-once"),
+    ]
 
 
 def normalise(spec: ApiToken) -> None:

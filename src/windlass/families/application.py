@@ -41,7 +41,9 @@ class Application(Program):
     git_repository: GitRepositoryRequest
     build_mode: Annotated[Literal["DOCKER"], WITHOUT_EFFECT] = "DOCKER"
     dockerfile_path: Annotated[
-        Maybe[RelativePath], Meta(description="Path of the Dockerfile, if it has another name or folder")
+        Maybe[RelativePath],
+        Meta(description="Path of the Dockerfile, if it has another name or folder"),
+        example("Dockerfile"),
     ] = absent
     docker_target_build_stage: Annotated[
         Maybe[Line], Meta(description="The stage of the Dockerfile to build; without it, the last")
@@ -51,7 +53,7 @@ class Application(Program):
 
 class ChosenApplication(Chosen):
     application_id: Id
-    git_commit_id: Maybe[CommitId] = absent
+    git_commit_id: Annotated[Maybe[CommitId], example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07")] = absent
 
     @property
     def service(self) -> str:

@@ -10,6 +10,7 @@ from windlass.core.declare.fields import (
     Id,
     Maybe,
     absent,
+    example,
     shaped,
 )
 from windlass.core.declare.program import Program, ProgramShown, normalise_program
@@ -76,8 +77,8 @@ class ImageRegistry(Shown):
     """The registry of the image, for engines that do not have it."""
 
     id: Id
-    name: str
-    url: str
+    name: Annotated[str, example("ghcr.io")]
+    url: Annotated[str, example("https://ghcr.io")]
     kind: Literal["DOCKER_HUB", "GENERIC_CR"]
 
 

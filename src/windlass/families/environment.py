@@ -7,7 +7,18 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
-from windlass.core.declare.fields import Id, Maybe, Name, Timestamp, absent, example, fixed, refers
+from windlass.core.declare.fields import (
+    Id,
+    Maybe,
+    Name,
+    Timestamp,
+    absent,
+    example,
+    fixed,
+    id_of_subject,
+    refers,
+    shown_in_examples,
+)
 from windlass.core.declare.removal import Removal
 from windlass.core.declare.resource import Family, Owner, ServiceLists, Shown, Spec, clash
 from windlass.core.declare.traits import (
@@ -43,8 +54,8 @@ class EnvironmentShown(Shown):
     organization: Owner
     project: Owner
     cluster_id: Id
-    cluster: Maybe[Id] = absent
-    cluster_name: str
+    cluster: Annotated[Maybe[Id], shown_in_examples()] = absent
+    cluster_name: Annotated[str, example("local")]
     cloud_provider: CloudProvider
     last_updated_by: Maybe[Id] = absent
     expires_at: Annotated[Timestamp | None, example(None)] = None
@@ -53,22 +64,28 @@ class EnvironmentShown(Shown):
 class EnvironmentStatus(Shown):
     """The status of an environment, computed from its services."""
 
-    id: Id
-    state: Annotated[str, Meta(description="Combined state of its services")]
-    deployment_state: Annotated[str, Meta(description="The exact state, in the full interface's words")]
+    id: Annotated[Id, id_of_subject()]
+    state: Annotated[str, Meta(description="Combined state of its services"), example("RUNNING")]
+    deployment_state: Annotated[
+        str, Meta(description="The exact state, in the full interface's words"), example("DEPLOYED")
+    ]
     last_deployment_state: Annotated[str, example("DEPLOYED")]
     last_deployment_date: Timestamp | None = None
     last_deployment_id: Annotated[str | None, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = None
     deployment_request_id: Id | None = None
     total_deployment_duration_in_seconds: int | None = None
     origin: str = "API"
-    triggered_by: str | None = None
-    deployment_status: Annotated[str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE")]
+    triggered_by: Annotated[str | None, example("Ada Lovelace")] = None
+    deployment_status: Annotated[
+        str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE"), example("UP_TO_DATE")
+    ]
     # Together with the other fields this is also a `Status`: existing clients read the answer to a deploy so.
-    service_deployment_status: Annotated[str, Meta(description="The same as `deployment_status`")]
+    service_deployment_status: Annotated[
+        str, Meta(description="The same as `deployment_status`"), example("UP_TO_DATE")
+    ]
     is_part_last_deployment: bool = False
     status_details: StatusDetails
-    execution_id: str = ""
+    execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = ""
     deployment_requests_count: int = 0
 
 
@@ -107,7 +124,9 @@ def _list_of_statuses(family: Family) -> tuple[str, Any]:
 
 def _chosen_to_deploy(family: Family) -> tuple[str, Any]:
     chosen = next((trait.chosen for trait in family.traits if trait.chosen), Id)
-    return f"{family.name}s", Annotated[list[chosen], Meta(description=_DEPLOYED)]  # type: ignore[valid-type]
+    return f"{family.name}s", Annotated[
+        list[chosen], Meta(description=_DEPLOYED), shown_in_examples()  # type: ignore[valid-type]
+    ]
 
 
 def _chosen_ids(family: Family) -> tuple[str, Any]:

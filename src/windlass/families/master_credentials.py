@@ -18,7 +18,7 @@ class Credentials(Shown):
 
 
 class VersionMode(Shown):
-    name: str
+    name: Annotated[str, example("16")]
     supported_mode: Mode
 
 
@@ -28,7 +28,7 @@ class Configuration(Shown):
 
 
 class Version(Shown):
-    name: str
+    name: Annotated[str, example("16")]
 
 
 master_credentials = get(

@@ -28,15 +28,15 @@ _OLD_ROLES = {"OWNER": Scope.ADMIN, "ADMIN": Scope.ADMIN, "DEVELOPER": Scope.WRI
 class Member(Spec):
     """A member: a person of the organization, who signs in through OpenID Connect."""
 
-    email: str
-    role_id: RoleId
+    email: Annotated[str, example("ada@example.com")]
+    role_id: Annotated[RoleId, example(ROLE_IDS[Scope.DEPLOY])]
     name: Annotated[str, example("Ada Lovelace")] = ""
 
 
 class MemberShown(Shown):
     nickname: str = ""
-    role: str
-    role_name: str
+    role: Annotated[str, example("DEVELOPER")]
+    role_name: Annotated[str, example(Scope.DEPLOY.word)]
     last_activity_at: Maybe[Timestamp] = absent
 
 
@@ -45,7 +45,7 @@ MemberId = Annotated[Id, Meta(description="Id of the member")]
 
 class MemberRoleUpdate(Spec):
     user_id: MemberId
-    role_id: RoleId
+    role_id: Annotated[RoleId, example(ROLE_IDS[Scope.DEPLOY])]
 
 
 class MemberRemoval(Spec):
@@ -56,7 +56,7 @@ class Invitation(Spec):
     """An invitation: a person who signs in with its address becomes a member."""
 
     email: Annotated[Email, example("grace@example.com")]
-    role_id: Maybe[RoleId] = absent
+    role_id: Annotated[Maybe[RoleId], example(ROLE_IDS[Scope.DEPLOY])] = absent
     role: Maybe[
         Annotated[
             Literal["ADMIN", "DEVELOPER", "OWNER", "VIEWER"],
@@ -66,13 +66,13 @@ class Invitation(Spec):
 
 
 class InvitationShown(Shown):
-    role_id: Id
-    role: str
-    role_name: str
-    invitation_link: str
-    invitation_status: Literal["EXPIRED", "PENDING"]
-    inviter: str
-    organization_name: str
+    role_id: Annotated[Id, example(ROLE_IDS[Scope.DEPLOY])]
+    role: Annotated[str, example("DEVELOPER")]
+    role_name: Annotated[str, example(Scope.DEPLOY.word)]
+    invitation_link: Annotated[str, example("https://windlass.example.com/console")]
+    invitation_status: Annotated[Literal["EXPIRED", "PENDING"], example("PENDING")]
+    inviter: Annotated[str, example("ada@example.com")]
+    organization_name: Annotated[str, example("Acme")]
 
 
 def normalise(spec: Invitation) -> None:

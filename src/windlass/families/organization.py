@@ -50,6 +50,7 @@ class OrganizationShown(Shown):
         str,
         Meta(description="An Admin token of the new organization, shown only in this answer"),
         shown_once(),
+        example("wdl_EXAMPLE-of-a-token-that-is-shown-only-once"),
     ]
 
 
@@ -91,15 +92,15 @@ class ServiceInBrief(Shown):
     """A service of any kind: its type, place and status."""
 
     id: Id
-    name: str
-    state: Annotated[str, Meta(description="As in its status")]
+    name: Annotated[str, example("web")]
+    state: Annotated[str, Meta(description="As in its status"), example("RUNNING")]
     url: Annotated[str, Meta(description="Its first public address; empty before the first deployment")] = ""
     message: Annotated[str, Meta(description="Reason for the state, if any")] = ""
-    environment_name: str
-    project_name: str
+    environment_name: Annotated[str, example("production")]
+    project_name: Annotated[str, example("shop")]
     last_deployment_date: Maybe[Timestamp] = absent
-    service_type: str
-    description: str = ""
+    service_type: Annotated[str, example("APPLICATION")]
+    description: Annotated[str, example("Where people buy rope")] = ""
     icon_uri: str = ""
     environment_id: Id
     project_id: Id

@@ -2,15 +2,15 @@
 
 from typing import Annotated
 
-from windlass.core.declare.fields import Description, Name, counts
+from windlass.core.declare.fields import Description, Name, counts, example
 from windlass.core.declare.resource import Family, Owner, Shown, Spec
 from windlass.core.declare.traits import has_variables, holds_services
 from windlass.families.organization import organization
 
 
 class Project(Spec):
-    name: Name
-    description: Description = ""
+    name: Annotated[Name, example("shop")]
+    description: Annotated[Description, example("Where people buy rope")] = ""
 
 
 class ProjectShown(Shown):

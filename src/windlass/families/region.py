@@ -12,13 +12,17 @@ from windlass.core.declare.resource import Shown
 
 class Region(Shown):
     name: Annotated[str, example("eu-west-3")]
-    country_code: str
-    country: str
-    city: str
+    country_code: Annotated[str, example("FR")]
+    country: Annotated[str, example("France")]
+    city: Annotated[str, example("Paris")]
     arm_supported: Annotated[
         bool, Meta(description="True if ARM instance types exist in the region"), example(True)
     ] = False
-    zones: Annotated[list[str], Meta(description="Availability zones of the region")] = []
+    zones: Annotated[
+        list[str],
+        Meta(description="Availability zones of the region"),
+        example(["eu-west-3a", "eu-west-3b", "eu-west-3c"]),
+    ] = []
 
 
 def _regions(provider: str, title: str) -> StandaloneOperation:

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from windlass.core.declare.actions import get
-from windlass.core.declare.fields import Id
+from windlass.core.declare.fields import Id, example
 from windlass.core.declare.registry import Paging, StandaloneOperation
 from windlass.core.declare.resource import Shown
 
@@ -35,9 +35,11 @@ class Naming(Paging):
 
 class ResourceName(Shown):
     id: Id
-    family: str
-    name: str
-    path: Annotated[str, Meta(description="Its name, after the names of its parents")]
+    family: Annotated[str, example("application")]
+    name: Annotated[str, example("web")]
+    path: Annotated[
+        str, Meta(description="Its name, after the names of its parents"), example("shop/production/web")
+    ]
     organization_id: Id
 
 

@@ -72,8 +72,8 @@ Level = Annotated[
 
 
 class Importing(Spec):
-    name: Key
-    value: Text
+    name: Annotated[Key, example("PORT")]
+    value: Annotated[Text, example("8080")]
     scope: Level
     is_secret: bool
 
@@ -93,9 +93,9 @@ class Import(Spec):
 
 
 class Imported(Shown):
-    name: str
+    name: Annotated[str, example("PORT")]
     value: Maybe[str] = absent
-    scope: str
+    scope: Annotated[str, example("APPLICATION")]
     is_secret: bool
 
 
@@ -117,8 +117,8 @@ class OriginalVariable(Shown):
 
 class Levelled(Shown):
     description: str = ""
-    scope: str
-    variable_type: str
+    scope: Annotated[str, example("APPLICATION")]
+    variable_type: Annotated[str, example("VALUE")]
     owned_by: str = "WINDLASS"
     service_id: Maybe[Id] = absent
     service_name: Maybe[str] = absent

@@ -67,7 +67,7 @@ class Webhook(Spec):
 
 class WebhookShown(Shown):
     events: Annotated[list[str], example(["DEPLOYMENT_SUCCEEDED", "DEPLOYMENT_FAILED"])]
-    vocabulary: str
+    vocabulary: Annotated[str, example("PLAIN")]
     failing_since: Annotated[
         Timestamp | None, Meta(description="Time since which all deliveries have failed, if they fail")
     ] = None
@@ -90,10 +90,10 @@ class Delivery(Shown):
 
     id: Id
     created_at: Timestamp
-    kind: str
-    matched_event: str
-    status: Annotated[str, Meta(description="WAITING, DELIVERED, or FAILED: given up")]
-    target_url_used: str
+    kind: Annotated[str, example("STANDARD")]
+    matched_event: Annotated[str, example("DEPLOYMENT_SUCCEEDED")]
+    status: Annotated[str, Meta(description="WAITING, DELIVERED, or FAILED: given up"), example("DELIVERED")]
+    target_url_used: Annotated[str, example("https://example.com/hooks/deployments")]
     request: Annotated[dict[str, Any], Meta(description="The body")]
     target_response_status_code: int = 0
     target_response_body: str = ""

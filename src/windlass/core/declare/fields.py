@@ -192,9 +192,25 @@ def shown_once() -> Meta:
     return Meta(extra={"shown_once": True})
 
 
+EXAMPLE_MARK: Final = "x-in-example"
+"""A keyword for the examples of the document. The document itself does not have it."""
+SHOWN: Final = "SHOWN"
+SUBJECT: Final = "SUBJECT"
+
+
 def example(value: Any) -> Meta:
-    """Sets an example for the document, if name and type of the field do not suggest one."""
+    """Sets the example of a field for the document."""
     return Meta(examples=[value])
+
+
+def shown_in_examples() -> Meta:
+    """Makes examples of the document show an optional field: an id, an object, or a list of one item."""
+    return Meta(extra_json_schema={EXAMPLE_MARK: SHOWN})
+
+
+def id_of_subject() -> Meta:
+    """Marks the id of the resource that an operation is about."""
+    return Meta(extra_json_schema={EXAMPLE_MARK: SUBJECT})
 
 
 def counts(family: str) -> Meta:

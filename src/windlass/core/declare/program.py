@@ -20,6 +20,8 @@ from windlass.core.declare.fields import (
     Millicores,
     Name,
     absent,
+    example,
+    shown_in_examples,
 )
 from windlass.core.declare.resource import Owner, Shown, Spec, clash
 from windlass.core.declare.shapes import (
@@ -49,8 +51,8 @@ class Program(Spec):
 
     own_fields_follow = "description"
 
-    name: Name
-    description: Description | None = ""
+    name: Annotated[Name, example("shop")]
+    description: Annotated[Description | None, example("Where people buy rope")] = ""
     cpu: Millicores = 500
     memory: Mebibytes = 512
     gpu: Annotated[Count, WITHOUT_EFFECT] = 0
@@ -60,13 +62,14 @@ class Program(Spec):
         Instances, Meta(description="Always at least so many; 0 starts none")
     ] = 1
     max_running_instances: MaxInstances = 1
-    healthchecks: Healthcheck = field(default_factory=Healthcheck)
+    healthchecks: Annotated[Healthcheck, shown_in_examples()] = field(default_factory=Healthcheck)
     ports: Annotated[
         list[PortRequest],
         Meta(
             description="Ports on which the program listens, such as "
             '[{"internal_port": 8080, "publicly_accessible": true}]'
         ),
+        shown_in_examples(),
     ] = []
     storage: Annotated[
         list[StorageRequest],
@@ -91,8 +94,8 @@ class ProgramShown(Shown):
 
     own_fields_follow = "description"
 
-    description: Description = ""
-    ports: list[ServicePort] = []
+    description: Annotated[Description, example("Where people buy rope")] = ""
+    ports: Annotated[list[ServicePort], shown_in_examples()] = []
     storage: list[Storage] = []
     annotations_groups: list[Group] = []
     labels_groups: list[Group] = []

@@ -86,10 +86,10 @@ Protocol = Literal["HTTP", "GRPC", "TCP", "UDP"]
 
 
 class PortRequest(Spec):
-    internal_port: Port
-    external_port: Maybe[Port] = absent
+    internal_port: Annotated[Port, example(8080)]
+    external_port: Annotated[Maybe[Port], example(443)] = absent
     protocol: Protocol = "HTTP"
-    publicly_accessible: bool = False
+    publicly_accessible: Annotated[bool, example(True)] = False
     id: Maybe[Id] = absent
     name: Maybe[Name] = absent
     is_default: Maybe[bool] = absent
@@ -99,10 +99,10 @@ class PortRequest(Spec):
 
 class ServicePort(Shown):
     id: Id
-    internal_port: Port
-    external_port: Maybe[Port] = absent
+    internal_port: Annotated[Port, example(8080)]
+    external_port: Annotated[Maybe[Port], example(443)] = absent
     protocol: Annotated[Protocol, example("HTTP")]
-    publicly_accessible: bool
+    publicly_accessible: Annotated[bool, example(True)]
     name: Annotated[Name, example("p8080")]
     is_default: Annotated[bool, example(True)]
     public_path: Maybe[Line] = absent
@@ -167,33 +167,29 @@ RelativePath = Annotated[
 
 class GitRepositoryRequest(Spec):
     url: Annotated[GitUrl, example("https://github.com/acme/shop.git")]
-    branch: Annotated[Maybe[Branch], Meta(description="Without it, the default branch of the repository")] = (
-        absent
-    )
+    branch: Annotated[
+        Maybe[Branch], Meta(description="Without it, the default branch of the repository"), example("main")
+    ] = absent
     root_path: Annotated[RelativePath, Meta(description="Folder of the application in the repository")] = "/"
     git_token_id: Maybe[Annotated[Id, refers("gitToken", opens="url")]] = absent
     provider: Maybe[
         Annotated[GitProvider, follows("url"), Meta(description="Read from the address, if left out")]
     ] = absent
-    owner: Maybe[
-        Annotated[
-            Line, follows("url"), example("acme"), Meta(description="Read from the address, if left out")
-        ]
-    ] = absent
-    name: Maybe[
-        Annotated[
-            Line, follows("url"), example("shop"), Meta(description="Read from the address, if left out")
-        ]
-    ] = absent
+    owner: Maybe[Annotated[Line, follows("url"), Meta(description="Read from the address, if left out")]] = (
+        absent
+    )
+    name: Maybe[Annotated[Line, follows("url"), Meta(description="Read from the address, if left out")]] = (
+        absent
+    )
 
 
 class GitRepository(Shown):
     has_access: bool = True
-    provider: GitProvider
+    provider: Annotated[GitProvider, example("GITHUB")]
     owner: Annotated[str, example("acme")]
     url: Annotated[str, example("https://github.com/acme/shop.git")]
     name: Annotated[str, example("shop")]
-    branch: Maybe[str] = absent
+    branch: Annotated[Maybe[str], example("main")] = absent
     root_path: str = "/"
     deployed_commit_id: Annotated[str, example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07")] = ""
     deployed_commit_date: Maybe[Timestamp] = absent

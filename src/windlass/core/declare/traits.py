@@ -9,13 +9,22 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Trait, get, post
-from windlass.core.declare.fields import WITHOUT_EFFECT, Id, Maybe, Timestamp, absent, example, shaped
+from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
+    Id,
+    Maybe,
+    Timestamp,
+    absent,
+    example,
+    id_of_subject,
+    shaped,
+)
 from windlass.core.declare.resource import Shown, Spec
 from windlass.core.declare.spec import Chosen
 
 
 class StatusDetails(Shown):
-    action: str
+    action: Annotated[str, example("DEPLOY")]
     status: Annotated[str, example("SUCCESS")]
     sub_action: str = "NONE"
 
@@ -23,16 +32,22 @@ class StatusDetails(Shown):
 class Status(Shown):
     """The status of a service."""
 
-    id: Id
-    state: Annotated[str, Meta(description="RUNNING, STOPPED, ERROR, or a word for work in progress")]
-    deployment_state: Annotated[str, Meta(description="The exact state, in the full interface's words")]
+    id: Annotated[Id, id_of_subject()]
+    state: Annotated[
+        str, Meta(description="RUNNING, STOPPED, ERROR, or a word for work in progress"), example("RUNNING")
+    ]
+    deployment_state: Annotated[
+        str, Meta(description="The exact state, in the full interface's words"), example("DEPLOYED")
+    ]
     message: Annotated[str, Meta(description="Reason for the state, if any")] = ""
-    service_deployment_status: Annotated[str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE")]
+    service_deployment_status: Annotated[
+        str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE"), example("UP_TO_DATE")
+    ]
     last_deployment_date: Maybe[Timestamp] = absent
     is_part_last_deployment: bool = False
     status_details: StatusDetails
-    execution_id: str = ""
-    deployment_request_id: Id | None = None
+    execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = ""
+    deployment_request_id: Annotated[Id | None, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = None
     deployment_requests_count: Annotated[int, example(1)] = 0
     instances: Annotated[int, Meta(description="Number of instances that are meant to run; 0 if stopped")] = 0
 
@@ -40,11 +55,11 @@ class Status(Shown):
 class Commit(Shown):
     """A commit of a repository."""
 
-    git_commit_id: str
+    git_commit_id: Annotated[str, example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07")]
     created_at: Timestamp
     tag: str = ""
     message: Annotated[str, example("Rope comes in every colour")] = ""
-    author_name: str = ""
+    author_name: Annotated[str, example("Ada Lovelace")] = ""
     author_avatar_url: str = ""
     commit_page_url: str = ""
 
@@ -69,21 +84,24 @@ class Deployment(Shown):
     id: Id
     action: Annotated[str, Meta(description="DEPLOY, RUN, RESTART, STOP, UNINSTALL or DELETE")] = "DEPLOY"
     status: Annotated[
-        str, Meta(description="QUEUED, BUILDING, DEPLOYING, SUCCEEDED, FAILED, CANCELED, SUPERSEDED")
+        str,
+        Meta(description="QUEUED, BUILDING, DEPLOYING, SUCCEEDED, FAILED, CANCELED, SUPERSEDED"),
+        example("QUEUED"),
     ]
     created_at: Timestamp
     updated_at: Timestamp
     number: Annotated[int, Meta(description="Counts the deployments of the service, from 1"), example(12)] = 0
     application_id: Maybe[Id] = absent
-    service_id: Id
-    git_commit_id: (
-        Annotated[str, Meta(description="The commit that was asked for, or that it was")] | None
-    ) = None
+    service_id: Annotated[Id, id_of_subject()]
+    git_commit_id: Annotated[
+        Annotated[str, Meta(description="The commit that was asked for, or that it was")] | None,
+        example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07"),
+    ] = None
     image_tag: Annotated[Maybe[str], Meta(description="The tag of the image, of a container")] = absent
     commit: Commit | None = None
     message: Annotated[str, Meta(description="Why it ended as it did, or why it waits, if known")] = ""
     run: Annotated[Maybe[RunResult], Meta(description="The result of a service that runs once")] = absent
-    triggered_by: str = ""
+    triggered_by: Annotated[str, example("Ada Lovelace")] = ""
     origin: str = "API"
     started_at: Annotated[Timestamp | None, example(None)] = None
     finished_at: Annotated[Timestamp | None, example(None)] = None
@@ -96,8 +114,8 @@ class Deployment(Shown):
     last_deployment_date: Maybe[Timestamp] = absent
     is_part_last_deployment: bool = True
     status_details: StatusDetails
-    execution_id: str
-    deployment_request_id: Id
+    execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")]
+    deployment_request_id: Annotated[Id, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")]
     deployment_requests_count: int
     instances: Annotated[
         int, Meta(description="Number of instances of the service that are meant to run; 0 if stopped")
@@ -107,10 +125,10 @@ class Deployment(Shown):
 class Link(Shown):
     """An address of a port of a service."""
 
-    service_id: Id
+    service_id: Annotated[Id, id_of_subject()]
     service_type: Annotated[str, example("APPLICATION")]
     url: Annotated[str, example("http://web-production.localhost:8081")]
-    internal_port: int
+    internal_port: Annotated[int, example(8080)]
     external_port: Annotated[int, example(8081)]
     is_qovery_domain: bool = False
     is_default: bool
@@ -128,8 +146,11 @@ class HistoryEntry(Shown):
 
 
 class Rollback(Spec):
-    deployment_id: Maybe[
-        Annotated[Id, Meta(description="An earlier deployment; without it, the one before what runs now")]
+    deployment_id: Annotated[
+        Maybe[
+            Annotated[Id, Meta(description="An earlier deployment; without it, the one before what runs now")]
+        ],
+        example("db01511f-abe4-5113-a2dc-90c7f2efb14a"),
     ] = absent
 
 
@@ -152,7 +173,7 @@ CommitId = Annotated[
 
 
 class DeployRequest(Spec):
-    git_commit_id: Maybe[CommitId] = absent
+    git_commit_id: Annotated[Maybe[CommitId], example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07")] = absent
 
 
 class LogLine(Shown):
