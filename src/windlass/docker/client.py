@@ -29,10 +29,13 @@ MOST: Final = 16 * 1024 * 1024
 """Bytes of a whole answer."""
 RECOGNISING: Final = 15.0
 """Seconds that an engine may take to tell its id."""
+LONGEST_DOCUMENT: Final = 1024 * 1024
+"""Bytes of an answer that is decoded as it is: to decode more of them would hold up everything else."""
 LONGEST_REASON: Final = 16 * 1024
 LONGEST_INFO: Final = 1024 * 1024
-LONGEST_OBJECT: Final = 16 * 1024 * 1024
+LONGEST_OBJECT: Final = 1024 * 1024
 """Bytes of one object in a stream."""
+LONGEST_EVENT: Final = 256 * 1024
 
 # An engine that is ending answers what is still under way with these, and with status 500.
 ENDING: Final = (
@@ -60,16 +63,16 @@ class EngineAnswer:
             async for chunk in self._response.content.iter_any():
                 yield chunk
 
-    async def objects(self) -> AsyncIterator[dict[str, Any]]:
-        """JSON objects, one after the other, as events and builds write them."""
+    async def objects(self, longest: int = LONGEST_OBJECT) -> AsyncIterator[dict[str, Any]]:
+        """Yields JSON objects, one after the other, as events and builds write them."""
         rest = b""
         async for chunk in self.chunks():
             *lines, rest = (rest + chunk).split(b"\n")
+            if max(map(len, (*lines, rest))) > longest:
+                raise EngineRefused(500, f"The Docker engine says more than {longest} bytes at once")
             for line in lines:
                 if line.strip():
                     yield an_object(decoded(line))
-            if len(rest) > LONGEST_OBJECT:
-                raise EngineRefused(500, f"The Docker engine says more than {LONGEST_OBJECT} bytes at once")
         if rest.strip():
             yield an_object(decoded(rest))
 
@@ -92,6 +95,11 @@ class Docker:
         """The address of ports that its containers publish; the engine is told to publish them there."""
         return self._transport.address
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """True for the engine of a cluster, at an address that its organization gave."""
+        return self._transport.is_elsewhere
+
     def advice(self, away: Away) -> str:
         """Tells those who deploy what to do while the engine is away."""
         return str(away) if isinstance(away, WrongEngine) else self._transport.no_answer
@@ -107,7 +115,14 @@ class Docker:
     async def json(self, method: str, path: str, **given: Any) -> Any:
         """Returns the decoded answer; None if it is empty."""
         body = await self.raw(method, path, **given)
+        if len(body) > LONGEST_DOCUMENT:
+            raise EngineRefused(500, f"The Docker engine answers with more than {LONGEST_DOCUMENT} bytes")
         return decoded(body) if body.strip() else None
+
+    async def read_list(self, path: str, type: Any, **given: Any) -> Any:
+        """Returns an answer of this type, which may be long: all fields that the type does not name are
+        skipped."""
+        return decoded(await self.raw("GET", path, **given), type)
 
     async def raw(self, method: str, path: str, **given: Any) -> bytes:
         """An answer has to be whole within `patience`: an engine may send a byte now and then for ever."""
@@ -178,7 +193,14 @@ class Docker:
             import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no Docker)
 
             connector, self._base = self._transport.connector()
-            self._session = aiohttp.ClientSession(connector=connector, trace_configs=self._traces())
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                trace_configs=self._traces(),
+                # A few bytes could become any number of them.
+                auto_decompress=False,
+                headers={"Accept-Encoding": "identity"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
         return self._session
 
     def _traces(self) -> list[aiohttp.TraceConfig]:

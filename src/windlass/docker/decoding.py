@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
+
+import msgspec
 
 from windlass.docker.failures import EngineRefused
 
-_NONSENSE: Final = "Check the address: a Docker engine does not answer like this"
+NONSENSE: Final = "Check the address: a Docker engine does not answer like this"
 
 
-def decoded(body: bytes) -> Any:
-    """Raises EngineRefused for what is no JSON, or nested too deep to be read."""
+def decoded(body: bytes, type: Any = Any) -> Any:
+    """Raises EngineRefused for anything but JSON of this type, and for JSON nested too deep to be read."""
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise EngineRefused(500, _NONSENSE) from error
+        return msgspec.json.decode(body, type=type)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise EngineRefused(500, NONSENSE) from error
 
 
 def an_object(found: Any) -> dict[str, Any]:
     """Raises EngineRefused for anything but a JSON object."""
     if not isinstance(found, dict):
-        raise EngineRefused(500, _NONSENSE)
+        raise EngineRefused(500, NONSENSE)
     return found

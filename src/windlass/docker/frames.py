@@ -9,7 +9,7 @@ from typing import Final
 from windlass.docker.failures import EngineRefused
 
 HEAD: Final = Layout(">BxxxI")
-LONGEST: Final = 16 * 1024 * 1024
+LONGEST: Final = 1024 * 1024
 """Bytes of one piece; an engine cuts what is written at 16 KB, or at what was written at once."""
 
 

@@ -42,6 +42,11 @@ class DockerTransport(Protocol):
         ...
 
     @property
+    def is_elsewhere(self) -> bool:
+        """True for the engine of a cluster, at an address that its organization gave."""
+        ...
+
+    @property
     def no_answer(self) -> str:
         """Tells those who deploy what to do about an engine that is away, without naming its address."""
         ...
@@ -79,6 +84,7 @@ class SettingsTransport:
     """The engine that the operator's settings name: a socket, or TCP without encryption."""
 
     engine_id = wrong_engine = ""
+    is_elsewhere = False
 
     def __init__(self, named: str) -> None:
         self._named = named
@@ -159,6 +165,8 @@ class BadIdentity(ValueError):
 class TlsTransport:
     """An engine on another machine, where both sides show certificates. `reach` limits where it may be, and
     `cluster` is the name of the cluster that it belongs to."""
+
+    is_elsewhere = True
 
     def __init__(
         self,

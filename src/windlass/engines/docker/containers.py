@@ -12,6 +12,7 @@ from windlass.core.deploy.workload import Workload
 from windlass.docker import Docker, EngineRefused
 from windlass.engines.docker import create
 from windlass.engines.docker import names as words
+from windlass.engines.docker.descriptions import ContainerList, ContainerSummary, bears
 from windlass.engines.docker.files import packed
 from windlass.engines.docker.resources import DockerResources
 from windlass.engines.docker.watch import EventWatcher
@@ -32,10 +33,12 @@ class ContainerClient:
         self._docker, self._installation = docker, installation
         self._resources, self._watch = resources, watch
 
-    async def list(self, **labels: str) -> list[Inspection]:
-        filters = words.instances(installation=self._installation, **labels)
-        params = {"all": True, "filters": filters}
-        return [*await self._docker.json("GET", "/containers/json", params=params)]
+    async def list(self, **labels: str) -> list[ContainerSummary]:
+        """Returns the containers with these labels, and no others that the engine may name."""
+        wanted = {"installation": self._installation, **labels}
+        params = {"all": True, "filters": words.instances(**wanted)}
+        there = await self._docker.read_list("/containers/json", ContainerList, params=params)
+        return [container for container in there if bears(container["Labels"], wanted)]
 
     async def inspect(self, container: str) -> Inspection | None:
         try:

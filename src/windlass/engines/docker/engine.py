@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
+from msgspec.structs import replace
+
 from windlass.base import subprocesses as group
 from windlass.base.locks import Locks
 from windlass.base.log import log
@@ -27,10 +29,12 @@ from windlass.core.deploy.workload import (
     Workload,
 )
 from windlass.docker import Away, Docker, EngineRefused
+from windlass.docker.decoding import NONSENSE
 from windlass.engines.by_hand.engine import EngineByHand
 from windlass.engines.by_hand.removed_generations import RemovedGenerations
 from windlass.engines.docker import names
 from windlass.engines.docker.containers import ContainerClient, Inspection
+from windlass.engines.docker.descriptions import ContainerSummary
 from windlass.engines.docker.execute import execute
 from windlass.engines.docker.inspection import ended, instance
 from windlass.engines.docker.resources import DockerResources
@@ -199,9 +203,9 @@ class DockerEngine(EngineByHand):
     async def _kept(self) -> dict[str, StoredData]:
         """Returns the data of each service."""
         containers, volumes = await self._containers.list(), await self._resources.volumes_by_service()
-        instances = Counter(container["Labels"][names.SERVICE] for container in containers)
+        instances = Counter(container["Labels"].get(names.SERVICE, "") for container in containers)
         titles = {
-            container["Labels"][names.SERVICE]: container["Labels"].get(names.ALIAS, "")
+            container["Labels"].get(names.SERVICE, ""): container["Labels"].get(names.ALIAS, "")
             for container in containers
         }
         return {
@@ -232,12 +236,12 @@ class DockerEngine(EngineByHand):
         self._refuse_removed(workload)
         return found
 
-    async def _end(self, found: Inspection, grace: float) -> None:
+    async def _end(self, found: ContainerSummary, grace: float) -> None:
         async with self._locks[_name(found)]:
             await self._containers.stop(found["Id"], grace)
             await self._containers.remove(found["Id"])
 
-    async def _halt(self, found: Inspection) -> None:
+    async def _halt(self, found: ContainerSummary) -> None:
         async with self._locks[_name(found)]:
             await self._containers.stop(found["Id"], GRACE)
 
@@ -266,9 +270,11 @@ class DockerEngine(EngineByHand):
         return sorted(instances, key=lambda copy: (copy.service, copy.generation, copy.index))
 
     def _instance(self, found: Inspection) -> Instance:
-        return instance(found, self._docker.address, self._watch.last_end(found["Id"]))
+        seen = instance(found, self._docker.address, self._watch.last_end(found["Id"]))
+        # The addresses in networks of another host mean something else here, or may lead anywhere.
+        return replace(seen, inside="") if self._docker.is_elsewhere else seen
 
-    async def _used(self, container: Inspection) -> tuple[str, Usage] | None:
+    async def _used(self, container: ContainerSummary) -> tuple[str, Usage] | None:
         path = f"/containers/{container['Id']}/stats"
         try:
             found = await self._docker.json("GET", path, params={"stream": False, "one-shot": True})
@@ -286,6 +292,8 @@ class DockerEngine(EngineByHand):
             raise EngineAway(self._docker.advice(away)) from away
         except EngineRefused as refused:
             raise EngineError(f"The Docker engine refuses: {refused.message}") from refused
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise EngineError(f"The Docker engine refuses: {NONSENSE}") from error
 
 
 async def _few_at_once(tasks: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
@@ -298,16 +306,16 @@ async def _few_at_once(tasks: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return await group.run_together(*(one(task) for task in tasks))
 
 
-def _name(container: Inspection) -> str:
+def _name(container: ContainerSummary) -> str:
     """Returns the name of a container. Its names in networks have one more slash."""
-    return str(min(container["Names"], key=len)).lstrip("/")
+    return min(container["Names"] or [container["Id"]], key=len).lstrip("/")
 
 
-def _generation(container: Inspection) -> int:
+def _generation(container: ContainerSummary) -> int:
     return names.identity(container["Labels"])[1]
 
 
-def _is_chosen(container: Inspection, generation: int | None, indexes: Collection[int]) -> bool:
+def _is_chosen(container: ContainerSummary, generation: int | None, indexes: Collection[int]) -> bool:
     _, its_generation, its_index = names.identity(container["Labels"])
     return generation in (None, its_generation) and its_index in indexes
 

@@ -16,6 +16,9 @@ from windlass.core.deploy.workload import Instance, Outcome, Phase
 from windlass.engines.docker import names as words
 
 MEGABYTE: Final = 1024 * 1024
+_LAST_PORT: Final = 65_535
+_LAST_CODE: Final = 2**31
+_LONGEST_ERROR: Final = 4096
 
 # As a shell says it, and an init.
 _SHELL = {126: ": the command cannot be run", 127: ": the command was not found"}
@@ -42,7 +45,7 @@ def instance(said: Mapping[str, Any], address: str, last: LastExit | None) -> In
     state = said["State"]
     service, generation, index = words.identity(said["Config"]["Labels"])
     phase = _PHASES.get(state["Status"], Phase.EXITED)
-    restarts = int(said.get("RestartCount") or 0)
+    restarts = min(int(said.get("RestartCount") or 0), _LAST_CODE)
     end = last if phase is Phase.RUNNING else _end(state) or last
     return Instance(
         id=str(said["Name"]).lstrip("/"),
@@ -63,7 +66,7 @@ def instance(said: Mapping[str, Any], address: str, last: LastExit | None) -> In
 def ended(said: Mapping[str, Any]) -> Outcome:
     """Returns the end of a container that is never restarted."""
     state = said["State"]
-    end = _end(state) or LastExit(int(state["ExitCode"]))
+    end = _end(state) or LastExit(exit_code(state["ExitCode"]))
     return Outcome(
         exit_code=end.exit_code,
         reason=_reason(end, said["HostConfig"]["Memory"]),
@@ -88,10 +91,18 @@ def _end(state: Mapping[str, Any]) -> LastExit | None:
     if state["Status"] == "paused":
         return LastExit(0, otherwise="is paused, by a command to the engine")
     if state.get("Error"):
-        return LastExit(int(state["ExitCode"]), otherwise=f"could not be started: {state['Error']}")
+        error = str(state["Error"])[:_LONGEST_ERROR]
+        return LastExit(exit_code(state["ExitCode"]), otherwise=f"could not be started: {error}")
     if state["Status"] == "created":
         return None
-    return LastExit(int(state["ExitCode"]), bool(state.get("OOMKilled")))
+    return LastExit(exit_code(state["ExitCode"]), bool(state.get("OOMKilled")))
+
+
+def exit_code(told: Any) -> int:
+    """Raises ValueError for what can be no exit code."""
+    if not -_LAST_CODE <= (code := int(told)) < _LAST_CODE:
+        raise ValueError("not the exit code of a process")
+    return code
 
 
 def _reason(end: LastExit, memory: int) -> str:
@@ -116,5 +127,12 @@ def _ports(said: Mapping[str, Any]) -> dict[int, int]:
     published = said["NetworkSettings"].get("Ports") or {}
     for inside, bound in sorted(published.items(), key=lambda each: not each[0].endswith("/udp")):
         if bound:
-            found[int(inside.partition("/")[0])] = int(bound[0]["HostPort"])
+            found[_port(inside.partition("/")[0])] = _port(bound[0]["HostPort"])
     return found
+
+
+def _port(number: str) -> int:
+    """Raises ValueError for what can be no port: the router would fail with it."""
+    if not 0 < int(number) <= _LAST_PORT:
+        raise ValueError("not a port")
+    return int(number)

@@ -8,6 +8,7 @@ lines passed on since then (`count`), and the moment of the latest of them.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from msgspec import Struct
 from windlass.base.log import log
 
 _log = log("engines.docker")
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ROOM: Final = 256
 """A position is written over the former in one piece: nothing that kills Windlass leaves half of one."""
 
@@ -31,6 +33,11 @@ class Position(Struct):
     latest: str = ""
 
 
+def is_container_id(id: object) -> bool:
+    """True for ids that may be names of files here: an engine may tell anything."""
+    return isinstance(id, str) and _ID.fullmatch(id) is not None
+
+
 class Positions:
     """One file for each container, by the container's own id."""
 
@@ -41,7 +48,7 @@ class Positions:
     def load(self, container: str) -> Position:
         """Returns where reading goes on. Without a position, lines are repeated, not lost."""
         try:
-            return msgspec.json.decode((self._folder / container).read_bytes().rstrip(), type=Position)
+            return msgspec.json.decode(self._file(container).read_bytes().rstrip(), type=Position)
         except msgspec.ValidationError as error:
             extra = {"container": container, "why": str(error)}
             _log.warning("lines may be repeated: another version noted how far output was read", extra=extra)
@@ -52,7 +59,7 @@ class Positions:
     def save(self, container: str, position: Position) -> None:
         if container not in self._open:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._open[container] = os.open(self._folder / container, os.O_WRONLY | os.O_CREAT, 0o600)
+            self._open[container] = os.open(self._file(container), os.O_WRONLY | os.O_CREAT, 0o600)
         os.pwrite(self._open[container], msgspec.json.encode(position).ljust(_ROOM), 0)
 
     def let_go(self, container: str) -> None:
@@ -61,9 +68,14 @@ class Positions:
 
     def forget(self, container: str) -> None:
         self.let_go(container)
-        (self._folder / container).unlink(missing_ok=True)
+        self._file(container).unlink(missing_ok=True)
 
     def forget_others(self, keep: set[str]) -> None:
         for path in list(self._folder.glob("*")):
             if path.name not in keep:
                 self.forget(path.name)
+
+    def _file(self, container: str) -> Path:
+        if not is_container_id(container):
+            raise ValueError("the id of a container would lead to a file elsewhere")
+        return self._folder / container

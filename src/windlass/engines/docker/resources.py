@@ -14,6 +14,14 @@ from windlass.core.words.images import is_named_by_id, is_ours
 from windlass.docker import Docker, EngineRefused
 from windlass.docker.images import image, pull, why_not_pulled
 from windlass.engines.docker import names as words
+from windlass.engines.docker.descriptions import (
+    ContainerList,
+    ContainerSummary,
+    NetworkList,
+    NetworkSummary,
+    VolumeList,
+    bears,
+)
 from windlass.engines.engine import EngineError, VolumeLost
 
 NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
@@ -99,8 +107,7 @@ class DockerResources:
     async def discard_networks(self) -> None:
         """Removes networks of environments without containers. A container that waits for its start
         counts."""
-        for network in await self._networks():
-            environment = network["Labels"][words.ENVIRONMENT]
+        for environment, network in await self._networks():
             async with self._locks[environment]:
                 if not self._entering[environment] and not await self._containers(environment=environment):
                     await self._gone(f"/networks/{network['Id']}")
@@ -114,7 +121,11 @@ class DockerResources:
             await self._make_network(environment)
             found = await self._networks(environment=environment)
         # The engine allows two of one name. Where two of us made one each, both take the elder.
-        eldest, *others = sorted(found, key=lambda each: (each["Created"], each["Id"]))
+        if not found:
+            raise EngineError("The Docker engine does not have the network that it has just made")
+        eldest, *others = sorted(
+            (network for _, network in found), key=lambda network: (network["Created"], network["Id"])
+        )
         for other in others:
             await self._gone(f"/networks/{other['Id']}")
         return str(eldest["Id"])
@@ -137,20 +148,28 @@ class DockerResources:
             if refused.status != 409:
                 raise
 
-    async def _networks(self, **labels: str) -> list[dict[str, Any]]:
-        filters = words.filters(installation=self._installation, **labels)
-        found = await self._docker.json("GET", "/networks", params={"filters": filters})
-        return [network for network in found if words.ENVIRONMENT in network["Labels"]]
+    async def _networks(self, **labels: str) -> list[tuple[str, NetworkSummary]]:
+        """Returns networks with their environments."""
+        wanted = {"installation": self._installation, **labels}
+        params = {"filters": words.filters(**wanted)}
+        found = await self._docker.read_list("/networks", NetworkList, params=params)
+        there = [network for network in found if bears(network["Labels"], wanted)]
+        environments = [(network["Labels"] or {}).get(words.ENVIRONMENT, "") for network in there]
+        return [pair for pair in zip(environments, there, strict=True) if pair[0]]
 
-    async def _containers(self, **labels: str) -> list[dict[str, Any]]:
-        filters = words.instances(installation=self._installation, **labels)
-        found = await self._docker.json("GET", "/containers/json", params={"all": True, "filters": filters})
-        return list(found)
+    async def _containers(self, **labels: str) -> list[ContainerSummary]:
+        wanted = {"installation": self._installation, **labels}
+        params = {"all": True, "filters": words.instances(**wanted)}
+        found = await self._docker.read_list("/containers/json", ContainerList, params=params)
+        return [container for container in found if bears(container["Labels"], wanted)]
 
     async def _volumes(self, **labels: str) -> Mapping[str, Mapping[str, str]]:
-        filters = words.filters(installation=self._installation, **labels)
-        found = await self._docker.json("GET", "/volumes", params={"filters": filters})
-        return {volume["Name"]: volume["Labels"] for volume in found["Volumes"] or ()}
+        wanted = {"installation": self._installation, **labels}
+        found = await self._docker.read_list(
+            "/volumes", VolumeList, params={"filters": words.filters(**wanted)}
+        )
+        there = [volume for volume in found["Volumes"] or () if bears(volume["Labels"], wanted)]
+        return {volume["Name"]: volume["Labels"] or {} for volume in there}
 
     async def _gone(self, path: str) -> None:
         try:

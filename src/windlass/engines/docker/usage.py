@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from windlass.core.deploy.workload import Usage
+
+_MOST: Final = 2**63
 
 
 def used(said: Mapping[str, Any]) -> Usage:
@@ -15,6 +17,13 @@ def used(said: Mapping[str, Any]) -> Usage:
     spare = details.get("total_inactive_file", details.get("inactive_file", 0))
     processor = (said.get("cpu_stats") or {}).get("cpu_usage") or {}
     return Usage(
-        cpu_ms=int(processor.get("total_usage", 0)) // 1_000_000,
-        memory=max(0, int(memory.get("usage", 0)) - int(spare)),
+        cpu_ms=_amount(processor.get("total_usage", 0)) // 1_000_000,
+        memory=max(0, _amount(memory.get("usage", 0)) - _amount(spare)),
     )
+
+
+def _amount(figure: object) -> int:
+    """Raises ValueError for what can be no measurement: an engine may answer any number."""
+    if not isinstance(figure, int) or not 0 <= figure < _MOST:
+        raise ValueError("not a measurement")
+    return figure

@@ -11,10 +11,12 @@ from typing import Any, Final
 from windlass.base.log import log
 from windlass.core.deploy.workload import OutputLine
 from windlass.docker import Away, Docker, EngineRefused
+from windlass.docker.client import LONGEST_EVENT, EngineAnswer
 from windlass.engines.docker import names as words
+from windlass.engines.docker.descriptions import ContainerList
 from windlass.engines.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, ContainerFollower, ContainerOutput
-from windlass.engines.docker.inspection import LastExit
-from windlass.engines.docker.position import Positions
+from windlass.engines.docker.inspection import LastExit, exit_code
+from windlass.engines.docker.position import Positions, is_container_id
 from windlass.engines.docker.reader_lock import ReaderLock
 from windlass.engines.engine import Notice, Sink
 
@@ -23,6 +25,14 @@ LAST_WORDS: Final = 5.0
 """Seconds that what an instance wrote at its end may take to be read."""
 LAST_WORDS_TO_ANOTHER: Final = 0.2
 """The same, where another Windlass reads it, of whom nothing is heard."""
+
+MOST_FOLLOWED: Final = 1000
+"""Containers of one engine whose output is read. A bridge network of Docker has room for as many; an engine
+may name any number."""
+AT_ONCE: Final = 100
+"""Events after which the watch pauses: an engine may send them without end."""
+BREATH: Final = 0.1
+_LONGEST_LABEL: Final = 64
 
 _log = log("engines.docker")
 
@@ -38,6 +48,8 @@ class EventWatcher:
         """Followers of removed containers that have not ended yet."""
         self._ends: dict[str, LastExit] = {}
         self._short_of_memory: set[str] = set()
+        self._is_full = False
+        """True once an engine had more containers than are followed."""
         self._begun_here: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
@@ -75,18 +87,30 @@ class EventWatcher:
 
     def listen(self, container: str, labels: Mapping[str, Any]) -> None:
         """From now on, or again; nothing happens where that is so already."""
-        if self._task is None:
+        if self._task is None or not self._may_follow(container):
             return
         follower = self._followers.get(container)
         if follower is None or follower.over:
             source = ContainerOutput(
-                container, labels[words.SERVICE], labels[words.POD], labels.get(words.DEPLOYMENT, "")
+                container,
+                str(labels[words.SERVICE]),
+                str(labels[words.POD])[:_LONGEST_LABEL],
+                str(labels.get(words.DEPLOYMENT, ""))[:_LONGEST_LABEL],
             )
             self._followers[container] = ContainerFollower(
                 self._docker, self._positions, self._turn, source, self._write
             )
         else:
             follower.wake()
+
+    def _may_follow(self, container: str) -> bool:
+        self._leaving = [follower for follower in self._leaving if not follower.over]
+        if container in self._followers or len(self._followers) + len(self._leaving) < MOST_FOLLOWED:
+            return is_container_id(container)
+        if not self._is_full:
+            _log.warning("the output of further containers is not read", extra={"most": MOST_FOLLOWED})
+        self._is_full = True
+        return False
 
     async def silent(self, container: str) -> None:
         """Waits until the output up to the stop was passed on."""
@@ -97,8 +121,9 @@ class EventWatcher:
         self._sink(service, lines)
 
     async def _run(self) -> None:
-        pause, away = FIRST_PAUSE, False
+        pause, away, loop = FIRST_PAUSE, False, asyncio.get_running_loop()
         while True:
+            began = loop.time()
             try:
                 async with self._docker.stream(
                     "GET", "/events", params=self._wanted(), patience=None
@@ -107,9 +132,8 @@ class EventWatcher:
                     self._tried.set()
                     if away:
                         _log.info("the Docker engine is back")
-                    pause, away = FIRST_PAUSE, False
-                    async for event in events.objects():
-                        self._happened(event)
+                    away = False
+                    await self._follow(events)
             except (Away, EngineRefused) as error:
                 if not away:
                     _log.warning("the Docker engine is away", extra={"reason": str(error)})
@@ -117,8 +141,18 @@ class EventWatcher:
             except Exception:  # noqa: BLE001 (one event that is not understood does not end the watch)
                 _log.exception("the Docker engine says what is not understood")
             self._tried.set()
+            # An engine that comes and goes is not asked again and again.
+            pause = FIRST_PAUSE if loop.time() - began > LONGEST_PAUSE else pause
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _follow(self, events: EngineAnswer) -> None:
+        count = 0
+        async for event in events.objects(LONGEST_EVENT):
+            self._happened(event)
+            count += 1
+            if count % AT_ONCE == 0:
+                await asyncio.sleep(BREATH)
 
     def _wanted(self) -> dict[str, Any]:
         ours = words.instances(installation=self._installation)
@@ -127,7 +161,8 @@ class EventWatcher:
     async def _adopt(self) -> None:
         """Listens to the containers that are there, and notices each service: events may be lost."""
         filters = words.instances(installation=self._installation)
-        there = await self._docker.json("GET", "/containers/json", params={"all": True, "filters": filters})
+        params = {"all": True, "filters": filters}
+        there = await self._docker.read_list("/containers/json", ContainerList, params=params)
         self._begun_here.clear()
         for container in there:
             self.listen(container["Id"], container["Labels"])
@@ -146,16 +181,18 @@ class EventWatcher:
                 if container in self._begun_here:
                     self._begun_here.discard(container)
                     return
-            case "oom":
+            case "oom" if container in self._followers:
                 self._short_of_memory.add(container)
-            case "die":
+            case "die" if container in self._followers:
                 self._begun_here.discard(container)
-                self._ends[container] = LastExit(int(labels["exitCode"]), container in self._short_of_memory)
+                self._ends[container] = LastExit(
+                    exit_code(labels["exitCode"]), container in self._short_of_memory
+                )
                 self._short_of_memory.discard(container)
             case "destroy":
                 self._ends.pop(container, None)
                 self._short_of_memory.discard(container)
                 if follower := self._followers.pop(container, None):
                     follower.wake()  # finds that it is gone, and ends
-                    self._leaving = [one for one in (*self._leaving, follower) if not one.over]
+                    self._leaving.append(follower)
         self._notice(labels[words.SERVICE])

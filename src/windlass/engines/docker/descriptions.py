@@ -1,0 +1,45 @@
+"""Entries of lists that a Docker engine answers: the fields that are used, and no others.
+
+Lists may be long, and the engine may belong to an organization. What is not named here is skipped while the
+answer is decoded, so that it takes neither time nor memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, TypedDict
+
+from msgspec import Meta
+
+MOST_LISTED: Final = 10_000
+
+
+class ContainerSummary(TypedDict):
+    Id: str
+    Names: list[str] | None
+    Labels: dict[str, str]
+    State: str
+
+
+class NetworkSummary(TypedDict):
+    Id: str
+    Created: str
+    Labels: dict[str, str] | None
+
+
+class VolumeSummary(TypedDict):
+    Name: str
+    Labels: dict[str, str] | None
+
+
+class VolumeList(TypedDict):
+    Volumes: Annotated[list[VolumeSummary], Meta(max_length=MOST_LISTED)] | None
+
+
+ContainerList = Annotated[list[ContainerSummary], Meta(max_length=MOST_LISTED)]
+NetworkList = Annotated[list[NetworkSummary], Meta(max_length=MOST_LISTED)]
+
+
+def bears(labels: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
+    """True if an object bears all labels that were asked for; `service` stands for `windlass.service`."""
+    return all((labels or {}).get(f"windlass.{name}") == value for name, value in wanted.items())

@@ -1,0 +1,248 @@
+"""A whole server whose second cluster has a hostile engine, which harms nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.engines.test_second_host import connected
+from tests.faults.inside import Inside, inside, until
+from tests.hostile.engines import ID, HostileEngine, event, hostile_engine, says, streams
+from windlass.control.context.places import Place
+from windlass.docker import EngineRefused
+from windlass.engines.docker import position, watch
+from windlass.engines.docker.engine import DockerEngine
+from windlass.engines.engine import EngineError
+
+SERVICE = "00000000-0000-4000-8000-00000000000a"
+
+
+@asynccontextmanager
+async def server(folder: Path) -> AsyncIterator[tuple[Inside, HostileEngine]]:
+    async with (
+        hostile_engine(folder / "ca") as engine,
+        inside(folder, outbound_allow=["127.0.0.1/32"]) as there,
+    ):
+        yield there, engine
+
+
+async def place_of(there: Inside, engine: HostileEngine, name: str = "east") -> Place:
+    made = await connected(there, name, engine.fields())
+    assert made.status == 201, made
+    return await there.ctx.places.at(made["id"])
+
+
+def watch_of(place: Place) -> watch.EventWatcher:
+    assert isinstance(place.engine, DockerEngine)
+    return place.engine._watch
+
+
+async def answered(engine: HostileEngine, end: str) -> None:
+    async def asked() -> bool:
+        return any(line.endswith(end) for line in engine.asked)
+
+    await until(asked)
+
+
+# Files
+
+
+async def erased(folder: Path) -> bool:
+    """Whether an engine that names a file as a container has this server erase it."""
+    victim = folder / "victim"
+    victim.write_text("ours")
+    async with server(folder) as (there, engine):
+        engine.answers["/events"] = streams(event(str(victim), "start", SERVICE), event(ID, "start", SERVICE))
+        place = await place_of(there, engine)
+        await answered(engine, f"{ID}/logs")
+        for follower in [*watch_of(place)._followers.values()]:
+            await asyncio.wait([follower._task])
+    return not victim.exists()
+
+
+async def test_an_engine_that_names_a_file_as_a_container_has_no_file_erased(tmp_path):
+    assert await erased(tmp_path) is False
+
+
+async def test_without_the_rule_about_ids_of_containers_the_file_would_be_erased(tmp_path, monkeypatch):
+    monkeypatch.setattr(position, "is_container_id", lambda id: True)
+    monkeypatch.setattr(watch, "is_container_id", lambda id: True)
+    assert await erased(tmp_path) is True
+
+
+@pytest.mark.parametrize("id", ["../../windlass.db", "/etc/passwd", "..", ".", "", "a/b", "a" * 65, "a\n", 7])
+def test_ids_that_would_lead_to_other_files_are_no_ids_of_containers(tmp_path, id):
+    assert not position.is_container_id(id)
+    with pytest.raises((ValueError, TypeError)):
+        position.Positions(tmp_path).forget(id)
+
+
+# Memory, and files that are open
+
+
+async def followed(folder: Path) -> int:
+    """The containers whose output is read when an engine tells of twenty."""
+    async with server(folder) as (there, engine):
+        told = [event(f"{number:064x}", "start", SERVICE) for number in range(20)]
+        engine.answers["/logs"] = streams()
+        engine.answers["/events"] = streams(
+            *told, event(ID, "oom", SERVICE), event("b" * 64, "start", SERVICE)
+        )
+        watched = watch_of(await place_of(there, engine))
+        await answered(engine, "/logs")
+
+        async def told_all() -> bool:
+            return watched._since == "0.000000001" and len(watched._followers) >= 5
+
+        await until(told_all)
+        return len(watched._followers)
+
+
+async def test_an_engine_that_tells_of_ever_more_containers_takes_no_more_connections(tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "MOST_FOLLOWED", 5)
+    assert await followed(tmp_path) == 5
+
+
+async def test_without_the_limit_each_container_that_is_told_of_would_take_a_connection(tmp_path):
+    assert await followed(tmp_path) > 5
+
+
+async def test_ends_of_containers_that_never_were_take_no_memory(tmp_path):
+    async with server(tmp_path) as (there, engine):
+        told = [event(f"{number:064x}", action, SERVICE) for number in range(50) for action in ("oom", "die")]
+        engine.answers["/logs"] = streams()
+        engine.answers["/events"] = streams(*told, event(ID, "start", SERVICE), event(ID, "die", SERVICE))
+        watched = watch_of(await place_of(there, engine))
+
+        async def told_all() -> bool:
+            return watched.last_end(ID) is not None
+
+        await until(told_all)
+        assert [*watched._ends] == [ID]
+        assert not watched._short_of_memory
+
+
+async def zipped(request: web.Request) -> web.StreamResponse:
+    """A megabyte that would become a gigabyte."""
+    body = gzip.compress(b" " * 2**26, 9)
+    return web.Response(body=body, headers={"Content-Encoding": "gzip", "Api-Version": "1.44"})
+
+
+LIES: dict[str, Any] = {
+    "an answer that grows when it is unpacked": zipped,
+    "a list of lists": says([[]] * 10),
+    "containers without labels": says([{"Id": ID, "Names": ["/a"], "State": "running"}]),
+    "labels that are numbers": says([{"Id": ID, "Names": [], "State": "running", "Labels": {"a": 1}}]),
+    "more containers than there can be": says(
+        [{"Id": ID, "Names": None, "State": "running", "Labels": {}}] * 10_001
+    ),
+    "an object": says({"Id": ID}),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_list_that_makes_no_sense_is_refused_with_the_way_out(tmp_path, lie):
+    async with server(tmp_path) as (there, engine):
+        place = await place_of(there, engine)
+        engine.answers["/containers/json"] = LIES[lie]
+        with pytest.raises(EngineError, match="Check the address: a Docker engine does not answer like this"):
+            await place.engine.all()
+
+
+async def test_an_answer_is_not_decoded_beyond_a_megabyte_unless_its_type_is_known(tmp_path, monkeypatch):
+    async with server(tmp_path) as (there, engine):
+        place = await place_of(there, engine)
+        assert isinstance(place.engine, DockerEngine)
+        engine.answers["/long"] = says({"x": "x" * 2**20})
+        with pytest.raises(EngineRefused, match="more than 1048576 bytes"):
+            await place.engine._docker.json("GET", "/long")
+        assert await place.engine._docker.read_list("/long", dict[str, str]) == {"x": "x" * 2**20}
+
+
+# Lies about containers
+
+
+def container(labels: dict[str, str], **state: Any) -> dict[str, Any]:
+    """The description of a container that runs at a port."""
+    return {
+        "Id": ID, "Name": "/one", "Config": {"Labels": labels}, "HostConfig": {"Memory": 1},
+        "State": {"Status": "running", "ExitCode": 0, "StartedAt": "2026-01-31T09:05:00.007123456Z"} | state,
+        "NetworkSettings": {
+            "Ports": {"80/tcp": [{"HostPort": "8080"}]}, "Networks": {"a": {"IPAddress": "10.0.0.1"}},
+        },
+    }  # fmt: skip
+
+
+def labels_of(place: Place, service: str, **more: str) -> dict[str, str]:
+    assert isinstance(place.engine, DockerEngine)
+    return {
+        "windlass.installation": place.engine._installation, "windlass.service": service,
+        "windlass.generation": "1", "windlass.index": "0", "windlass.pod": "pod",
+    } | more  # fmt: skip
+
+
+async def told(there: Inside, engine: HostileEngine, labels: dict[str, str], **state: Any) -> None:
+    engine.answers["/containers/json"] = says(
+        [{"Id": ID, "Names": ["/one"], "Labels": labels, "State": "running"}]
+    )
+    engine.answers[f"{ID}/json"] = says(container(labels, **state))
+
+
+async def test_only_containers_that_were_asked_for_are_believed(tmp_path):
+    async with server(tmp_path) as (there, engine):
+        place = await place_of(there, engine)
+        await told(there, engine, labels_of(place, SERVICE))
+        assert [copy.service for copy in await place.engine.copies(SERVICE)] == [SERVICE]  # type: ignore[attr-defined]
+        other = SERVICE.replace("a", "b")
+        for labels in (
+            labels_of(place, other),
+            labels_of(place, SERVICE, **{"windlass.installation": there.ctx.installation}),
+        ):
+            await told(there, engine, labels)
+            assert (await place.engine.observe(SERVICE)).instances == ()
+
+
+async def test_the_address_in_its_networks_that_an_engine_tells_is_called_by_no_probe(tmp_path):
+    async with server(tmp_path) as (there, engine):
+        place = await place_of(there, engine)
+        await told(there, engine, labels_of(place, SERVICE))
+        (seen,) = (await place.engine.observe(SERVICE)).instances
+        assert (seen.address, seen.inside) == ("127.0.0.1", "")
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "99999999999999999999999", "x", None])
+async def test_ports_that_there_cannot_be_reach_no_router(tmp_path, port):
+    async with server(tmp_path) as (there, engine):
+        place = await place_of(there, engine)
+        labels = labels_of(place, SERVICE)
+        await told(there, engine, labels)
+        described = container(labels)
+        described["NetworkSettings"]["Ports"]["80/tcp"][0]["HostPort"] = port
+        engine.answers[f"{ID}/json"] = says(described)
+        with pytest.raises(EngineError, match="Check the address"):
+            await place.engine.observe(SERVICE)
+
+
+@pytest.mark.parametrize("figure", [10**18 * 100, -1, 1.5, "7", 2**63])
+async def test_a_measurement_that_there_cannot_be_is_refused(tmp_path, figure):
+    async with server(tmp_path) as (there, engine):
+        place = await place_of(there, engine)
+        await told(there, engine, labels_of(place, SERVICE))
+        engine.answers["/stats"] = says({"cpu_stats": {"cpu_usage": {"total_usage": figure}}})
+        with pytest.raises(EngineError, match="Check the address"):
+            await place.engine.usage()
+
+
+async def test_what_an_engine_says_about_an_end_is_cut(tmp_path):
+    async with server(tmp_path) as (there, engine):
+        place = await place_of(there, engine)
+        await told(there, engine, labels_of(place, SERVICE), Status="exited", Error="x" * 2**19)
+        (seen,) = (await place.engine.observe(SERVICE)).instances
+        assert len(seen.reason) < 5000
