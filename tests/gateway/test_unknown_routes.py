@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from tests.gateway.test_restarting import ServerProcess
 from tests.routers.town import Instance, calling, request, route
 from tests.running.clusters import HTTP, STRANGER, TLS, application_on, cluster, deploy, engine_of
-from tests.whole import place
+from tests.whole import place, until
 from tests.world import make_world
 from windlass.control.deploying.routes import hold_names, take_over_routes
 from windlass.gateway.files import FOLDER
@@ -42,6 +43,10 @@ async def status(port: int) -> int:
         return (await caller.ask(request())).status
 
 
+async def _answers(port: int, wanted: int) -> bool:
+    return await status(port) == wanted
+
+
 async def test_a_server_closes_routes_that_its_database_does_not_know(instance: Instance):
     async with place("process") as there:
         server = ServerProcess(there)
@@ -53,7 +58,7 @@ async def test_a_server_closes_routes_that_its_database_does_not_know(instance: 
         await server.end(signal.SIGTERM)
         assert [await status(port) for port in ports] == [200, 200]
         await server.start()
-        assert await status(ports[0]) == 404
+        await until(partial(_answers, ports[0], 404))
         with pytest.raises(ConnectionError):
             await status(ports[1])
         await server.end(signal.SIGTERM)

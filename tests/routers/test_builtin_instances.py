@@ -157,6 +157,13 @@ async def test_a_service_that_does_not_run_is_named_in_a_way_the_client_reads(to
     assert "is not running" in text
 
 
+async def test_a_service_that_is_deployed_for_the_first_time_is_named(town):
+    await town.shop(is_first=True)
+    said = await town.ask(request())
+    assert (said.status, said.fields["retry-after"]) == (503, "5")
+    assert b"Shop is being deployed for the first time" in said.body
+
+
 async def test_a_service_that_takes_no_connection_is_named(town):
     await town.router.set("shop", [route([EMPTY_PORT])])
     said = await town.ask(request())

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from windlass.base.http_in.connections import trusted
 from windlass.base.log import log
 from windlass.gateway.journal import Journal
-from windlass.gateway.messages import Change, ClientFile, Forget, Open, Reserve, Retire, SetRoutes
+from windlass.gateway.messages import Change, ClientFile, Complete, Forget, Open, Reserve, Retire, SetRoutes
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.client_socket import ClientWait
 from windlass.routers.router import Endpoint, RouteError
@@ -74,6 +74,9 @@ class Doors:
             case Forget():
                 await self._router(change.door).forget(change.service)
                 self._partial.discard((change.door, change.service))
+            case Complete():
+                for router in self._routers.values():
+                    await router.complete()
         self._journal.note(change)
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
@@ -152,7 +155,13 @@ class Doors:
 
     async def _open(self, wanted: Open, inherited: Sockets) -> None:
         own = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == wanted.door}
-        router = BuiltinRouter(wanted.host, wanted.port, trusts=trusted(wanted.trusted), inherited=own)
+        router = BuiltinRouter(
+            wanted.host,
+            wanted.port,
+            trusts=trusted(wanted.trusted),
+            inherited=own,
+            is_complete=self._journal.told.is_complete,
+        )
         await router.start()
         for change in list(self._journal.told.of(wanted.door)):
             await self._repeat(router, change)

@@ -20,7 +20,7 @@ import msgspec
 
 from windlass.base.cleanup import on_failure
 from windlass.base.log import log
-from windlass.gateway.messages import Change, Forget, Open, Reserve, Retire, SetRoutes, encode
+from windlass.gateway.messages import Change, Complete, Forget, Open, Reserve, Retire, SetRoutes, encode
 from windlass.gateway.wire import framed, frames
 
 _log = log("gateway")
@@ -33,11 +33,13 @@ class ToldRoutes:
 
     def __init__(self) -> None:
         self.doors: dict[str, Open] = {}
+        self.is_complete = False
+        """Every service had its routes once."""
         self._reserved: dict[tuple[str, str], Reserve] = {}
         self._routes: dict[tuple[str, str], SetRoutes] = {}
 
     def __len__(self) -> int:
-        return len(self.doors) + len(self._reserved) + len(self._routes)
+        return len(self.doors) + len(self._reserved) + len(self._routes) + self.is_complete
 
     def note(self, change: Change) -> None:
         match change:
@@ -53,6 +55,8 @@ class ToldRoutes:
                 self._routes[change.door, change.service] = change
             case Forget():
                 self._drop((change.door, change.service))
+            case Complete():
+                self.is_complete = True
 
     def _drop(self, key: tuple[str, str]) -> None:
         self._reserved.pop(key, None)
@@ -75,6 +79,8 @@ class ToldRoutes:
         for door, opened in self.doors.items():
             yield opened
             yield from self.of(door)
+        if self.is_complete:
+            yield Complete()
 
 
 class Journal:

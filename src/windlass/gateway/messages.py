@@ -42,6 +42,10 @@ class Retire(Struct, frozen=True, tag=True):
     patience: float
 
 
+class Complete(Struct, frozen=True, tag=True):
+    """Tells that every service of all doors has its routes."""
+
+
 class DrainEndpoints(Struct, frozen=True, tag=True):
     door: str
     endpoints: tuple[Endpoint, ...]
@@ -52,7 +56,7 @@ class Ask(Struct, frozen=True, tag=True):
     """Asks for the state of the gateway."""
 
 
-Change = Open | Reserve | SetRoutes | Forget | Retire
+Change = Open | Reserve | SetRoutes | Forget | Retire | Complete
 """Calls that the journal keeps."""
 Call = Change | DrainEndpoints | Ask
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from msgspec.structs import replace
 
 from windlass.gateway.link import AskGateway, GatewayLink
-from windlass.gateway.messages import DrainEndpoints, Forget, Open, Reserve, Retire, SetRoutes
+from windlass.gateway.messages import Complete, DrainEndpoints, Forget, Open, Reserve, Retire, SetRoutes
 from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
 
 
@@ -25,6 +25,7 @@ class GatewayRouter:
         self._reserved: dict[str, Reserve] = {}
         self._routes: dict[str, SetRoutes] = {}
         """What this server told, for a gateway that lost it."""
+        self._is_complete = False
 
     @property
     def port(self) -> int:
@@ -71,6 +72,10 @@ class GatewayRouter:
         self._reserved.pop(service, None)
         self._routes.pop(service, None)
 
+    async def complete(self) -> None:
+        await self._link.call(Complete())
+        self._is_complete = True
+
     async def services(self) -> Collection[str]:
         return (await self._link.call(self._opening)).services
 
@@ -93,3 +98,5 @@ class GatewayRouter:
                     failed = error
         if failed:
             raise failed
+        if self._is_complete:
+            await ask(Complete())

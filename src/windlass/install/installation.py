@@ -160,7 +160,7 @@ class Installation:
         """Restores the routes of running services, unless the engine delays it; services that do not run get
         an error page."""
         await self.routes.catch_up(_PATIENCE)
-        self.routes.note(await self.ctx.store.reads.statuses.services())
+        self.routes.note_all(await self.ctx.store.reads.statuses.services())
 
     def noticed(self, service: str) -> None:
         """The engine saw something begin or end."""

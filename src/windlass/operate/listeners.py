@@ -36,7 +36,9 @@ def is_gateway(host: str, port: int) -> bool:
     try:
         connection.request("GET", "/", headers={"Host": _NO_HOST})
         answer = connection.getresponse()
-        return answer.status == 404 and pages.unknown(_NO_HOST).title.encode() in answer.read(10_000)
+        text = answer.read(10_000)
+        own = (pages.unknown(_NO_HOST), pages.starting())
+        return any(answer.status == page.status and page.title.encode() in text for page in own)
     except (OSError, http.client.HTTPException):
         return False
     finally:

@@ -14,6 +14,7 @@ class FakeRouter:
         self.listening: dict[str, tuple[Listen, ...]] = {}
         self.routes: dict[str, tuple[Route, ...]] = {}
         self.drained: list[Endpoint] = []
+        self.is_complete = False
 
     async def start(self) -> None:
         self.runs = True
@@ -40,6 +41,9 @@ class FakeRouter:
     async def forget(self, service: str) -> None:
         self.listening.pop(service, None)
         self.routes.pop(service, None)
+
+    async def complete(self) -> None:
+        self.is_complete = True
 
     async def services(self) -> Collection[str]:
         return self.listening.keys() | self.routes.keys()

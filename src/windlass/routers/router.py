@@ -49,6 +49,8 @@ class Route(Struct, frozen=True, kw_only=True):
     external: int | None = None
     """TCP port to listen on. An http route with one is reached there whatever the host name, too."""
     endpoints: tuple[Endpoint, ...] = ()
+    is_first: bool = False
+    """The service is being deployed for the first time."""
 
 
 IsKnown = Callable[[str], Awaitable[bool]]
@@ -74,6 +76,11 @@ class Router(Protocol):
         ...
 
     async def forget(self, service: str) -> None: ...
+
+    async def complete(self) -> None:
+        """Tells that every service has its routes. Until then, a name that is not known may be one of a
+        service."""
+        ...
 
     async def services(self) -> Collection[str]:
         """Returns the services that have ports or routes."""

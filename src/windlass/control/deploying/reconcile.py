@@ -15,7 +15,14 @@ from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import Ledger, Task, fence, has_switched
 from windlass.control.deploying.patience import PutOff
 from windlass.control.deploying.steps import STEPS
-from windlass.control.records.deployments import announce, cancel_word, move, particulars, status_of
+from windlass.control.records.deployments import (
+    announce,
+    cancel_word,
+    move,
+    nudge_names,
+    particulars,
+    status_of,
+)
 from windlass.control.request.deleting import DISCARD
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.progress import TOLD
@@ -85,6 +92,7 @@ async def begin(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentR
     await tx.statuses.change(replace(status, state=state, message=""))
     if kind := TOLD[do].began:
         await announce(tx, kind, service, deployment, details)
+    await nudge_names(tx, service.id)
     return deployment
 
 

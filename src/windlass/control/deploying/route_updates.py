@@ -15,6 +15,7 @@ from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.deploying.routes import catch_up, hold_names
 from windlass.engines.engine import EngineAway, EngineError
+from windlass.routers.router import RouteError
 
 _PAUSE = 1.0
 """Seconds after which routes that could not be set are tried again."""
@@ -31,6 +32,13 @@ class RouteUpdates:
         self._running: dict[str, asyncio.Task[None]] = {}
         """By place."""
         self._must_look = asyncio.Event()
+        self._untold: set[str] | None = None
+        """Services whose routes routers have not been told since the start; None once they have all."""
+
+    def note_all(self, services: Iterable[str]) -> None:
+        """Has the routes of all services looked at. Routers are complete after that."""
+        self._untold = set(services)
+        self.note(self._untold)
 
     def note(self, services: Iterable[str]) -> None:
         """Has the routes of services looked at."""
@@ -47,6 +55,7 @@ class RouteUpdates:
                 await self._must_look.wait()
                 try:
                     await self._start()
+                    await self._complete()
                 except Unavailable as error:
                     _log.warning("routes wait", extra={"why": str(error)})
                     await asyncio.sleep(_PAUSE)
@@ -82,11 +91,27 @@ class RouteUpdates:
     async def _update(self, place: str) -> None:
         try:
             while services := self._waiting.pop(place, {}):
-                if late := await self._update_all(services):
+                late = await self._update_all(services)
+                if self._untold is not None:
+                    self._untold -= services.keys()
+                    await self._complete()
+                if late:
                     await asyncio.sleep(_PAUSE)
                     self._waiting[place] = late | self._waiting.get(place, {})
         finally:
             del self._running[place]
+
+    async def _complete(self) -> None:
+        """Tells routers, once, that they have the routes of all services, as far as engines tell them."""
+        if self._untold is not None and not self._untold:
+            try:
+                for router in {place.router for place in self._ctx.places.all()}:
+                    await router.complete()
+            except RouteError as error:
+                _log.warning("routers wait for the routes of all services", extra={"why": str(error)})
+                asyncio.get_running_loop().call_later(_PAUSE, self._must_look.set)
+            else:
+                self._untold = None
 
     async def _update_all(self, services: Mapping[str, float]) -> dict[str, float]:
         """Returns the services that have to wait."""

@@ -11,10 +11,12 @@ from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.context.places import LAST_REQUESTS, Place
 from windlass.control.records.links import host_of, last_workload
-from windlass.control.records.names import reserve_ports, reserve_served
+from windlass.control.records.names import host_keys, reserve_ports, reserve_served
 from windlass.control.records.sealed_workload import decrypt_workload
-from windlass.control.records.served_names import row_of
+from windlass.control.records.served_names import host_names, row_of
+from windlass.core.declare.shapes import Listener
 from windlass.core.deploy.hosts import by_name, listens
+from windlass.core.deploy.states import BUILDS, Do, Progress
 from windlass.core.deploy.workload import Instance, Observation, Workload, WorkloadPort
 from windlass.routers.router import Endpoint, Listen, Route, RouteError
 from windlass.store import NameRow, StatusRow
@@ -78,8 +80,12 @@ async def hold_names(ctx: Context, service: str) -> None:
 
 
 async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRow) -> None:
-    if service not in ctx.routing.looked and (workload := await _routed(ctx, service, status)):
-        await _put(ctx, place, workload, ())
+    if service in ctx.routing.looked:
+        return
+    if workload := await _routed(ctx, service, status):
+        await _put(ctx, place, workload, (), is_first=await _is_first(ctx, workload.service, status))
+    else:
+        await _put_first(ctx, place, service)
 
 
 async def _leave_former(ctx: Context, place: Place, service: str) -> None:
@@ -131,9 +137,11 @@ async def forget(ctx: Context, place: Place, service: str) -> None:
 async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
     workload = await _routed(ctx, service, status)
     if workload is None:
+        await _put_first(ctx, place, service)
         return []
     seen = await place.engine.observe(service) if status.serving else Observation()
-    await _put(ctx, place, workload, seen.of(workload.generation).ready)
+    ready = seen.of(workload.generation).ready
+    await _put(ctx, place, workload, ready, is_first=await _is_first(ctx, workload.service, status))
     return seen.instances
 
 
@@ -143,8 +151,55 @@ async def _routed(ctx: Context, service: str, status: StatusRow) -> Workload | N
     return decrypt_workload(ctx, serving) if serving else await last_workload(ctx, service)
 
 
-async def _put(ctx: Context, place: Place, workload: Workload, ready: Sequence[Instance]) -> None:
-    routes = await _routes(ctx, workload, await _names_of(ctx, workload), ready)
+async def _put_first(ctx: Context, place: Place, service: str) -> None:
+    """Has the router answer for a service whose first deployment is under way, and no more if it failed."""
+    routes = await _first_routes(ctx, service) if await _is_begun(ctx, service) else []
+    if routes or service in ctx.routing.looked:
+        await place.router.set(service, routes)
+
+
+async def _is_first(ctx: Context, service: str, status: StatusRow) -> bool:
+    """True while the first deployment of a service is under way, and does not serve yet."""
+    never = status.serving is None and status.deployed_at is None
+    return never and await _is_begun(ctx, service)
+
+
+async def _is_begun(ctx: Context, service: str) -> bool:
+    """True while a deployment is under way that is to make the service serve."""
+    return any(
+        deployment.status != Progress.QUEUED and Do(deployment.action) in BUILDS
+        for deployment in await ctx.store.reads.deployments.open(service)
+    )
+
+
+async def _first_routes(ctx: Context, service: str) -> list[Route]:
+    row = await ctx.store.reads.resources.get(service)
+    if row is None:
+        return []
+    declared = row.read(Listener)
+    keys = host_keys(declared.ports)
+    return [
+        Route(
+            service=service,
+            port=name.port,
+            title=declared.name,
+            kind="http",
+            hosts=(host_of(ctx, name),),
+            held=name.number,
+            is_first=True,
+        )
+        for name in host_names(await ctx.store.reads.names.of(service))
+        if name.port in keys
+    ]
+
+
+async def _put(
+    ctx: Context, place: Place, workload: Workload, ready: Sequence[Instance], *, is_first: bool
+) -> None:
+    routes = [
+        replace(route, is_first=is_first)
+        for route in await _routes(ctx, workload, await _names_of(ctx, workload), ready)
+    ]
     try:
         await place.router.set(workload.service, routes)
     except RouteError:

@@ -27,7 +27,7 @@ from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Partic
 from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State, action, action_status
 from windlass.core.words.events import Event
 from windlass.families.cluster import cluster
-from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
+from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx, route_word
 
 RECONCILE = "reconcile"
 NEWEST: Final = ChosenVersion()
@@ -150,7 +150,15 @@ async def finish(
         details.run = replace(details.run, ended_at=tx.now, reason=message.partition("\n")[0])
     closed = await move(tx, deployment, progress, details)
     await announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, details, call=call)
+    await nudge_names(tx, service.id)
     return closed
+
+
+async def nudge_names(tx: Tx, service: str) -> None:
+    """Has routers look at a service that does not serve: their answer says whether it is being deployed."""
+    status = await tx.statuses.get(service)
+    if status and status.serving is None and await tx.names.of(service):
+        tx.nudge(route_word(service))
 
 
 async def cancel(

@@ -129,11 +129,11 @@ class _HeldNames:
 
 async def _declared(tx: Tx, held: _HeldNames) -> list[NameRow]:
     service = held.service.read(Listener)
-    asked = _keys(service.ports)
+    asked = host_keys(service.ports)
     return [*(await _named(tx, held, service.name, asked)).values()] if asked else []
 
 
-def _keys(ports: Iterable[ServicePort]) -> list[str]:
+def host_keys(ports: Iterable[ServicePort]) -> list[str]:
     """Returns the keys of public ports that need a host; the default port has the empty one."""
     return [
         "" if port.is_default else port.name

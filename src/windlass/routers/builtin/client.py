@@ -64,7 +64,8 @@ class ClientConnection(RequestReader):
         self.head_only = method == b"HEAD"
         paths = self._find(fields.host)
         if paths is None:
-            self._say(pages.unknown(fields.host.decode()))
+            page = pages.unknown(fields.host.decode()) if self._shared.is_complete else pages.starting()
+            self._say(page)
             return
         backend = paths.only or paths.match(target)
         if backend is None:
@@ -98,9 +99,8 @@ class ClientConnection(RequestReader):
         if peer is None:
             backend = self._backend
             assert backend is not None
-            page = pages.not_answering if backend.peers else pages.not_running
             self._end_request()
-            self._say(page(backend.title))
+            self._say(backend.error_page())
             return
         self._peer = peer
         peer.active += 1

@@ -127,6 +127,24 @@ def not_running(title: str) -> ErrorPage:
     )
 
 
+def first_deployment(title: str) -> ErrorPage:
+    return ErrorPage(
+        503,
+        f"{title} is being deployed for the first time",
+        "It is reached here as soon as its first instance is healthy. Try again in a moment.",
+        retry=5,
+    )
+
+
+def starting() -> ErrorPage:
+    return ErrorPage(
+        503,
+        "Windlass is starting",
+        "It does not know all services yet. Try again in a moment.",
+        retry=1,
+    )
+
+
 def not_answering(title: str) -> ErrorPage:
     return ErrorPage(
         503, f"{title} does not answer", "It runs, but takes no connection. Try again in a moment.", retry=2

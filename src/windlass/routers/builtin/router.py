@@ -44,14 +44,17 @@ class BuiltinRouter:
         bounds: Bounds | None = None,
         trusts: Callable[[str], bool] = lambda network: False,
         inherited: Sockets | None = None,
+        is_complete: bool = True,
     ) -> None:
         """`port` 0 picks a free one, which `port` tells as soon as it has started. `trusts` is true for the
-        addresses of proxies, which may have all connections. `inherited` are sockets that listen already."""
+        addresses of proxies, which may have all connections. `inherited` are sockets that listen already.
+        `is_complete` is false if routes may be missing, until `complete` is called."""
         self._host = host
         self._wanted_port = port
         self._gateway: asyncio.Server | None = None
         self._port = port
         self._shared = SharedState(bounds or Bounds(), trusts)
+        self._shared.is_complete = is_complete
         self._table = RoutingTable(self._shared.peer)
         self._listening: dict[str, Servers] = {}
         self._inherited = inherited or {}
@@ -156,6 +159,9 @@ class BuiltinRouter:
     async def forget(self, service: str) -> None:
         self._table.drop(service)
         await self.reserve(service, ())
+
+    async def complete(self) -> None:
+        self._shared.is_complete = True
 
     async def services(self) -> Collection[str]:
         return self._listening.keys() | self._table.services

@@ -34,6 +34,8 @@ class SharedState:
         self.now = 0.0
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False
+        self.is_complete = True
+        """Every service has its routes."""
         self.give: GiveAway | None = None
         """Takes the connections of clients that wait for nothing, for another process to go on with."""
         self.answers_until = math.inf

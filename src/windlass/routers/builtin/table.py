@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final
 from urllib.parse import quote
 
+from windlass.routers.builtin import pages
+from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.router import Endpoint, Route
 
@@ -67,6 +69,12 @@ class Backend:
         if best is not None:
             self._turn = (turn + 1) % count
         return best
+
+    def error_page(self) -> ErrorPage:
+        """Returns the answer to a request that no instance takes."""
+        if self.peers:
+            return pages.not_answering(self.title)
+        return (pages.first_deployment if self.route.is_first else pages.not_running)(self.title)
 
     def rewritten(self, target: bytes) -> bytes:
         if self._put is None or target == b"*":

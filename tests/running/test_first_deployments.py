@@ -1,0 +1,78 @@
+"""The name of a service whose first deployment does not serve yet is answered with this reason."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.routers.town import until
+from tests.world import World
+from windlass.control.deploying.routes import catch_up
+from windlass.routers.router import Route
+from windlass.store import route_word
+
+PORT = {"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}
+
+
+@asynccontextmanager
+async def building(world: World, app: str) -> AsyncIterator[list[str]]:
+    """A deployment whose build is under way; yields what replicas were told since it was asked for."""
+    words: list[str] = []
+    world.installation.ctx.store.listen(words.append)
+    world.builder.gate = asyncio.Event()
+    assert (await world.post(f"/application/{app}/deploy")).status == 202
+    settling = asyncio.create_task(world.settle())
+    while await world.state(f"/application/{app}") != "BUILDING":  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    try:
+        yield words
+    finally:
+        world.builder.gate.set()
+        await settling
+
+
+async def routes(world: World, app: str) -> list[Route]:
+    await catch_up(world.installation.ctx, app, time.monotonic())
+    return [route for route in world.router.routes.get(app, ()) if route.kind == "http"]
+
+
+async def test_a_name_is_known_from_the_beginning_of_the_first_deployment(world):
+    app = await world.application(ports=[PORT])
+    assert await routes(world, app) == []
+    async with building(world, app) as words:
+        await until(lambda: route_word(app) in words)
+        (route,) = await routes(world, app)
+        assert (route.is_first, route.endpoints) == (True, ())
+    (served,) = await routes(world, app)
+    assert (served.is_first, served.hosts) == (False, route.hosts)
+    assert served.endpoints
+
+
+async def test_a_name_is_unknown_again_when_the_first_build_has_failed(world):
+    app = await world.application(ports=[PORT])
+    world.builder.broken = "no"
+    async with building(world, app) as words:
+        assert await routes(world, app)
+        words.clear()
+    assert await world.state(f"/application/{app}") == "ERROR"
+    await until(lambda: route_word(app) in words)
+    assert await routes(world, app) == []
+
+
+async def test_a_service_that_is_stopped_and_deployed_again_is_not_there_for_the_first_time(world):
+    app = await world.application(ports=[PORT])
+    async with building(world, app):
+        pass
+    await world.post(f"/application/{app}/stop")
+    await world.settle()
+    async with building(world, app):
+        (route,) = await routes(world, app)
+        assert (route.is_first, route.endpoints) == (False, ())
+
+
+async def test_a_service_without_public_ports_has_no_name_to_answer_for(world):
+    app = await world.application()
+    async with building(world, app):
+        assert await routes(world, app) == []
