@@ -80,7 +80,7 @@ async def deployed(world, one: str, verb: str = "deploy", body: object = None) -
     return str(answer["id"])
 
 
-async def test_it_is_deployed_as_its_kind_says(world):
+async def test_a_service_of_the_new_kind_is_deployed_as_its_kind_says(world):
     one = await cache(world, memory=128)
     await deployed(world, one)
     running = world.engine.running[one]
@@ -89,7 +89,7 @@ async def test_it_is_deployed_as_its_kind_says(world):
     assert await world.state(f"/cache/{one}") == "RUNNING"
 
 
-async def test_its_output_is_read_as_a_log(world):
+async def test_the_output_of_the_new_kind_is_read_as_a_log(world):
     one = await cache(world)
     await deployed(world, one)
     world.engine.says(one, OutputLine(at=world.clock.now(), message="server listening"))
@@ -98,7 +98,7 @@ async def test_its_output_is_read_as_a_log(world):
     ]
 
 
-async def test_it_is_stopped_rolled_back_and_deleted(world):
+async def test_a_service_of_the_new_kind_is_stopped_rolled_back_and_deleted(world):
     one = await cache(world, version="1.5")
     first = await deployed(world, one)
     await world.patch(f"/cache/{one}", {"version": "1.6"})
@@ -112,7 +112,7 @@ async def test_it_is_stopped_rolled_back_and_deleted(world):
     assert one in world.engine.discarded
 
 
-async def test_it_is_in_the_statuses_and_the_bulk_actions_of_its_environment(world):
+async def test_the_new_kind_is_in_statuses_and_bulk_actions_of_the_environment(world):
     environment = await world.environment()
     one = await cache(world, environment)
     chosen = await world.post(f"/environment/{environment}/service/deploy", {"caches": [one]})
@@ -128,7 +128,7 @@ async def test_it_is_in_the_statuses_and_the_bulk_actions_of_its_environment(wor
     assert await world.state(f"/cache/{one}") == "RUNNING"
 
 
-async def test_its_neighbours_find_it(world):
+async def test_neighbours_find_a_service_of_the_new_kind(world):
     environment = await world.environment()
     one = await cache(world, environment)
     app = await world.application(environment)
@@ -138,14 +138,14 @@ async def test_its_neighbours_find_it(world):
     assert variables[f"QOVERY_CACHE_Z{one[:8].upper()}_PORT_INTERNAL"]
 
 
-async def test_a_token_is_limited_to_it(world):
+async def test_a_token_is_limited_to_a_service_of_the_new_kind(world):
     one, other = await cache(world), await cache(world)
     token = await world.new_token("Read", limited_to=[one])
     assert (await world.get(f"/cache/{one}", token=token)).status == 200
     assert (await world.get(f"/cache/{other}", token=token)).status == 404
 
 
-async def test_it_is_refused_where_the_engine_runs_no_images(added, database_url):
+async def test_the_new_kind_is_refused_where_the_engine_runs_no_images(added, database_url):
     families, kinds = registry_of(*declared()), kinds_of(*declared_kinds())
     async with make_world(database_url, families=families, kinds=kinds) as world:
         environment = await world.environment()
@@ -154,7 +154,7 @@ async def test_it_is_refused_where_the_engine_runs_no_images(added, database_url
         assert answer.message.startswith("version: the cluster of this environment runs no images")
 
 
-async def test_it_is_in_the_document_the_audit_and_the_metrics(world):
+async def test_the_new_kind_is_in_the_document_the_audit_and_the_metrics(world):
     one = await cache(world)
     await deployed(world, one)
     document = (await world.get("/openapi.json")).json
@@ -198,7 +198,7 @@ def with_the_files(
     )
 
 
-def test_it_is_on_the_command_line(files, tmp_path):
+def test_the_new_kind_is_on_the_command_line(files, tmp_path):
     said = with_the_files(
         files, tmp_path, "-c", "import with_cache; from windlass.main import main; main(['cache', '--help'])"
     )

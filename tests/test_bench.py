@@ -72,7 +72,7 @@ async def test_an_answer_that_comes_in_pieces_counts_once():
     assert 0 < found.answers == len(scribe.asked)
 
 
-async def test_between_two_turns_nothing_is_on_its_way():
+async def test_every_request_of_a_turn_is_answered_before_the_next_turn():
     scribe = Scribe(OK)
     found = await loaded(scribe, f"GET /{NUMBER} HTTP/1.1\r\n\r\n", turns=3)
     assert all(one.answers > 0 for one in found)

@@ -29,7 +29,7 @@ def test_a_folder_of_any_depth_is_erased(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_library_that_goes_down_by_calls_does_not_erase_it(tmp_path):
+def test_a_recursive_library_fails_to_erase_a_deep_folder(tmp_path):
     """Otherwise the test above would show nothing."""
     (tmp_path / "it").mkdir()
     deepened(tmp_path / "it")

@@ -43,10 +43,10 @@ def test_each_way_of_failing_says_what_to_do(message: str, begins: str) -> None:
     assert REF in said
 
 
-def test_no_address_of_the_engines_network_is_told() -> None:
+def test_no_address_of_the_network_of_the_engine_is_shown() -> None:
     said = why_not_pulled(REF, "Get https://x/v2/: dial tcp: lookup x on 10.1.2.3:53: no such host")
     assert "10.1.2.3" not in said
 
 
-def test_an_unknown_reason_is_told_in_the_words_of_the_engine() -> None:
+def test_an_unknown_reason_is_reported_in_the_words_of_the_engine() -> None:
     assert why_not_pulled(REF, "the moon is full") == f"The image {REF} cannot be pulled: the moon is full"

@@ -86,7 +86,7 @@ def test_the_doctor_says_what_a_service_can_do_where_a_part_is_missing(
     assert ("can end Windlass" in said) is (part == "identity" and rules < 6)
 
 
-def test_isolation_that_is_off_is_told_by_the_start_and_the_doctor(tmp_path):
+def test_the_start_and_the_doctor_report_that_isolation_is_off(tmp_path):
     assert "key included" in concerns(isolation_of(settings(tmp_path, isolation="off")))[0]
     found = [one for one in asyncio.run(findings(tmp_path, isolation="off")) if one.what == "Isolation"]
     assert [one.level for one in found] == [Level.WARN]
@@ -213,7 +213,7 @@ def test_a_range_of_users_that_is_none_is_refused(text):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
-def test_to_give_files_away_follows_no_link(tmp_path):
+def test_a_change_of_ownership_follows_no_link(tmp_path):
     (tmp_path / "given" / "folder").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()

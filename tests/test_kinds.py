@@ -92,7 +92,7 @@ def test_the_present_kinds_and_families_fit_together() -> None:
         check_kinds(registry(), {name: kinds[name] for name in [*kinds][1:]})
 
 
-def test_those_that_others_wait_for_come_first() -> None:
+def test_kinds_that_others_wait_for_come_first() -> None:
     order = [*kinds_of(*declared())]
     for name, one in kinds_of(*declared()).items():
         assert all(order.index(other) < order.index(name) for other in one.waits_for)

@@ -144,7 +144,7 @@ def test_a_place_of_a_text_costs_few_look_ups_for_any_secrets_and_for_text_that_
     assert 0 < counting.looked_up <= len(text) * len(search.lengths).bit_length()
 
 
-def test_to_try_each_length_would_cost_many_look_ups():
+def test_a_search_by_each_length_would_cost_many_look_ups():
     search = PatternSearch(ALMOST)
     assert len(search.lengths) > 8 * len(search.lengths).bit_length()
 

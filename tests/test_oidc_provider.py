@@ -57,12 +57,12 @@ async def test_a_token_of_a_real_provider_is_accepted(provider, audience):
     assert len(world.fetched) == 2
 
 
-async def test_its_token_for_another_audience_is_refused(provider, world):
+async def test_a_token_of_the_provider_for_another_audience_is_refused(provider, world):
     with pytest.raises(TokenRefused, match="another audience"):
         await world.verifier.verify(await provider.token(ES256))
 
 
-async def test_its_token_is_refused_when_it_has_expired(provider, world):
+async def test_an_expired_token_of_the_provider_is_refused(provider, world):
     token = await provider.token(RS256)
     await world.verifier.verify(token)
     world.now += LIFETIME + LEEWAY + 1
@@ -70,7 +70,7 @@ async def test_its_token_is_refused_when_it_has_expired(provider, world):
         await world.verifier.verify(token)
 
 
-async def test_its_token_is_refused_where_the_issuer_has_another_name(provider):
+async def test_a_token_of_the_provider_is_refused_where_the_issuer_has_another_name(provider):
     world = World(provider.issuer.replace("127.0.0.1", "localhost"), RS256)
     with pytest.raises(TokenRefused, match="not trusted"):
         await world.verifier.verify(await provider.token(RS256))
@@ -91,7 +91,7 @@ async def test_after_its_keys_have_changed_one_fetch_is_enough(provider, world):
     assert len(world.fetched) == 4
 
 
-async def test_a_provider_that_does_not_answer_is_told_from_a_bad_token(provider):
+async def test_a_provider_that_does_not_answer_is_distinguished_from_a_bad_token(provider):
     nobody = "http://127.0.0.1:1"
     world = World(nobody, RS256)
     header, _, signature = (await provider.token(RS256)).split(".")

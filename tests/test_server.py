@@ -111,7 +111,7 @@ CONVERSATIONS = {
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
-async def test_it_answers_what_uvicorn_would_have_answered(name):
+async def test_answers_are_those_of_uvicorn(name):
     sent = CONVERSATIONS[name]
     answer = await answered(Connection, sent)
     assert answer.startswith(b"HTTP/1.1 ")

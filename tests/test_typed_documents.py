@@ -53,7 +53,7 @@ def test_each_use_of_any_is_found(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["'Any event'", "AnyKind", "from typing import Any"])
-def test_nothing_else_counts_as_a_use(line: str) -> None:
+def test_other_lines_are_no_uses(line: str) -> None:
     assert not [*uses_of_any(line)]
 
 

@@ -138,7 +138,7 @@ async def test_a_note_that_is_none_is_refused(written: Place, head: str):
         await verdict(written, head)
 
 
-async def test_the_chain_goes_on_after_what_was_done_to_it(written: Place):
+async def test_entries_written_after_tampering_hide_nothing(written: Place):
     """What is written afterwards hides nothing."""
     await written.sql("DELETE FROM event WHERE seq > 7")
     async with written.opened() as store:

@@ -80,7 +80,7 @@ async def test_a_variable_is_an_event_of_its_service(world: World):
     assert "value" not in told(secret)
 
 
-async def test_a_deployment_is_told_from_its_beginning_to_its_end(world: World):
+async def test_events_report_the_start_and_the_end_of_a_deployment(world: World):
     app = await world.application()
     await world.post(f"/application/{app}/deploy", headers=AGENT)
     await world.settle()
@@ -177,7 +177,7 @@ async def test_a_wrong_parameter_is_refused_by_its_name(wrong: str):
         assert answer.message.startswith(f"{wrong.partition('=')[0]}: ")
 
 
-async def test_one_goes_either_on_or_back():
+async def test_a_page_of_events_takes_one_token_only():
     async with make_world() as world:
         answer = await world.get(f"/organization/{world.org}/events?continueToken=1&stepBackToken=1")
         assert (answer.status, answer.message.partition(":")[0]) == (400, "stepBackToken")

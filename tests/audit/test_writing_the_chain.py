@@ -88,7 +88,7 @@ async def test_two_replicas_that_write_at_once_make_one_chain(postgres_url: str,
     assert (found.events, found.faults) == (130, [])
 
 
-async def test_it_can_be_verified_while_the_server_writes(place: Place):
+async def test_the_chain_can_be_verified_while_the_server_writes(place: Place):
     async with place.opened() as store:
         writing = asyncio.gather(*(store.write(adding(str(n))) for n in range(200)))
         seen = [await asyncio.to_thread(asyncio.run, verified(settings_of(place))) for _ in range(3)]

@@ -57,7 +57,7 @@ async def test_another_major_version_is_not_taken_but_named(tmp_path):
     ("type", "package"),
     [("POSTGRESQL", "postgresql"), ("MYSQL", "mariadb-server"), ("REDIS", "redis-server")],
 )
-async def test_where_there_is_no_server_it_says_what_to_install(tmp_path, type, package):
+async def test_a_missing_database_server_is_reported_with_its_package(tmp_path, type, package):
     servers = NativeDatabases(tmp_path, NOWHERE)
     with pytest.raises(BuildError, match=f"`{package}`.*engine docker"):
         await servers.artifact(type, "16", "db")

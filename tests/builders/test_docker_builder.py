@@ -124,7 +124,7 @@ async def test_a_path_outside_the_repository_is_refused(kit, tmp_path, given):
         await kit.build(**given)
 
 
-async def test_without_a_dockerfile_it_says_where_one_is_looked_for(kit):
+async def test_a_missing_dockerfile_is_reported_with_its_path(kit):
     (kit.source / "shop").mkdir()
     with pytest.raises(BuildError, match="There is no Dockerfile in shop: add one"):
         await kit.build(root="shop")

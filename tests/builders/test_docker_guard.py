@@ -178,13 +178,13 @@ def test_arguments_do_not_tell_the_engine_how_to_build():
     assert made.arguments == {"A": "1"}
 
 
-def test_a_login_in_an_address_is_not_told():
+def test_a_login_in_an_address_is_not_shown():
     with pytest.raises(BuildError) as caught:
         of("FROM a\nADD https://me:s3cret@x.example/a /a\n")
     assert "s3cret" not in str(caught.value)
 
 
-def test_bytes_that_are_no_text_go_through_and_can_be_told():
+def test_bytes_that_are_no_text_pass_the_guard_and_can_be_logged():
     text = b"FROM a\nRUN echo \xe9\n".decode(errors="surrogateescape")
     assert of(text).text.endswith(b"RUN echo \xe9\n")
     with pytest.raises(BuildError) as caught:

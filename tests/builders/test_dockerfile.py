@@ -253,7 +253,7 @@ def test_an_error_in_an_unused_stage_is_ignored():
         config(text, "broken")
 
 
-def test_there_is_no_stage_of_another_name():
+def test_an_unknown_name_of_a_stage_is_not_found():
     assert read(STAGES).stage("four") is None
     assert read(STAGES).stage("9") is None
 

@@ -33,7 +33,7 @@ async def test_the_head_of_a_branch_is_fetched_and_described(git, repository, in
     assert (into / "app").read_text() == "new"
 
 
-async def test_without_a_branch_it_is_the_default_branch(git, repository, into):
+async def test_without_a_branch_the_default_branch_is_fetched(git, repository, into):
     repository.write(app="main").commit()
     repository.git("switch", "--quiet", "--create", "trunk")
     head = repository.write(app="trunk").commit()
@@ -42,7 +42,7 @@ async def test_without_a_branch_it_is_the_default_branch(git, repository, into):
     assert await git.head(GitSource(repository.url)) == ("trunk", head)
 
 
-async def test_the_head_of_a_named_branch_is_told_without_fetching(git, repository):
+async def test_the_head_of_a_named_branch_is_read_without_fetching(git, repository):
     head = repository.commit()
     assert await git.head(GitSource(repository.url, branch="main")) == ("main", head)
     with pytest.raises(GitError, match="There is no branch old in file://"):
@@ -188,7 +188,7 @@ async def test_files_come_as_they_were_committed(git, repository, into):
     assert not (into / "lf").stat().st_mode & 0o111
 
 
-async def test_progress_is_told_in_clean_lines(git, repository, server, tmp_path, into):
+async def test_progress_is_logged_in_clean_lines(git, repository, server, tmp_path, into):
     loud = tmp_path / "loud"
     loud.write_text(
         '#!/bin/sh\nprintf "a\\033[31mred\\033[0m\\007\\000b\\r" >&2\n'
@@ -210,7 +210,7 @@ async def test_progress_is_told_in_clean_lines(git, repository, server, tmp_path
     assert len(told) <= 500
 
 
-async def test_submodules_and_large_files_that_are_not_fetched_are_told(git, repository, into):
+async def test_submodules_and_large_files_that_are_not_fetched_are_reported(git, repository, into):
     repository.write(__gitattributes="*.bin filter=lfs\n").commit()
     repository.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},vendor/lib")
     repository.git("commit", "--quiet", "--message", "Add a submodule")

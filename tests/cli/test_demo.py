@@ -22,7 +22,7 @@ async def names(windlass):
     return [one["name"] for one in (await windlass.done("project", "list"))["results"]]
 
 
-async def test_from_nothing_to_an_address_with_one_command(windlass):
+async def test_one_command_leads_to_the_address_of_a_running_demo(windlass):
     said = await demo(windlass)
     assert said.code == 0, said
     assert said.json["url"].startswith("http")
@@ -34,7 +34,7 @@ async def test_from_nothing_to_an_address_with_one_command(windlass):
     assert made["git_repository"]["url"] == "https://windlass.invalid/demo.git"
 
 
-async def test_for_people_it_ends_with_the_address_alone(windlass):
+async def test_the_demo_ends_with_the_address_in_a_terminal(windlass):
     said = await demo(windlass, "--text")
     [line] = [line for line in said.out.splitlines() if line]
     assert line.startswith("Open http")
@@ -81,13 +81,13 @@ async def test_a_failure_is_shown_with_its_reason(windlass):
     assert said.err.splitlines()[-1].startswith("windlass: db does not run: ")
 
 
-async def test_without_a_server_it_says_how_to_start_one():
+async def test_a_missing_server_is_reported_with_the_command_to_start_one():
     said = await asyncio.to_thread(say, "demo", url="http://127.0.0.1:1")
     assert said.code == 1
     assert "windlass serve" in said.err
 
 
-async def test_it_is_offered_with_the_other_commands():
+async def test_the_demo_is_listed_with_the_other_commands():
     said = await asyncio.to_thread(say, "--help")
     assert "demo " in said.out
     assert "--remove" in (await asyncio.to_thread(say, "demo", "--help")).out

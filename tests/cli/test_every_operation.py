@@ -74,12 +74,12 @@ def options(value: Any, free: set[str], path: str = "") -> list[str]:
 
 
 @operations()
-def test_there_is_exactly_one_command_for_it(operation):
+def test_every_operation_has_exactly_one_command(operation):
     assert len(ways(operation)) == 1
 
 
 @operations()
-def test_its_command_makes_its_call(operation, server):
+def test_the_command_of_an_operation_makes_its_call(operation, server):
     [(deed, way)] = ways(operation)
     server.heard.clear()
     said = say(*words(deed, way), *(["--yes"] if operation.method == "DELETE" else []), url=server.url)
@@ -102,7 +102,7 @@ def test_every_field_of_its_example_has_an_option(operation, server):
 
 
 @operations(lambda operation: operation.body)
-def test_its_whole_body_can_be_given_as_json(operation, server):
+def test_the_whole_body_of_an_operation_can_be_given_as_json(operation, server):
     [(deed, way)] = ways(operation)
     server.heard.clear()
     example = body(operation)["example"]
@@ -112,7 +112,7 @@ def test_its_whole_body_can_be_given_as_json(operation, server):
 
 
 @operations()
-def test_its_command_explains_itself_and_says_what_it_needs(operation):
+def test_the_command_of_an_operation_explains_itself_and_its_arguments(operation):
     [(deed, _)] = ways(operation)
     said = say(deed.group, deed.word, "--help")
     assert said.code == 0

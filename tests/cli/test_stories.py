@@ -32,7 +32,7 @@ async def web(windlass, environment: str) -> None:
     await windlass.done("application", "create", *words)
 
 
-async def test_from_nothing_to_running_without_one_id(windlass):
+async def test_a_service_is_created_and_deployed_without_an_id(windlass):
     await windlass.done("project", "create", "--name", "shop")
     await windlass.done("environment", "create", "--project", "shop", "--name", "production")
     await web(windlass, "shop/production")
@@ -196,7 +196,7 @@ async def test_the_message_of_the_server_is_shown_and_nothing_else(windlass):
 
 
 @pytest.mark.parametrize(("token", "hint"), [(None, "windlass serve"), ("wrong", "WINDLASS_TOKEN")])
-async def test_without_a_good_token_it_says_where_to_get_one(windlass, token, hint):
+async def test_a_bad_token_is_reported_with_the_way_to_get_one(windlass, token, hint):
     said = await windlass("project", "list", token=token)
     assert said.code == 1
     assert hint in said.err

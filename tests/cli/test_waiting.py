@@ -58,7 +58,7 @@ async def test_a_deployment_is_watched_until_it_runs(windlass):
     assert "BUILDING" in states(said)
 
 
-async def test_its_build_log_is_shown_as_it_comes_and_every_line_once(windlass):
+async def test_a_wait_shows_each_line_of_the_build_log_once(windlass):
     await shop(windlass)
     said = await held(windlass, "application", "deploy", "web", "--wait")
     log = await windlass.done("deployment", "log", said.json["id"], "--application", "web")
@@ -131,7 +131,7 @@ async def test_a_way_back_can_be_waited_for(windlass):
     assert (said.code, said.json["repeats"]) == (0, first.json["id"])
 
 
-async def test_where_there_is_nothing_to_do_nothing_is_waited_for(windlass):
+async def test_a_wait_without_a_deployment_ends_at_once(windlass):
     await shop(windlass)
     said = await windlass("application", "uninstall", "web", "--wait")
     assert (said.code, said.out, said.err) == (0, "", "web: there was nothing to do\n")
@@ -215,7 +215,7 @@ async def test_an_environment_is_watched_service_by_service(windlass):
     assert (said.code, said.json["state"]) == (0, "STOPPED")
 
 
-async def test_of_an_environment_only_what_was_started_counts(windlass):
+async def test_a_wait_for_an_environment_counts_only_the_deployments_it_started(windlass):
     await shop(windlass)
     windlass.world.engine.broken = "no"
     assert (await meanwhile(windlass, "application", "deploy", "web", "--wait")).code == 1
@@ -241,7 +241,7 @@ async def test_of_an_environment_only_what_was_started_counts(windlass):
     assert states(said, "api")[-1] == "RUNNING"
 
 
-async def test_of_an_environment_each_failure_has_its_reason(windlass):
+async def test_each_failure_in_an_environment_is_shown_with_its_reason(windlass):
     await shop(windlass)
     words = (
         "--environment",

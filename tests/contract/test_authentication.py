@@ -47,7 +47,7 @@ def mint() -> Mint:
         "Token é",
     ],
 )
-async def test_a_request_that_does_not_say_who_is_asking_is_refused(embedded, header: str | None) -> None:
+async def test_a_request_without_credentials_is_refused(embedded, header: str | None) -> None:
     token = await embedded.new_token("Admin")
     headers = {} if header is None else {"Authorization": header.format(token=token)}
     answer = await embedded.get("/organization", token=None, headers=headers)
@@ -324,7 +324,7 @@ async def test_a_scope_that_there_is_not_is_refused_by_name(embedded, scopes: An
     is_refused(answer, 400, "scopes")
 
 
-async def test_a_token_that_is_said_nothing_about_may_only_read(embedded) -> None:
+async def test_a_token_without_scopes_may_only_read(embedded) -> None:
     token = await embedded.new_token("Read")
     unsaid = await embedded.post(f"/organization/{embedded.org}/apiToken", {"name": "ci"})
     assert unsaid["scopes"] == ["Read"]

@@ -62,7 +62,7 @@ async def test_unknown_fields_are_refused_in_changes_and_deploys_too(embedded) -
         is_refused(answer, 400, "colour: is not a field here")
 
 
-async def test_what_the_server_keeps_itself_cannot_be_sent(embedded) -> None:
+async def test_fields_that_the_server_sets_cannot_be_sent(embedded) -> None:
     for name in ("id", "created_at", "updated_at"):
         answer = await embedded.post(f"/organization/{embedded.org}/project", {"name": "x", name: "y"})
         is_refused(answer, 400, f"{name}: is not a field here")

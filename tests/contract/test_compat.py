@@ -16,7 +16,7 @@ async def made(world: World, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_SERVICE)
-async def test_states_are_said_in_the_words_of_the_full_interface(world, kind: str) -> None:
+async def test_states_use_the_words_of_the_full_interface(world, kind: str) -> None:
     service = f"/{kind}/{await made(world, kind)}"
     seen = [await states(world, service)]
     await world.post(f"{service}/deploy")

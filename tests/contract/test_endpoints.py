@@ -248,7 +248,7 @@ async def test_a_webhook_is_created(world) -> None:
 
 @row("4.authentication", "4.1.401")
 @pytest.mark.parametrize("endpoint", EACH)
-async def test_every_endpoint_wants_to_know_who_is_asking(embedded, endpoint: Endpoint) -> None:
+async def test_every_endpoint_requires_credentials(embedded, endpoint: Endpoint) -> None:
     ids = await stocked(embedded)
     is_refused(await endpoint.call(embedded, ids, token=None), 401, "Authorization")
     is_refused(await endpoint.call(embedded, ids, token="wdl_" + "x" * 49), 401)
@@ -274,7 +274,7 @@ async def test_a_path_below_the_regions_that_is_not_there_is_not_found(embedded)
         is_refused(await embedded.get(path), 404)
 
 
-async def test_what_was_never_there_is_not_found_whatever_its_id_looks_like(world) -> None:
+async def test_a_missing_resource_is_not_found_whatever_its_id_looks_like(world) -> None:
     cluster = {"cluster_id": await first_cluster(world)}
     odd = (NOWHERE, NOWHERE.upper(), "1", "%", "é", "a b", "'; DROP TABLE resource; --", "x" * 5000, "\x00")
     for endpoint in BELOW:
@@ -282,7 +282,7 @@ async def test_what_was_never_there_is_not_found_whatever_its_id_looks_like(worl
             is_refused(await endpoint.call(world, cluster | dict.fromkeys(IDS, id)), 404)
 
 
-async def test_what_belongs_to_another_organization_is_as_if_it_were_not_there(world) -> None:
+async def test_resources_of_another_organization_are_not_found(world) -> None:
     ids = await stocked(world)
     _, token = await world.organization()
     for endpoint in BELOW:

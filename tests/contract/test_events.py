@@ -98,7 +98,7 @@ async def test_a_deployment_has_begun_before_it_is_over(database_url) -> None:
         assert await told(world, application) == ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
 
 
-async def test_a_database_is_told_of_as_well(world) -> None:
+async def test_events_of_a_database_are_recorded_too(world) -> None:
     database = await world.database()
     await world.post(f"/database/{database}/deploy")
     await world.settle()

@@ -208,9 +208,7 @@ async def test_two_storage_ids_cannot_begin_with_the_digits_that_name_a_volume(e
         ([False, False], [False, False]),
     ],
 )
-async def test_a_default_port_is_the_one_that_was_said_and_chosen_only_where_nothing_was(
-    embedded, said, answered
-):
+async def test_a_default_port_is_the_marked_one_and_is_chosen_only_without_a_mark(embedded, said, answered):
     ports = [{**PUBLIC, "internal_port": 80 + n, "is_default": default} for n, default in enumerate(said)]
     app = await application(embedded, ports=ports)
     assert [port["is_default"] for port in (await embedded.get(app))["ports"]] == answered

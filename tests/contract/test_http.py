@@ -69,7 +69,7 @@ async def test_head_of_what_may_not_be_read_is_refused_alike(embedded) -> None:
         says_its_limits(answer)
 
 
-async def test_options_says_what_can_be_done_without_asking_who_is_asking(embedded) -> None:
+async def test_options_lists_the_methods_without_credentials(embedded) -> None:
     for path, methods in (await methods_by_path(embedded)).items():
         answer = await embedded.call("OPTIONS", path, token=None)
         assert (answer.status, answer.body) == (204, b"")

@@ -181,7 +181,7 @@ async def test_a_budget_is_the_same_under_both_schemes(embedded) -> None:
     assert await status(embedded, f"Token {token}") == 429
 
 
-async def test_when_the_hour_is_over_there_is_a_new_one(world) -> None:
+async def test_a_new_hour_has_a_new_budget(world) -> None:
     token = await world.new_token("Read", rate_limit=2)
     first = await world.get("/organization", token=token)
     world.clock.turn(600)
@@ -208,7 +208,7 @@ async def test_a_refusal_says_when_to_come_back_and_the_caller_is_served_then(wo
     assert await status(world, token) == 200
 
 
-async def test_what_is_refused_for_another_reason_counts_too(embedded) -> None:
+async def test_requests_refused_for_another_reason_count_too(embedded) -> None:
     token = await embedded.new_token("Read", rate_limit=5)
     answers = [
         await embedded.get(f"/project/{NOWHERE}", token=token),

@@ -29,7 +29,7 @@ NO_PAGES = [
     "4.pagination.total_count",
     "4.pagination.total_pages",
 )
-async def test_a_list_is_results_and_where_in_the_whole_they_are(world) -> None:
+async def test_a_list_has_results_and_their_position_in_the_whole(world) -> None:
     for number in range(5):
         await world.project(name=f"p{number}")
     answer = await world.get(f"/organization/{world.org}/project?page=2&page_size=2")

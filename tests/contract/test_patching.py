@@ -20,7 +20,7 @@ class Anything(Spec):
     """Nothing is declared, as in the examples of the RFC."""
 
 
-def test_it_comes_with_every_put():
+def test_a_patch_exists_for_every_put():
     twins = {one.path: one for one in registry().operations if one.method == "PATCH"}
     puts = {one.path: one for one in registry().operations if one.handler.endswith(f".{Verb.UPDATE}")}
     assert twins.keys() == puts.keys() != set()
@@ -137,7 +137,7 @@ async def test_a_sealed_value_that_is_not_named_is_kept_and_null_removes_it(embe
         ("text/plain", 400),
     ],
 )
-async def test_it_is_json_or_a_merge_patch_and_no_patch_of_another_kind(embedded, kind, status):
+async def test_a_patch_is_json_or_a_merge_patch_and_no_other_kind(embedded, kind, status):
     path = f"/project/{await embedded.project()}"
     answer = await embedded.patch(path, {"description": "New"}, headers={"Content-Type": kind})
     assert answer.status == status

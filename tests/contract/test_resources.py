@@ -98,7 +98,7 @@ def same(given: Any, sent: Any) -> bool:
     return type(given) is type(sent) and bool(given == sent)
 
 
-def test_what_is_the_same_in_another_type_is_not_the_same() -> None:
+def test_values_of_different_types_are_compared_as_different() -> None:
     assert same({"a": [1, {"b": "c"}], "d": None}, {"a": [1, {"b": "c"}]})
     assert not same(1.0, 1)
     assert not same(1, True)
@@ -343,7 +343,7 @@ async def test_a_key_is_taken_once(world, kind: str) -> None:
 # 2.10 and 2.11
 
 
-async def test_a_webhook_is_enabled_unless_it_says_otherwise(embedded) -> None:
+async def test_a_webhook_is_enabled_by_default(embedded) -> None:
     body = {"target_url": "https://hooks.example/", "events": KINDS}
     assert (await embedded.post(f"/organization/{embedded.org}/webhook", body))["enabled"] is True
 

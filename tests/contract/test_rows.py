@@ -46,7 +46,7 @@ def test_no_test_names_a_row_that_the_contract_does_not_have() -> None:
     assert kept() - set(ROWS) == set()
 
 
-def test_what_is_said_to_come_later_is_no_row_that_is_kept() -> None:
+def test_features_announced_for_later_are_no_rows_of_the_contract() -> None:
     assert not LATER.keys() & {*ROWS, *kept()}
 
 

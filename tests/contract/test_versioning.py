@@ -34,7 +34,7 @@ def _renamed(endpoint: Endpoint, base: str):
     return body
 
 
-async def test_what_is_made_under_one_base_is_there_under_the_other(world) -> None:
+async def test_a_resource_made_under_one_base_path_exists_under_the_other(world) -> None:
     made = await world.post(f"/api/v1/organization/{world.org}/project", {"name": "shop"})
     plain = await world.get(f"/project/{made['id']}")
     versioned = await world.get(f"/api/v1/project/{made['id']}")

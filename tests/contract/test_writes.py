@@ -134,7 +134,7 @@ async def test_a_key_that_cannot_be_is_refused(embedded, key: str) -> None:
 @pytest.mark.parametrize(
     "key", ["x", "x" * 255, "2f6f1a0e-8f58-4b2e-9a3c-0d6a1f7c9e55", "a key: with 'all' kinds"]
 )
-async def test_a_key_is_what_the_caller_likes(embedded, key: str) -> None:
+async def test_a_key_may_be_any_text_of_the_caller(embedded, key: str) -> None:
     first = await project(embedded, key)
     assert (await project(embedded, key)).body == first.body
 
@@ -235,14 +235,14 @@ async def test_without_if_match_the_last_writer_wins(world) -> None:
     assert (await world.get(item))["description"] == "two"
 
 
-async def test_what_is_not_there_is_not_found_whatever_version_is_meant(embedded) -> None:
+async def test_a_missing_resource_is_not_found_whatever_etag_is_sent(embedded) -> None:
     is_refused(await embedded.put(f"/project/{NOWHERE}", {}, headers={"If-Match": '"x"'}), 404)
 
 
 # Changes
 
 
-async def test_what_a_change_does_not_name_stays_as_it_is(world) -> None:
+async def test_a_patch_leaves_other_fields_unchanged(world) -> None:
     application = await world.application(cpu=750, arguments=["serve"])
     before = (await world.get(f"/application/{application}")).json
     after = (await world.patch(f"/application/{application}", {"memory": 1024})).json

@@ -60,7 +60,7 @@ def address(db, password=PASSWORD):
     return f"postgresql://me:{quote(password, safe='')}@127.0.0.1:{db.port}/shop"
 
 
-def test_it_counts_visits_in_the_database_it_finds_and_goes_on_after_a_restart(db):
+def test_the_guestbook_counts_visits_in_its_database_and_continues_after_a_restart(db):
     counts = []
     for name in ("DATABASE_URL", "WINDLASS_POSTGRESQL_Z1_DATABASE_URL_INTERNAL"):
         with guestbook(**{name: address(db)}) as book:
@@ -80,7 +80,7 @@ def test_entries_are_shown_escaped(db):
         assert "<script>" not in text
 
 
-def test_it_says_so_where_there_is_no_database_or_none_that_lets_it_in(db):
+def test_the_guestbook_reports_a_database_that_is_missing_or_refuses_it(db):
     with guestbook() as book:
         assert "Add a database" in book.ask("GET", "/")[1]
         assert book.ask("POST", "/sign", name="a", message="b")[0] == 400

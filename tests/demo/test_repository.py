@@ -18,7 +18,7 @@ def git(*words, folder):
     return done.stdout
 
 
-def test_git_finds_nothing_wrong_with_it(tmp_path):
+def test_git_finds_no_fault_in_the_repository_of_the_demo(tmp_path):
     made = repository(tmp_path / "demo.git")
     assert "dangling" not in git("fsck", "--strict", "--full", folder=made)
     names = git("ls-tree", "-r", "--name-only", BRANCH, folder=made).split()
@@ -26,12 +26,12 @@ def test_git_finds_nothing_wrong_with_it(tmp_path):
     assert not [name for name in names if "pycache" in name]
 
 
-def test_its_commit_is_the_same_wherever_and_whenever_it_is_made(tmp_path):
+def test_the_commit_of_the_demo_is_the_same_on_every_machine(tmp_path):
     made = [repository(tmp_path / name) for name in ("one", "other", "one")]
     assert len({git("rev-parse", BRANCH, folder=folder) for folder in made}) == 1
 
 
-def test_several_may_make_it_at_once(tmp_path):
+def test_several_processes_can_make_the_repository_of_the_demo_at_once(tmp_path):
     makers = [threading.Thread(target=repository, args=(tmp_path / "demo.git",)) for _ in range(8)]
     for maker in makers:
         maker.start()
@@ -41,7 +41,7 @@ def test_several_may_make_it_at_once(tmp_path):
     assert not list((tmp_path / "demo.git").rglob("tmp_obj_*"))
 
 
-async def test_it_is_fetched_by_name_and_by_commit_like_any_other(tmp_path):
+async def test_the_repository_of_the_demo_is_fetched_by_name_and_by_commit(tmp_path):
     made = repository(tmp_path / "demo.git")
     fetching = Git(allow_local=True, outbound_allow=(), home=tmp_path / "home")
     source = GitSource(url=f"file://{made}", branch=BRANCH)

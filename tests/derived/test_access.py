@@ -42,7 +42,7 @@ CREDENTIALS = {
 
 
 @every_operation
-async def test_without_a_good_credential_nothing_is_said_and_nothing_done(stage: Stage, operation: Operation):
+async def test_a_bad_credential_reads_and_changes_nothing(stage: Stage, operation: Operation):
     subject = await stage.plot.untouched(operation)
     before = await footprint(stage)
     for base in BASES:
@@ -128,7 +128,7 @@ def test_every_operation_has_a_row_in_the_matrix():
     assert all(one.need in matrix.MAY for one in OPERATIONS)
 
 
-def test_operations_of_every_sort_are_among_them():
+def test_every_sort_of_operation_has_members():
     """So that none of the sentences here is about nothing."""
     for sort in (below_a_limit, about_the_organization):
         assert {sort(one) for one in OPERATIONS} == {True, False}
@@ -188,7 +188,7 @@ async def test_a_malformed_id_is_answered_like_a_missing_one(stage: Stage, opera
 
 
 @for_operations(refers_to_something)
-async def test_a_reference_to_what_belongs_to_another_organization_is_one_to_nothing(
+async def test_a_reference_to_another_organization_is_refused_like_a_missing_one(
     stage: Stage, operation: Operation
 ):
     """Wherever a body can name something: no answer tells a stranger's id from an invented one."""

@@ -78,7 +78,7 @@ def counter_of(family: Family) -> str:
 
 
 @for_families(counter_of)
-async def test_a_parent_knows_how_many_it_has_after_many_came_and_went_at_once(stage: Stage, family: Family):
+async def test_a_parent_counts_its_children_after_many_changes_at_once(stage: Stage, family: Family):
     plot = stage.another_plot()
     old = [await plot.fresh(family) for _ in range(10)]
     parent = old[0].parent

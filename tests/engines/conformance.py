@@ -99,7 +99,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         later = structs.replace(known, generation=2)
         assert (await station.apply(later)).phase is Phase.RUNNING
 
-    async def test_where_a_port_is_found_is_lasting_and_no_others(self, rig, station):
+    async def test_addresses_of_ports_are_stable_and_distinct(self, rig, station):
         services = [f"{number}8888888-aaaa-4aaa-8aaa-000000000008" for number in range(3)]
         asked = [("environment", each, f"name-{each}", port) for each in services for port in (80, PORT)]
         found = [await station.engine.neighbour_address(*each) for each in asked]
@@ -151,7 +151,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
 
     # Windlass ends, and comes back.
 
-    async def test_what_runs_goes_on_without_windlass_and_is_found_again(self, rig):
+    async def test_instances_outlive_windlass_and_are_found_again(self, rig):
         needs(rig, "adopt")
         it = wanted(await rig.artifact(programs.WRITES_ALWAYS))
         async with Station(rig) as before:
@@ -182,7 +182,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
             assert (await after.running(it.service, restarts=1)).restarts >= 1
             await after.engine.sweep([it.service])
 
-    async def test_what_ended_without_windlass_runs_again_when_it_is_run(self, rig):
+    async def test_an_instance_that_ended_while_windlass_was_down_is_started_again(self, rig):
         needs(rig, "adopt")
         it = wanted(await rig.artifact(programs.ENDS), variables={"AFTER": "0.2"})
         async with Station(rig) as before:
@@ -194,12 +194,12 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
             await after.engine.sweep([it.service])
 
     @pytest.mark.sized
-    async def test_killed_at_any_moment_it_leaves_no_twins_and_no_orphans(self, rig):
+    async def test_an_engine_killed_at_any_moment_leaves_no_twins_and_no_orphans(self, rig):
         needs(rig, "adopt")
         await killed_again_and_again(rig, at_once=1)
 
     @pytest.mark.sized
-    async def test_of_two_that_are_killed_at_any_moment_no_twins_and_no_orphans_are_left(self, rig):
+    async def test_two_engines_killed_at_any_moment_leave_no_twins_and_no_orphans(self, rig):
         needs(rig, "adopt", "replicas")
         await killed_again_and_again(rig, at_once=2)
 
@@ -232,7 +232,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce):
         with pytest.raises(EngineError):
             await station.engine.execute(made, ["true"], 20)
 
-    async def test_what_it_uses_is_known_and_grows(self, rig, station):
+    async def test_the_usage_of_an_instance_is_known_and_grows(self, rig, station):
         it = wanted(await rig.artifact(programs.WORKS))
         made = await station.apply(it)
         first = await until(lambda: _used(station, made.id, 20))

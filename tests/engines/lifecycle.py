@@ -31,7 +31,7 @@ async def two_with_volumes(rig: Rig, station: Station) -> tuple[Workload, Worklo
 class Lifecycle(AtStation):
     # It begins.
 
-    async def test_what_is_run_runs(self, rig, station):
+    async def test_an_instance_that_is_run_runs(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         made = await station.apply(it)
         assert (made.service, made.generation, made.index) == (it.service, 1, 0)
@@ -50,14 +50,14 @@ class Lifecycle(AtStation):
         assert await station.engine.all() == []
         await station.apply(wanted(artifact))
 
-    async def test_what_is_run_twice_is_there_once(self, rig, station):
+    async def test_an_instance_run_twice_exists_once(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         first = await station.apply(it)
         again = await station.apply(it)
         assert again == first
         assert await rig.copies(it.service) == [(1, 0)]
 
-    async def test_what_is_run_many_times_at_once_is_there_once(self, rig, station):
+    async def test_an_instance_run_many_times_at_once_exists_once(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         made = await asyncio.gather(*(station.apply(it) for _ in range(8)))
         assert {(each.id, each.started_at) for each in made} == {(made[0].id, made[0].started_at)}
@@ -85,7 +85,7 @@ class Lifecycle(AtStation):
         assert (await station.running(it.service, restarts=1)).reason
         await until(lambda: _true(len(station.notices) >= 2))
 
-    async def test_it_is_reached_where_it_says(self, rig, station):
+    async def test_an_instance_is_reached_at_its_address(self, rig, station):
         it = wanted(await rig.artifact(programs.SERVES), ports=[PORT], variables={"WHO": "it"})
         await station.apply(it)
         await station.hears("listening")
@@ -118,7 +118,7 @@ class Lifecycle(AtStation):
         assert seen.exit_code == 3
         assert "exited with code 3" in seen.reason
 
-    async def test_between_an_end_and_the_next_start_it_waits(self, rig, station):
+    async def test_restarts_of_a_failing_instance_have_pauses(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS))
         await station.apply(it)
 
@@ -154,7 +154,7 @@ class Lifecycle(AtStation):
 
     # It is removed.
 
-    async def test_what_is_removed_is_gone(self, rig, station):
+    async def test_a_removed_service_is_gone(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         await station.apply(it)
         await station.engine.remove(it.service)
@@ -162,7 +162,7 @@ class Lifecycle(AtStation):
         assert not await station.seen(it.service)
         await station.engine.remove(it.service)
 
-    async def test_to_remove_what_was_never_there_is_fine(self, station):
+    async def test_a_removal_of_an_absent_service_succeeds(self, station):
         await station.engine.remove("55555555-aaaa-4aaa-8aaa-000000000005")
         await station.engine.remove("55555555-aaaa-4aaa-8aaa-000000000005", generation=3)
         await station.engine.discard("55555555-aaaa-4aaa-8aaa-000000000005")
@@ -229,7 +229,7 @@ class Lifecycle(AtStation):
         await station.engine.apply(old, 2)
         assert sorted(await rig.copies(old.service)) == [(4, 0), (4, 1)]
 
-    async def test_what_made_room_for_a_release_that_failed_comes_back_and_stays(self, rig, station):
+    async def test_a_version_removed_for_a_failed_release_comes_back_and_stays(self, rig, station):
         """As when both write to the same storage, and cannot stand side by side."""
         art = await rig.artifact(programs.SLEEPS)
         old, new = wanted(art, generation=4), wanted(art, generation=5)
@@ -256,7 +256,7 @@ class Lifecycle(AtStation):
         await asyncio.gather(*deeds)
         assert len(await rig.copies(it.service)) == len(await station.seen(it.service)) <= 1
 
-    async def test_what_is_discarded_leaves_nothing(self, rig, station):
+    async def test_a_discarded_service_leaves_nothing(self, rig, station):
         volume = Volume(name="data", mount="/app/data")
         it = wanted(await rig.artifact(programs.SLEEPS), volumes=(volume,), ports=[PORT])
         await station.apply(it)

@@ -129,7 +129,7 @@ class RunsOnce(AtStation):
             await after.engine.sweep([it.service])
 
     @pytest.mark.sized
-    async def test_killed_at_any_moment_it_has_run_exactly_once(self, rig):
+    async def test_a_run_killed_at_any_moment_has_run_exactly_once(self, rig):
         needs(rig, "adopt")
         it = await job(rig, volumes=(Volume(name="data", mount="/app/data"),))
         await killed_while_it_runs(rig, it)

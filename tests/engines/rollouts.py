@@ -94,7 +94,7 @@ class Rollouts(AtStation):
         await station.engine.remove(old.service, generation=1, grace=0.1)
         assert await station.engine.observe(old.service) == both.of(2)
 
-    async def test_what_an_interrupted_call_has_left_the_next_one_completes(self, rig, station):
+    async def test_the_next_call_completes_an_interrupted_one(self, rig, station):
         it = await workload(rig)
         applying = asyncio.ensure_future(station.engine.apply(it, 3))
         await until(lambda: _any(rig, it.service))

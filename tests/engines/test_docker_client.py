@@ -61,7 +61,7 @@ async def test_an_answer_that_drips_is_given_up_when_patience_ends(tmp_path: Pat
             await docker.raw("GET", "/info", patience=0.5)
 
 
-async def test_a_limit_of_silence_alone_lets_it_drip_on(tmp_path: Path) -> None:
+async def test_a_limit_of_silence_alone_does_not_end_a_dripping_answer(tmp_path: Path) -> None:
     """The control: what is streamed has no limit as a whole, and outlasts its patience."""
     received = 0
     async with (

@@ -49,7 +49,7 @@ def test_every_line_is_read_once_however_often_reading_restarts(steps, readings,
     assert [int(text) for text in read] == list(range(len(log)))
 
 
-def test_what_has_to_be_read_again_does_not_grow_with_the_log():
+def test_the_part_of_a_log_that_is_read_again_does_not_grow():
     reading = NewOutput(Position())
     for number in range(100_000):
         list(reading.new([f"{stamp(number * 10)} x".encode()]))

@@ -19,7 +19,7 @@ def instance(port: int) -> Instance:
 
 
 @pytest.mark.parametrize("kind", [ProbeKind.TCP, ProbeKind.HTTP])
-async def test_a_program_that_listens_nowhere_is_told_the_variable_that_holds_its_port(kind):
+async def test_a_program_that_listens_nowhere_fails_with_the_variable_of_its_port_named(kind):
     trouble = await ask(ENGINE, instance(free_port()), HealthProbe(kind=kind, port=8080))
     assert "on port 8080 (connection refused)" in trouble
     assert "listen at 0.0.0.0, on the port in the variable PORT" in trouble

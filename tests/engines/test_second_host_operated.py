@@ -42,7 +42,7 @@ async def _is_stopped() -> None:
     """The server was stopped before its world is."""
 
 
-async def test_doctor_says_of_a_second_host_what_runs_there_and_stop_ends_it(tmp_path, host, monkeypatch):
+async def test_doctor_lists_services_of_a_second_host_and_stop_ends_them(tmp_path, host, monkeypatch):
     data, port = tmp_path / "data", free_port()
     async with windlass(tmp_path, host) as there:
         settings = there.ctx.settings

@@ -180,7 +180,7 @@ async def story(tmp_path: Path, brood: Brood, database_url: str, engine: str) ->
 
 
 @pytest.mark.timeout(3600 if FULL else 300)
-async def test_killed_wherever_and_whenever_nothing_is_lost_done_twice_or_left(
+async def test_a_server_killed_at_any_step_loses_nothing_and_does_nothing_twice(
     story: Story, database_url: str, engine: str
 ):
     share = SHARES["postgres" if database_url else "sqlite", "docker" if engine else "process"]

@@ -25,7 +25,7 @@ from windlass.gateway.starting import start_gateway
 from windlass.routers.router import Listen, RouteError
 
 
-async def test_a_gateway_routes_as_it_was_told(town: GatewayTown):
+async def test_a_gateway_uses_the_routes_that_it_received(town: GatewayTown):
     await town.shop(await town.instance("one"))
     said = await town.ask(request())
     assert (said.status, said.body) == (200, b"one")
@@ -284,7 +284,7 @@ async def test_bytes_that_are_no_message_end_one_link_only(town: GatewayTown):
     assert (await town.ask(request())).body == b"one"
 
 
-async def test_routes_told_to_two_gateways_in_a_row_are_those_told_last(town: GatewayTown):
+async def test_a_returning_server_does_not_overwrite_newer_routes_of_a_gateway(town: GatewayTown):
     """A server that comes back does not overwrite what another one told meanwhile."""
     one, two = await town.instance("one"), await town.instance("two")
     await town.shop(one)
@@ -298,7 +298,7 @@ async def test_routes_told_to_two_gateways_in_a_row_are_those_told_last(town: Ga
     assert (await town.ask(request())).body == b"two"
 
 
-async def test_a_gateway_that_lost_its_journal_is_told_again(town: GatewayTown):
+async def test_a_gateway_that_lost_its_journal_receives_its_routes_again(town: GatewayTown):
     await town.shop(await town.instance("one"))
     (town.folder / JOURNAL).write_bytes(b"")
     await town.kill()

@@ -134,7 +134,7 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize("kit", [True, False])
-async def test_a_build_fetches_nothing_from_where_the_engine_stands(host, tmp_path, engine, kit):
+async def test_a_build_fetches_nothing_from_the_network_of_the_engine(host, tmp_path, engine, kit):
     attacker = Bench(host, tmp_path, buildkit=kit)
     with answering() as machine:
         base = await engine.build(f"FROM {BOX}\nENV INHERITED={machine.url}\n")
@@ -157,7 +157,7 @@ async def built(attacker: Bench, texts: list[str], **given: Any) -> list[str]:
     return found
 
 
-async def test_without_the_guard_the_engine_fetches_from_where_it_stands(engine):
+async def test_without_the_guard_the_engine_fetches_from_its_own_network(engine):
     with answering() as machine:
         base = await engine.build(f"FROM {BOX}\nENV INHERITED={machine.url}\n")
         await engine.build(f"FROM {base}\nADD $INHERITED /x\n")

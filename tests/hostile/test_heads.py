@@ -67,7 +67,7 @@ async def test_a_request_beyond_a_limit_is_refused_before_more_is_read(port):
         await caller.close()
 
 
-async def test_it_is_refused_however_it_is_cut(port):
+async def test_a_doubtful_head_is_refused_however_it_is_cut(port):
     for title in ("too many fields", "a target that is too long", "another coding", "no host"):
         status, sent = BEYOND[title]
         caller = await port.caller()

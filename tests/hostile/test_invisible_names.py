@@ -53,7 +53,7 @@ def test_every_name_and_description_refuses_what_is_not_seen(operation: Operatio
             assert seen == [], f"{path}: {[hex(ord(sign)) for sign in seen]}"
 
 
-def test_there_are_names_and_descriptions_to_look_at():
+def test_the_tables_of_names_and_descriptions_are_not_empty():
     found = {
         path[-1]
         for family in registry().families.values()

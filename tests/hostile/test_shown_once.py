@@ -54,7 +54,7 @@ async def test_a_token_that_was_deleted_is_not_shown_again(world: World):
 
 
 @pytest.mark.parametrize("what", ["organization", "rotation", "session"])
-async def test_every_other_secret_is_shown_for_a_minute_as_well(world: World, what: str):
+async def test_every_other_secret_is_shown_for_a_minute_too(world: World, what: str):
     webhook = await world.made(
         f"/organization/{world.org}/webhook",
         {"target_url": "https://receiver.example/", "events": ["DEPLOYMENT_STARTED"]},

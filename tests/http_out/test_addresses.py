@@ -74,7 +74,7 @@ async def test_a_name_that_leads_only_to_addresses_that_are_not_public_is_refuse
     assert everywhere.connections == 0
 
 
-async def test_of_the_addresses_of_a_name_only_admitted_ones_are_called():
+async def test_only_admitted_addresses_of_a_name_are_called():
     async with receiver(at=["127.0.0.1"]) as hidden:
         out = HttpSender(["127.0.0.2/32"], resolve=leads_to("127.0.0.1", "::1", "127.0.0.2"))
         assert "hooks.example:" in await failure(out, hidden.url("hooks.example"))

@@ -99,7 +99,7 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-async def test_of_a_gigabyte_the_beginning_is_read_and_the_connection_ended(free, name):
+async def test_only_the_beginning_of_an_answer_of_a_gigabyte_is_read(free, name):
     async with receiver(ENDLESS[name]) as there:
         await free.send("POST", there.url(), b"x")
         tracemalloc.start()

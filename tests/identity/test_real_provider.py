@@ -51,14 +51,14 @@ async def test_an_invited_person_of_the_issuer_becomes_a_member(provider):
         assert {one["role_name"] for one in (await members(world)).values()} == {"Deploy"}
 
 
-async def test_its_token_for_another_audience_is_refused(provider):
+async def test_a_token_of_the_provider_for_another_audience_is_refused(provider):
     async with trusting(provider, oidc_join="Admin") as world:
         answer = await world.get("/organization", token=f"Bearer {await provider.token(ES256)}")
         assert answer.status == 401
         assert "another audience" in answer.message
 
 
-async def test_its_token_ends(provider):
+async def test_a_token_of_the_provider_expires(provider):
     async with trusting(provider, oidc_join="Read") as world:
         robot = f"Bearer {await provider.token(RS256)}"
         assert (await world.get("/organization", token=robot)).status == 200
@@ -66,7 +66,7 @@ async def test_its_token_ends(provider):
         assert (await world.get("/organization", token=robot)).status == 401
 
 
-async def test_after_it_changed_its_keys_new_tokens_are_accepted_and_old_ones_refused(provider):
+async def test_after_a_change_of_keys_new_tokens_are_accepted_and_old_ones_refused(provider):
     async with trusting(provider, oidc_join="Read") as world:
         old = f"Bearer {await provider.token(RS256)}"
         assert (await world.get("/organization", token=old)).status == 200
@@ -77,7 +77,7 @@ async def test_after_it_changed_its_keys_new_tokens_are_accepted_and_old_ones_re
         assert (await world.get("/organization", token=old)).status == 401
 
 
-async def test_its_tokens_are_nothing_to_a_windlass_that_knows_it_by_another_name(provider):
+async def test_tokens_of_the_provider_are_refused_by_a_windlass_that_knows_another_issuer(provider):
     other = provider.issuer.replace("127.0.0.1", "localhost")
     async with trusting(provider, oidc_join="Read", oidc_issuer=other) as world:
         answer = await world.get("/organization", token=f"Bearer {await provider.token(RS256)}")

@@ -61,7 +61,7 @@ async def test_where_the_nudge_was_lost_a_revoked_token_is_refused_after_a_secon
     assert await status(second, token) == 401
 
 
-async def test_of_the_uses_that_replicas_note_the_last_one_counts(replicas: Replicas, clock):
+async def test_the_last_use_that_replicas_note_counts(replicas: Replicas, clock):
     first, second = replicas
     token, id = await made(first)
     await status(first, token)

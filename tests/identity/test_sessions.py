@@ -75,7 +75,7 @@ async def test_a_session_of_a_limited_token_is_as_limited(world):
 
 
 @pytest.mark.parametrize("own", [{}, {"rate_limit": 5}], ids=["the usual limit", "a limit of its own"])
-async def test_to_exchange_a_token_for_sessions_gives_no_more_requests(database_url, clock, own):
+async def test_an_exchange_of_a_token_for_sessions_gives_no_more_requests(database_url, clock, own):
     async with make_world(database_url, clock=clock, rate_limit=1_000_000 if own else 5) as world:
         credential = await world.new_token("Read", **own) if own else ADMIN
         served = 0 if own else 1  # the world itself has asked once
@@ -138,7 +138,7 @@ async def test_a_session_ends_when_it_says(world, clock):
     assert not await enters(world, header)
 
 
-async def test_how_long_a_session_lasts_is_a_setting(database_url, clock):
+async def test_the_lifetime_of_a_session_is_a_setting(database_url, clock):
     async with make_world(database_url, clock=clock, session_ttl=60) as world:
         clock.turn(0.7)
         header = await session(world)

@@ -66,7 +66,7 @@ def test_a_server_that_was_killed_starts_again_with_all_that_it_had_acknowledged
 
 @EVERY
 @pytest.mark.sized
-def test_whenever_it_is_killed_while_it_makes_its_data_folder_the_next_start_works(name):
+def test_a_start_works_after_a_kill_during_the_creation_of_the_data_folder(name):
     with database(name, new=True) as db:
         before = time.monotonic()
         db.stop(db.started())
@@ -82,7 +82,7 @@ def test_whenever_it_is_killed_while_it_makes_its_data_folder_the_next_start_wor
 
 
 @EVERY
-def test_of_twins_on_the_same_data_one_serves_and_the_other_waits_for_its_end(name):
+def test_one_of_two_servers_on_the_same_data_serves_and_the_other_waits(name):
     with database(name) as db:
         first = db.started()
         db.put("anchor")
@@ -124,7 +124,7 @@ def test_no_list_of_processes_shows_a_password(name):
 
 
 @EVERY
-def test_it_answers_to_this_machine_alone(name):
+def test_a_database_answers_to_this_machine_alone(name):
     with database(name) as db:
         db.started()
         assert listening(db.port) == {"0100007F"}

@@ -31,7 +31,7 @@ def test_another_user_and_database_are_made_when_they_are_asked_for_later():
         assert "does not exist" in (db.ready(POSTGRES_DB="third") or "")
 
 
-def test_its_memory_follows_what_it_may_use():
+def test_the_memory_of_postgresql_follows_its_limit():
     with database("postgresql") as db:
         db.started(WINDLASS_MEMORY="100")
         assert db.ask("SHOW shared_buffers") == ["25MB"]
@@ -87,7 +87,7 @@ def test_where_there_are_no_user_namespaces_it_becomes_an_ordinary_user():
 
 
 @ROOT
-def test_where_there_is_no_way_not_to_be_root_it_says_how_to_make_one():
+def test_postgresql_that_could_run_only_as_root_is_reported_with_a_way_out():
     with database("postgresql", new=True) as db:
         closed = db.folder / "closed"
         volume = closed / "closed, too"

@@ -19,7 +19,7 @@ async def begun(world: World) -> tuple[str, str]:
     return app, f"/application/{app}/deployment/{deployment}"
 
 
-async def test_a_deployment_is_told_from_its_queue_to_its_end_and_the_stream_ends(world: World, address: str):
+async def test_a_deployment_is_streamed_from_its_queue_to_its_end(world: World, address: str):
     _, path = await begun(world)
     async with asked(address, f"{path}/stream") as client:
         assert (client.status, client.headers["content-type"]) == (200, "text/event-stream")
@@ -63,7 +63,7 @@ async def test_a_slow_reader_gets_the_last_event_too(world: World, address: str)
     assert b"SUCCEEDED" in b"".join(received)
 
 
-async def test_a_deployment_that_has_ended_is_told_once(world: World, address: str):
+async def test_a_deployment_that_has_ended_is_streamed_once(world: World, address: str):
     _, path = await begun(world)
     await world.settle()
     async with asked(address, f"{path}/stream") as client:
@@ -71,7 +71,7 @@ async def test_a_deployment_that_has_ended_is_told_once(world: World, address: s
     assert [one.kind for one in told] == ["", "end"]
 
 
-async def test_a_deployment_is_told_again_only_when_it_has_changed(world: World, address: str):
+async def test_a_deployment_is_streamed_again_only_after_a_change(world: World, address: str):
     _, path = await begun(world)
     other = await world.application()
     async with asked(address, f"{path}/stream") as client:

@@ -322,7 +322,7 @@ async def test_a_disconnected_reader_is_forgotten(world: World, address: str):
         await settled(lambda: len(readers(world)) == 0)
 
 
-async def test_the_head_of_a_stream_is_answered_without_it(world: World, address: str):
+async def test_a_head_request_for_a_stream_gets_no_stream(world: World, address: str):
     async with asked(address, path(world), "HEAD", connection="close") as client:
         assert (client.status, client.headers["content-type"]) == (200, "text/event-stream")
         assert await client.rest_of_body() == b""

@@ -69,7 +69,7 @@ async def test_only_changed_statuses_are_sent(world: World, address: str, enviro
         assert (services(event.data), event.data["removed"]) == ({}, [other])
 
 
-async def test_a_client_that_lays_one_over_the_other_knows_how_everything_is(
+async def test_a_client_that_applies_each_message_knows_all_statuses(
     world: World, address: str, environment: str
 ):
     known: dict[str, Any] = {}
@@ -106,7 +106,7 @@ async def test_settings_that_wait_for_a_deployment_are_a_change_of_status(
             assert services(event.data)[app]["service_deployment_status"] == "UP_TO_DATE"
 
 
-async def test_a_storm_of_changes_is_told_in_few_events(world: World, address: str, environment: str):
+async def test_many_changes_at_once_are_streamed_in_few_events(world: World, address: str, environment: str):
     async with asked(address, path(environment)) as client:
         await client.events(1)
         made = [await world.application(environment) for _ in range(50)]
@@ -157,7 +157,7 @@ async def test_a_stream_ends_with_its_environment(world: World, address: str):
         assert second.ended
 
 
-async def test_without_following_it_is_the_present_state_and_no_more(world: World, environment: str):
+async def test_a_stream_without_following_ends_after_the_present_state(world: World, environment: str):
     answer = await world.get(path(environment, "?follow=false"))
     assert answer.body.count(b"\ndata: ") == 2
     assert answer.body.endswith(b'event: end\ndata: {"message":"Nothing more comes"}\n\n')
@@ -224,7 +224,7 @@ async def test_followers_share_one_reader_and_the_last_one_ends_it(
     assert not world.installation.ctx.nudges._waiting
 
 
-async def test_a_change_at_one_replica_is_told_at_the_other(replicas: tuple[World, World]):
+async def test_a_change_at_one_replica_is_streamed_at_the_other(replicas: tuple[World, World]):
     one, other = replicas
     environment = await one.environment()
     async with served(other) as address, asked(address, path(environment)) as client:

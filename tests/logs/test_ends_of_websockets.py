@@ -114,7 +114,7 @@ async def test_following_ends_when_the_client_leaves(world, address, app):
     assert 'windlass_requests_total{operation="followServiceLogs",status="101"} 2.0' in metrics
 
 
-def test_a_server_that_is_told_to_stop_says_so_and_stops(tmp_path: Path):
+def test_a_server_that_stops_says_so_on_its_websockets_and_stops(tmp_path: Path):
     """As everybody runs it: with a signal, while one client listens and another does not even answer."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
     with subprocess.Popen(

@@ -88,7 +88,7 @@ async def test_a_stream_ends_when_its_reader_disconnects(world: World, app: str,
     assert 'windlass_requests_total{operation="getApplicationLog",status="200"} 1.0' in metrics
 
 
-async def test_the_head_of_a_stream_is_answered_without_it(world: World, app: str, address: str):
+async def test_a_head_request_for_a_stream_gets_no_stream(world: World, app: str, address: str):
     async with asked(address, f"/application/{app}{FOLLOW}", "HEAD", connection="close") as client:
         assert client.status == 200
         assert client.headers["content-type"] == "text/event-stream"

@@ -97,7 +97,7 @@ async def test_garbage_kids_cannot_flood_the_provider(mint, verifier, provider, 
     assert provider.fetches == 4
 
 
-async def test_how_often_keys_are_asked_for_again_can_be_set(mint, provider, clock):
+async def test_the_interval_between_fetches_of_keys_is_a_setting(mint, provider, clock):
     verifier = Verifier([trusted()], provider.fetch, clock, refetch_every=5)
     for passed in range(10):
         clock.time = NOW + passed

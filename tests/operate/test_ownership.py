@@ -76,7 +76,7 @@ async def test_an_installation_from_before_there_were_ids_is_taken_over_silently
         assert [one.service for one in engine.instances.values()] == [app]
 
 
-async def test_services_that_the_database_does_not_know_are_set_aside_and_told_of(world):
+async def test_services_that_the_database_does_not_know_are_set_aside_and_reported(world):
     app = await deployed(world)
     (key, instance), *_ = world.engine.instances.items()
     world.engine.instances[UNKNOWN, *key[1:]] = type(instance)(

@@ -98,7 +98,7 @@ async def test_a_token_that_may_only_read_stops_nothing(windlass):
     assert {one.service for one in await windlass.world.engine.all()} == set(apps)
 
 
-async def test_without_all_it_says_how_to_stop_one(windlass):
+async def test_stop_without_all_says_how_to_stop_one_service(windlass):
     said = await windlass("stop")
     assert said.code == 2
     assert "windlass application stop NAME" in said.err

@@ -263,7 +263,7 @@ async def test_a_gateway_on_an_address_that_is_not_here_names_its_setting():
         await BuiltinRouter("203.0.113.7", 0).start()
 
 
-def test_it_is_a_router():
+def test_the_builtin_router_is_a_router():
     router: Router = BuiltinRouter("127.0.0.1", 0)  # mypy is the judge
     assert router is not None
 

@@ -35,7 +35,7 @@ asyncio.run(main(*json.loads(sys.argv[1])))
         (1024, 1024, 10_000, 1024),
     ],
 )
-def test_it_has_as_many_files_as_its_connections_need_and_the_machine_allows(soft, hard, connections, raised):
+def test_a_router_may_open_as_many_files_as_its_connections_need(soft, hard, connections, raised):
     given = json.dumps([soft, hard, connections])
     done = subprocess.run([sys.executable, "-c", _LIMITED, given], check=True, capture_output=True, text=True)
     assert json.loads(done.stdout) == [raised, hard]
@@ -72,7 +72,7 @@ async def test_an_answer_with_a_delayed_body_is_acknowledged_at_once(town):
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux lets a program choose")
-async def test_of_an_answer_in_one_piece_the_system_acknowledges_when_it_likes(town):
+async def test_an_answer_in_one_piece_is_not_acknowledged_at_once(town):
     """Or the test above would show nothing."""
     shop = await town.instance()
     await town.shop(shop)

@@ -64,7 +64,7 @@ async def is_accepted(world: World, environment: str, family: str, body: dict[st
 
 @pytest.mark.parametrize("takes", ["native", "image"])
 @pytest.mark.parametrize("rows", [DATABASES, PROGRAMS], ids=["databases", "programs"])
-async def test_what_is_accepted_can_be_deployed_and_what_is_refused_names_the_field(tmp_path, takes, rows):
+async def test_accepted_services_can_be_deployed_and_refusals_name_the_field(tmp_path, takes, rows):
     async with world_with(takes, tmp_path) as world:
         environment = await world.environment()
         accepted = [await is_accepted(world, environment, family, body) for family, body in rows]

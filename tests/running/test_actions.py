@@ -162,7 +162,7 @@ async def test_deletion_during_a_deployment_leaves_nothing(world: World):
     assert generations(world, app) == []
 
 
-async def test_deleting_a_project_takes_away_what_runs_in_it(world: World):
+async def test_a_deleted_project_stops_its_services(world: World):
     project = await world.project()
     environment = await world.environment(project)
     app = await world.application(environment)

@@ -39,7 +39,7 @@ async def test_an_engine_that_is_away_keeps_no_other_waiting(world):
 # Deleted while away
 
 
-async def test_what_a_deleted_service_left_on_a_host_that_was_away_is_erased_when_it_is_back(world):
+async def test_data_of_a_deleted_service_on_a_host_that_was_away_is_erased_on_its_return(world):
     """Also after a restart, when nothing else is on the cluster."""
     east = await cluster(world)
     app = await application_on(world, east)
@@ -64,7 +64,7 @@ async def test_what_a_deleted_service_left_on_a_host_that_was_away_is_erased_whe
     assert (await world.delete(path)).status == 204
 
 
-async def test_what_is_left_on_a_host_that_is_lost_is_given_up_by_disconnecting_it(world):
+async def test_disconnecting_a_lost_host_gives_up_its_services(world):
     east = await cluster(world)
     app = await application_on(world, east)
     await deploy(world, app)
@@ -79,7 +79,7 @@ async def test_what_is_left_on_a_host_that_is_lost_is_given_up_by_disconnecting_
     assert (await world.delete(path)).status == 204
 
 
-async def test_a_deleted_service_is_told_to_no_engine_but_its_own(world):
+async def test_a_deletion_of_a_service_reaches_only_its_own_engine(world):
     east, west = await cluster(world, "east"), await cluster(world, "west")
     app, other = await application_on(world, east), await application_on(world, west)
     await deploy(world, app)

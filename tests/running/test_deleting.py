@@ -78,7 +78,7 @@ async def test_a_deletion_that_is_asked_for_again_is_the_same_one(world: World):
 
 
 @pytest.mark.parametrize("deed", ["deploy", "redeploy", "restart-service", "stop", "uninstall", "rollback"])
-async def test_nothing_else_is_done_with_a_service_that_is_being_deleted(world: World, deed: str):
+async def test_other_actions_on_a_service_that_is_being_deleted_are_refused(world: World, deed: str):
     app = await deployed(world)
     await deploy(world, app)
     await world.settle()
@@ -337,7 +337,7 @@ async def test_chosen_services_of_an_environment_are_deleted_alike(world: World)
     assert await world.state(f"/application/{it['second']}") == "RUNNING"
 
 
-async def test_whether_cleaning_up_is_skipped_is_true_or_false(world: World):
+async def test_skip_reconcile_must_be_true_or_false(world: World):
     app = await deployed(world)
     answer = await world.delete(f"/application/{app}?skipReconcile=perhaps")
     assert answer.status == 400

@@ -50,7 +50,7 @@ async def test_a_router_port_that_cannot_be_had_is_refused_and_not_stored(world)
     assert (await world.patch(path, {"name": "east 2"})).status == 200, "its own port is not asked for again"
 
 
-async def test_of_two_clusters_that_ask_for_one_port_at_once_one_gets_it(world):
+async def test_one_of_two_clusters_that_request_a_port_at_once_gets_it(world):
     path = f"/organization/{world.org}/cluster"
     answers = await asyncio.gather(
         *(world.post(path, {"name": name} | TLS | {"router_port": 9001}) for name in ("east", "west"))

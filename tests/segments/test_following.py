@@ -73,14 +73,14 @@ async def test_a_follower_goes_on_after_the_line_that_it_had_last(log: Segments)
 
 
 @pytest.mark.parametrize("id", ["nonsense", "00000000-0000-8000-8000-000000000000", ""])
-async def test_a_follower_is_told_when_what_it_had_last_is_not_there(log: Segments, id: str):
+async def test_a_follower_learns_that_its_last_line_is_gone(log: Segments, id: str):
     log.append("a", numbered(0, 5))
     reader = Reader(log.follow("a", 2, after=id))
     assert await reader.has(3) == ["GONE", "line 3", "line 4"]
     await reader.stop()
 
 
-async def test_a_follower_that_is_too_slow_is_told_what_it_missed(root: Path):
+async def test_a_slow_follower_learns_how_many_lines_it_missed(root: Path):
     log = Segments(root, SMALL)
     log.append("a", numbered(0, 10))
     follower = log.follow("a", 10)

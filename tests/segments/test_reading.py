@@ -122,7 +122,7 @@ TestListOfLines.settings = settings(
 )
 
 
-def test_a_line_says_when_and_from_where(log: Segments):
+def test_a_line_has_its_time_and_its_origin(log: Segments):
     log.append("a", [OutputLine(NOON, 'many words, "quotes",\nand two lines', "a-1", "7")])
     (line,) = [json.loads(line) for line in log.tail("a", 10)]
     assert ids.is_id(line.pop("id"))

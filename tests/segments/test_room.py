@@ -59,7 +59,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_of_many_streams_few_files_are_open(root: Path):
+def test_many_streams_have_few_open_files(root: Path):
     before = open_files()
     log = Segments(root, PLENTY, most_open=10)
     for round in range(3):

@@ -39,7 +39,7 @@ def test_a_sealed_value_shows_nothing_of_the_value_and_never_looks_the_same(valu
 
 
 @given(st.binary(max_size=50), st.integers(min_value=0), st.integers(0, 7))
-def test_one_flipped_bit_and_it_does_not_open(value: bytes, place: int, bit: int):
+def test_a_ciphertext_with_one_flipped_bit_does_not_open(value: bytes, place: int, bit: int):
     sealed = bytearray(ENCRYPTION.encrypt(value, "a"))
     sealed[place % len(sealed)] ^= 1 << bit
     with pytest.raises(CannotDecrypt):
@@ -57,7 +57,7 @@ def test_no_bit_can_be_flipped_anywhere():
 
 
 @given(st.binary(max_size=50), st.data())
-def test_a_part_of_it_does_not_open(value: bytes, data: st.DataObject):
+def test_a_part_of_a_ciphertext_does_not_open(value: bytes, data: st.DataObject):
     sealed = ENCRYPTION.encrypt(value, "a")
     start = data.draw(st.integers(0, len(sealed)))
     end = data.draw(st.integers(start, len(sealed) - (start == 0)))
@@ -76,7 +76,7 @@ def test_a_value_that_was_never_sealed_does_not_open(value: bytes):
 @example(["a\\", "b"], ["a\\|b"])
 @example(["a", ""], ["a"])
 @example(["a|"], ["a", ""])
-def test_it_opens_for_its_owner_only(owner: list[str], other: list[str]):
+def test_a_ciphertext_opens_for_its_owner_only(owner: list[str], other: list[str]):
     sealed = ENCRYPTION.encrypt(b"value", *owner)
     if owner == other:
         assert ENCRYPTION.decrypt(sealed, *other) == b"value"
@@ -86,7 +86,7 @@ def test_it_opens_for_its_owner_only(owner: list[str], other: list[str]):
 
 
 @given(KEYS)
-def test_another_key_does_not_open_it(key: bytes):
+def test_another_key_does_not_open_a_ciphertext(key: bytes):
     with pytest.raises(CannotDecrypt):
         Encryption(key).decrypt(ENCRYPTION.encrypt(b"value", "a"), "a")
 
@@ -148,7 +148,7 @@ def test_one_changed_character_is_noticed_without_a_look_up(token: str):
 @example(tokens.PREFIX)
 @example("wdl_" + "0" * 49)
 @example("wdl_" + "é" * 49)
-def test_nothing_else_is_a_token(text: str):
+def test_other_texts_are_no_tokens(text: str):
     assert not tokens.well_formed(text)
     assert not tokens.well_formed(tokens.new_token() + text[:1].ljust(1))
 
@@ -160,7 +160,7 @@ def test_two_characters_that_changed_places_are_noticed():
         assert tokens.well_formed(swapped) is (swapped == token)
 
 
-def test_what_is_stored_of_a_token_is_another_text():
+def test_the_stored_form_of_a_token_is_another_text():
     token = tokens.new_token()
     assert re.fullmatch(r"[0-9a-f]{64}", tokens.digest(token))
     assert tokens.digest(token) == tokens.digest(token) != tokens.digest(tokens.new_token())

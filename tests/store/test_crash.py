@@ -62,7 +62,7 @@ async def at_last(brood: Brood, place: Place, ledger: Ledger) -> None:
 
 
 @pytest.mark.sized
-async def test_killed_again_and_again_the_embedded_database_has_all_and_nothing_by_half(
+async def test_a_server_killed_repeatedly_on_sqlite_loses_nothing_and_stores_nothing_by_half(
     brood: Brood, tmp_path: Path
 ):
     """Two at a time; every fifth is killed while it starts. (The first starts are killed below.)"""
@@ -81,7 +81,7 @@ async def test_killed_again_and_again_the_embedded_database_has_all_and_nothing_
 
 
 @pytest.mark.sized
-async def test_killed_during_its_first_start_it_starts_the_next_time(brood: Brood, tmp_path: Path):
+async def test_a_server_killed_during_its_first_start_starts_the_next_time(brood: Brood, tmp_path: Path):
     for number in range(either(8, 20)):
         place = Place("", tmp_path / str(number))
         place.folder.mkdir()
@@ -93,7 +93,7 @@ async def test_killed_during_its_first_start_it_starts_the_next_time(brood: Broo
 
 
 @pytest.mark.sized
-async def test_killed_again_and_again_on_postgresql_it_has_all_and_nothing_by_half(
+async def test_a_server_killed_repeatedly_on_postgresql_loses_nothing_and_stores_nothing_by_half(
     brood: Brood, served: Place
 ):
     ledger = Ledger()
@@ -102,7 +102,7 @@ async def test_killed_again_and_again_on_postgresql_it_has_all_and_nothing_by_ha
     assert len(ledger.projects) > either(15, 50)
 
 
-async def test_what_the_checks_look_for_they_find(brood: Brood, tmp_path: Path):
+async def test_the_checks_of_integrity_find_each_kind_of_damage(brood: Brood, tmp_path: Path):
     place = Place("", tmp_path)
     ledger = Ledger()
     server = Server(brood, place)

@@ -42,7 +42,7 @@ async def test_when_the_server_cuts_the_connection_nothing_of_the_group_is_store
         assert await names(store) == ["again"]
 
 
-async def test_when_it_is_cut_during_the_commit_nobody_is_told_that_nothing_changed(
+async def test_a_connection_cut_during_the_commit_is_reported_as_uncertain(
     empty_database: str, tmp_path: Path
 ):
     """Nobody can know: so that is what is said."""

@@ -101,7 +101,7 @@ async def test_a_commit_that_the_disk_refuses_stores_nothing_and_the_next_one_wo
         assert await names(store) == ["first", "second"]
 
 
-async def test_over_http_a_full_disk_is_said_and_reading_goes_on(tmp_path: Path):
+async def test_a_full_disk_is_reported_over_http_and_reading_continues(tmp_path: Path):
     async with make_world(folder=tmp_path) as world:
         project = await world.project()
         bounded(world.installation.ctx.store, 5)

@@ -18,7 +18,7 @@ def lane():
     lane.close()
 
 
-async def test_deeds_are_done_one_after_the_other_on_a_thread_of_their_own(lane):
+async def test_calls_run_one_after_the_other_on_a_thread_of_their_own(lane):
     done: list[tuple[int, int]] = []
 
     def note(number: int) -> int:
@@ -66,7 +66,7 @@ async def test_a_call_is_completed_after_its_caller_was_cancelled():
     await asyncio.sleep(0)  # what comes of it reaches nobody, and harms nobody
 
 
-def test_a_deed_that_outlives_its_loop_ends_in_peace():
+def test_a_call_that_outlives_its_event_loop_ends_without_an_error():
     lane, go_on, done = CommitThread("test"), threading.Event(), threading.Event()
 
     def deed() -> None:

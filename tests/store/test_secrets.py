@@ -273,7 +273,7 @@ def test_the_search_finds_what_is_only_disguised(number: int):
     assert found_in(b"beforeafter", [canary]) == []
 
 
-async def test_the_settings_that_are_shown_hide_them(place: Place, clock: HandClock):
+async def test_shown_settings_hide_their_secrets(place: Place, clock: HandClock):
     settings = Settings(admin_token=ADMIN, key=KEY, database_url="postgresql://u:canary-password@host/db")
     shown = repr(describe(settings, {}))
     assert found_in(shown.encode(), [ADMIN, KEY, "canary-password"]) == []
@@ -306,7 +306,7 @@ async def test_a_sealed_value_that_was_moved_to_another_resource_does_not_open(w
 
 
 @pytest.mark.parametrize("field", ["org", "id", "tag"])
-async def test_it_is_bound_to_its_organization_its_resource_and_its_version(world: World, field: str):
+async def test_a_secret_is_bound_to_its_organization_resource_and_version(world: World, field: str):
     id, _ = await sealed_secrets(world)
     ctx = world.installation.ctx
     row = await ctx.store.reads.resources.get(id)
@@ -325,7 +325,7 @@ async def test_an_answer_kept_for_one_caller_does_not_open_for_another(world: Wo
             encryption.decrypt(answer, *other)
 
 
-async def test_what_does_not_open_is_not_told(world: World, place: Place):
+async def test_a_secret_that_does_not_open_is_not_shown(world: World, place: Place):
     """A person is told that something is wrong here, and nothing about it."""
     id, other = await sealed_secrets(world)
     await place.sql("UPDATE resource SET sealed = $1 WHERE id = $2", b"\x01" + bytes(100), id)

@@ -41,7 +41,7 @@ def served(postgres):
 
 
 @pytest.mark.parametrize("text", ALL)
-def test_sqlite_understands_it(embedded: apsw.Connection, text: str) -> None:
+def test_sqlite_understands_all_statements(embedded: apsw.Connection, text: str) -> None:
     assert apsw.ext.query_info(embedded, text).query == text
 
 
@@ -50,7 +50,7 @@ def test_sqlite_would_not_understand_another_column(embedded: apsw.Connection) -
         apsw.ext.query_info(embedded, "SELECT colour FROM resource")
 
 
-async def test_postgresql_understands_them_all(served: str) -> None:
+async def test_postgresql_understands_all_statements(served: str) -> None:
     connection = await asyncpg.connect(served)
     try:
         for name, text in statements.ALL.items():
@@ -75,7 +75,7 @@ def test_sqlite_really_goes_by_appearance(embedded: apsw.Connection) -> None:
 @pytest.mark.parametrize(
     ("shape", "name"), [pytest.param(shape, name, id=name) for shape, all in SHAPES.items() for name in all]
 )
-def test_what_it_answers_has_the_shape_that_is_read(
+def test_rows_of_a_statement_have_the_columns_that_are_read(
     embedded: apsw.Connection, shape: type[msgspec.Struct], name: str
 ) -> None:
     info = apsw.ext.query_info(embedded, statements.ALL[name])

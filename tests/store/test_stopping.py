@@ -106,7 +106,7 @@ def is_listening(port: int) -> bool:
     return True
 
 
-def test_asked_to_stop_it_answers_what_it_has_begun_and_goes(tmp_path: Path):
+def test_a_stopping_server_answers_the_requests_that_it_has_begun(tmp_path: Path):
     with Command(tmp_path) as server:
         whole = request("/organization", BODY)
         begun = asked(server.port, whole[:-10])
@@ -124,7 +124,7 @@ def test_asked_to_stop_it_answers_what_it_has_begun_and_goes(tmp_path: Path):
         assert "Traceback" not in server.said
 
 
-def test_it_does_not_wait_for_ever_for_who_never_finishes(tmp_path: Path):
+def test_a_stopping_server_does_not_wait_for_ever_for_a_client(tmp_path: Path):
     with Command(tmp_path) as server, asked(server.port, request("/organization", BODY)[:-10]):
         assert server.stop() == 0
 

@@ -215,7 +215,7 @@ async def test_the_same_change_without_a_failure_leaves_something_in_every_table
     assert {"work", "heard"} <= set(heard)
 
 
-async def test_what_is_removed_takes_all_below_it_and_all_about_it_with_it(store: Store, place: Place):
+async def test_a_removed_resource_takes_its_descendants_and_their_rows_with_it(store: Store, place: Place):
     before = await place.everything()
     row = await store.write(everything_there_is)
     assert await store.write(lambda tx: tx.remove(row)) == [row.id]  # the one that could be deployed
@@ -265,7 +265,7 @@ async def test_events_are_numbered_without_a_gap_in_the_order_of_commit(replicas
     assert sum(store.groups for store in replicas) < 200
 
 
-async def test_what_a_change_has_read_stays_true_until_it_is_stored(replicas: list[Store]):
+async def test_rows_that_a_change_has_read_stay_the_same_until_its_commit(replicas: list[Store]):
     async def one_more(tx: Tx) -> int:
         seen = int(await tx.facts.get("count") or b"0")
         await tx.facts.set("count", b"%d" % (seen + 1))

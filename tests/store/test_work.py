@@ -22,7 +22,7 @@ async def test_claimed_work_belongs_to_one_worker_until_the_lease_ends(store: St
     assert (second.id, second.epoch, second.attempts) == (first.id, first.epoch + 1, 2)
 
 
-async def test_a_lease_can_be_prolonged_by_who_holds_it(store: Store, clock: HandClock):
+async def test_a_lease_can_be_prolonged_by_its_holder(store: Store, clock: HandClock):
     await ask(store)
     first = await one(store)
     clock.ms += LEASE - 1
@@ -69,7 +69,7 @@ async def test_asking_twice_is_asking_once(store: Store):
     assert await claim(store) == []
 
 
-async def test_asking_again_brings_it_forward_and_never_puts_it_off(store: Store, clock: HandClock):
+async def test_a_repeated_request_for_work_never_delays_it(store: Store, clock: HandClock):
     await ask(store, due=clock.ms + 100)
     await ask(store, due=clock.ms + 5)
     await ask(store, due=clock.ms + 100)

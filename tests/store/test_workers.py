@@ -143,7 +143,7 @@ async def _waits(world: World) -> bool:
     return not world.installation.worker.running
 
 
-async def test_a_nudge_wakes_it_at_once(world: World):
+async def test_a_nudge_wakes_a_worker_at_once(world: World):
     await world.installation.start()
     app = await world.application()
     await deployed(world, app)
@@ -169,7 +169,7 @@ async def test_failed_work_comes_back_later_and_later(
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_after_a_success_it_begins_with_the_shortest_wait_again(world: World, place: Place):
+async def test_after_a_success_a_worker_retries_with_the_shortest_wait_again(world: World, place: Place):
     app = await world.application()
     waits = []
     for crash in (RuntimeError(), RuntimeError(), None, RuntimeError()):

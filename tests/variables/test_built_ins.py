@@ -144,7 +144,7 @@ async def test_built_in_variables_change_only_by_renaming(world: World):
 # Where they are listed
 
 
-async def test_they_come_after_what_people_made_and_on_pages_like_everything(world: World):
+async def test_built_in_variables_are_listed_last_and_in_pages(world: World):
     app = await world.application()
     path = f"/application/{app}/environmentVariable"
     await world.post(path, {"key": "Z"})
@@ -218,7 +218,7 @@ async def the(world: World, app: str, key: str, kind: str = "environmentVariable
     return f"{path}/{(await built_in(world, path))[key]['id']}"
 
 
-async def test_they_can_be_neither_changed_nor_deleted_and_the_answer_says_what_can(world: World):
+async def test_built_in_variables_cannot_be_changed_or_deleted(world: World):
     path = await the(world, await world.application(), "QOVERY_PROJECT_ID")
     changed = await world.patch(path, {"value": "mine"})
     deleted = await world.delete(path)
@@ -236,7 +236,7 @@ async def test_a_reader_is_refused_before_the_body_is_checked(world: World):
     assert (await world.post(f"{path}/alias", {"key": "A"}, token=reader)).status == 403
 
 
-async def test_they_can_be_overridden(world: World):
+async def test_built_in_variables_can_be_overridden(world: World):
     app = await world.application()
     path = await the(world, app, "QOVERY_APPLICATION_ID")
     made = await world.post(f"{path}/override", {"value": "mine"})
@@ -248,7 +248,7 @@ async def test_they_can_be_overridden(world: World):
     assert (await world.delete(f"/application/{app}/environmentVariable/{made['id']}")).status == 204
 
 
-async def test_they_can_stand_under_another_key(world: World):
+async def test_built_in_variables_can_have_an_alias(world: World):
     env = await world.environment()
     app, database = await world.application(env), await world.database(env, name="main")
     host = await the(world, app, f"QOVERY_POSTGRESQL_Z{short(database)}_HOST_INTERNAL")

@@ -62,7 +62,7 @@ async def test_credentials_survive_every_change(world: World):
 
 
 @pytest.mark.parametrize("scope", ["Read", "Write", "Deploy"])
-async def test_only_admins_are_told(world: World, scope: str):
+async def test_only_admins_see_credentials(world: World, scope: str):
     database = await world.database()
     token = await world.new_token(scope)
     answer = await world.get(f"/database/{database}/masterCredentials", token=token)

@@ -135,12 +135,12 @@ def test_each_type_has_its_image():
 
 
 @every_type
-def test_an_image_is_told_the_password_without_which_it_refuses_to_start(type: str):
+def test_an_image_receives_the_password_that_its_start_requires(type: str):
     told = [*environment(type, "16", KNOWN).values(), *command(type, KNOWN)]
     assert KNOWN.password in told
 
 
-def test_data_of_postgresql_lies_where_each_version_of_the_image_wants_it():
+def test_data_of_postgresql_lies_in_the_folder_of_each_version_of_the_image():
     known = DatabaseLogin("postgres", "pw", "postgres")
     assert mount("POSTGRESQL", "17.2") == "/var/lib/postgresql/data"
     assert environment("POSTGRESQL", "17.2", known)["PGDATA"].startswith("/var/lib/postgresql/data/")
@@ -149,7 +149,7 @@ def test_data_of_postgresql_lies_where_each_version_of_the_image_wants_it():
     assert mount("POSTGRESQL", "latest") == "/var/lib/postgresql/data"
 
 
-def test_redis_asks_for_its_password_and_writes_down_what_it_is_told():
+def test_redis_requires_its_password_and_persists_its_data():
     line = command("REDIS", KNOWN)
     assert line[:3] == ("redis-server", "--requirepass", "s3cret")
     assert line[line.index("--appendonly") + 1] == "yes"

@@ -105,7 +105,7 @@ async def test_own_variables_override_built_in_ones(town: Town):
     assert (found["WINDLASS_PROJECT_ID"], found["QOVERY_PROJECT_ID"]) == ("mine", town.project)
 
 
-async def test_services_get_the_connection_of_each_database_and_it_is_the_one_that_people_are_told(
+async def test_services_and_people_get_the_same_connection_of_each_database(
     town: Town,
 ):
     world = town.world
@@ -139,7 +139,7 @@ async def test_an_alias_of_a_password_has_it_and_is_a_secret(town: Town):
     assert "PGPASSWORD" in found.secrets
 
 
-async def test_of_similar_database_names_the_older_wins_and_a_warning_says_so(town: Town):
+async def test_the_older_of_two_similar_database_names_wins_with_a_warning(town: Town):
     elder = await town.world.database(town.env, name="main-db", type="REDIS", version="7")
     younger = await town.world.database(town.env, name="main_db")
     found = await inputs(town.world, town.app)

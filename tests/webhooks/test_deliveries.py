@@ -268,7 +268,7 @@ async def test_deliveries_are_replayed_one_by_one_or_since_a_time(world: World, 
     assert (await world.post(path(world, id, "/replay"), missing)).status == 404
 
 
-async def test_a_webhook_that_is_deleted_is_told_nothing_more(world: World, receivers: Receivers):
+async def test_a_deleted_webhook_receives_nothing_more(world: World, receivers: Receivers):
     id = await webhook(world)
     receivers.away.add(URL)
     await deploy(world, await world.application())

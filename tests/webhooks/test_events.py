@@ -14,7 +14,7 @@ from tests.webhooks.told import ALL, HOUR, URL, deploy, kinds, pass_by, path, we
 from tests.world import World
 
 
-async def test_a_deployment_is_told_of_when_it_begins_and_when_it_ends(world: World, receivers: Receivers):
+async def test_webhooks_report_the_start_and_the_end_of_a_deployment(world: World, receivers: Receivers):
     await webhook(world)
     app = await world.application()
     deployment = await deploy(world, app)
@@ -38,7 +38,7 @@ async def test_a_deployment_that_fails_says_why(world: World, receivers: Receive
     assert "wrong in line 3" in receivers.got[URL][1].payload["message"]
 
 
-async def test_a_database_is_told_of_with_its_own_id(world: World, receivers: Receivers):
+async def test_webhooks_name_a_database_by_its_own_id(world: World, receivers: Receivers):
     await webhook(world)
     database = await world.database()
     await world.post(f"/database/{database}/deploy")
@@ -48,7 +48,7 @@ async def test_a_database_is_told_of_with_its_own_id(world: World, receivers: Re
     assert "application_id" not in payload
 
 
-async def test_only_what_was_asked_for_is_told(world: World, receivers: Receivers):
+async def test_a_webhook_receives_only_the_events_of_its_list(world: World, receivers: Receivers):
     await webhook(world, events=["DEPLOYMENT_FAILED"])
     await webhook(world, "https://off.example/", enabled=False)
     await deploy(world, await world.application())
@@ -87,7 +87,7 @@ async def test_a_webhook_of_the_full_vocabulary_gets_its_words(world: World, rec
     assert kinds(receivers.got["https://plain.example/"]) == ["DEPLOYMENT_SUCCEEDED"]
 
 
-async def test_another_organization_is_told_nothing(world: World, receivers: Receivers):
+async def test_webhooks_of_another_organization_receive_nothing(world: World, receivers: Receivers):
     other, token = await world.organization()
     body = {"target_url": URL, "events": ALL, "enabled": True}
     assert (await world.post(f"/organization/{other}/webhook", body, token=token)).status == 201
@@ -95,7 +95,7 @@ async def test_another_organization_is_told_nothing(world: World, receivers: Rec
     assert not receivers.tried
 
 
-async def test_slack_is_told_in_a_message_for_people(world: World, receivers: Receivers):
+async def test_slack_receives_a_message_for_people(world: World, receivers: Receivers):
     await webhook(world, kind="SLACK", target_secret=SECRET)
     world.builder.broken = "no <main> & no module"
     app = await world.application()
@@ -181,7 +181,7 @@ async def test_a_secret_of_ones_own_is_rotated_to_and_not_answered(world: World,
     assert verified(SECRET.encode(), receivers.got[URL][0])
 
 
-async def test_a_secret_that_no_header_can_carry_is_refused_also_when_it_is_rotated_to(
+async def test_a_secret_that_no_header_can_carry_is_refused_in_a_rotation_too(
     world: World, receivers: Receivers
 ):
     id = await webhook(world, target_secret=SECRET, send_secret=True)

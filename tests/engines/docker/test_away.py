@@ -100,7 +100,7 @@ class TestAway:
 class TestKilled:
     """The engine itself dies, and comes back."""
 
-    async def test_what_ran_runs_again_and_its_lines_are_neither_lost_nor_repeated(
+    async def test_instances_run_again_after_a_restart_of_the_engine_without_lost_or_repeated_lines(
         self, dockerd, make_engine
     ):
         watched = make_engine(dockerd.host)
@@ -119,7 +119,7 @@ class TestKilled:
         await until(lambda: watched.said() == ["1", "2"])
         await nothing_left(watched)
 
-    async def test_killed_while_an_instance_is_started_there_is_one_afterwards(self, dockerd, make_engine):
+    async def test_a_kill_during_the_start_of_an_instance_leaves_one_instance(self, dockerd, make_engine):
         watched = make_engine(dockerd.host)
         await watched.begin()
         for pause in (0.01, 0.1, 0.3):
@@ -134,7 +134,7 @@ class TestKilled:
             assert len(await watched.engine.copies(it.service)) == 1
         await nothing_left(watched)
 
-    async def test_killed_while_an_instance_is_stopped_it_is_gone_afterwards(self, dockerd, make_engine):
+    async def test_a_kill_during_the_stop_of_an_instance_leaves_none(self, dockerd, make_engine):
         watched = make_engine(dockerd.host)
         await watched.begin()
         it = wanted("trap '' TERM; " + FOREVER)

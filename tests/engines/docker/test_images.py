@@ -23,7 +23,7 @@ async def test_an_image_of_ours_that_is_gone_is_asked_of_no_registry(engine):
     assert await engine.copies(it.service) == []
 
 
-async def test_what_the_engine_cannot_start_is_an_error_and_leaves_nothing(engine):
+async def test_an_instance_that_cannot_start_is_an_error_and_leaves_nothing(engine):
     it = wanted(cpu=1_000_000)
     with pytest.raises(EngineError, match="CPUs"):
         await engine.run(it, 0)
@@ -92,7 +92,7 @@ async def test_after_a_failed_release_was_removed_the_older_one_may_still_be_sca
     assert (await engine.run(old, 1)).phase is Phase.RUNNING
 
 
-async def test_of_another_installation_on_the_same_engine_nothing_is_touched(host, make_engine, engine):
+async def test_resources_of_another_installation_on_the_engine_are_not_touched(host, make_engine, engine):
     other = make_engine(host)
     it = wanted(volumes=(Volume(name="data", mount="/data"),))
     await other.engine.run(it, 0)
@@ -174,7 +174,7 @@ async def test_a_requested_start_sends_no_notice(watched, raw):
     assert watched.noticed == [it.service]
 
 
-async def test_nothing_of_it_goes_on_once_it_stopped_not_even_listening_to_what_was_just_removed(watched):
+async def test_a_stopped_engine_follows_no_container(watched):
     it = wanted("echo up; " + FOREVER)
     await watched.engine.run(it, 0)
     await until(lambda: bool(watched.said()))

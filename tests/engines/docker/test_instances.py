@@ -71,7 +71,7 @@ async def test_services_of_one_environment_find_each_other_by_name_and_others_do
         assert (await engine.execute(stranger, asks, 20))[0] != 0
 
 
-async def test_of_two_names_that_resemble_each_other_the_first_service_keeps_its_own(engine, raw):
+async def test_the_first_of_two_services_with_similar_names_keeps_its_host(engine, raw):
     first = wanted(name="my shop")
     second = wanted(name="My-Shop", environment=first.environment)
     for it in (first, second):
@@ -83,9 +83,7 @@ async def test_of_two_names_that_resemble_each_other_the_first_service_keeps_its
     assert address.host in names[1]
 
 
-async def test_of_two_that_begin_at_once_with_names_that_resemble_each_other_one_has_the_plain_name(
-    engine, raw
-):
+async def test_one_of_two_simultaneous_starts_with_similar_names_has_the_plain_name(engine, raw):
     first = wanted(name="my shop")
     second = wanted(name="My-Shop", environment=first.environment)
     await asyncio.gather(engine.run(first, 0), engine.run(second, 0))
@@ -188,7 +186,7 @@ async def test_twins_that_run_the_same_instance_at_once_make_one(host, make_engi
     await nothing_left(one)
 
 
-async def test_what_was_made_and_never_started_is_started_with_its_files(engine, watched, raw):
+async def test_a_container_that_was_created_and_never_started_is_started_with_its_files(engine, watched, raw):
     it = wanted("cat /etc/secret; " + FOREVER, files={"/etc/secret": b"all here\n"})
     labels = {**await labels_of(engine, raw), "windlass.service": it.service}
     half = {"Image": BOX, "Cmd": list(it.command), "Labels": labels}

@@ -17,7 +17,7 @@ class TestOutput:
         await until(lambda: len(watched.lines) >= 300)
         assert sorted(map(int, watched.said())) == sorted([*range(150), *range(150)])
 
-    async def test_what_was_written_while_windlass_was_down_is_read_afterwards(self, watched, raw):
+    async def test_output_written_while_windlass_was_down_is_read_afterwards(self, watched, raw):
         it = wanted("echo one; sleep 0.5; echo two; exit 0")
         await watched.engine.run(it, 0)
         await until(lambda: watched.said() == ["one"])

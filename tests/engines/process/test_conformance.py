@@ -23,7 +23,7 @@ class TestConformance(Conformance):
     ("before", "ran", "pause"),
     [(0, 0, 0.5), (0.5, 1, 1), (1, 59, 2), (32, 0, 60), (60, 0, 60), (60, 60, 0.5), (4, 3600, 0.5)],
 )
-def test_pauses_grow_until_it_has_run_well(before, ran, pause):
+def test_pauses_between_restarts_grow_until_the_program_has_run_well(before, ran, pause):
     assert Pauses().after(before, ran) == pause
 
 

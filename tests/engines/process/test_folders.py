@@ -75,7 +75,7 @@ time.sleep(1000)
     assert list((rig.folder / "caches").iterdir()) == []
 
 
-async def test_files_and_volumes_elsewhere_are_told_by_variables(rig, station):
+async def test_variables_name_files_and_volumes_that_lie_elsewhere(rig, station):
     it = wanted(
         rig.made(READS),
         files={"/etc/app/config.yml": b"a secret"},
@@ -127,7 +127,7 @@ async def test_a_path_cannot_climb_out_of_the_folder_of_its_instance(rig, statio
 # Ports.
 
 
-async def test_a_program_that_finds_its_port_taken_is_told_of_the_variable(rig, station):
+async def test_a_program_that_finds_its_port_taken_has_the_variable_named_in_its_log(rig, station):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         it = wanted(rig.made(programs.SERVES_ELSEWHERE), ports=[port], variables={"OWN_CHOICE": str(port)})
@@ -137,7 +137,7 @@ async def test_a_program_that_finds_its_port_taken_is_told_of_the_variable(rig, 
     assert f"port {port} of this machine is taken" in seen.reason
 
 
-async def test_a_program_that_ends_for_another_reason_is_not_told_of_ports(rig, station):
+async def test_the_log_of_a_program_that_ends_for_another_reason_does_not_mention_ports(rig, station):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         await station.apply(wanted(rig.made(programs.ENDS), ports=[taken.getsockname()[1]]))
         assert (await station.ended(SERVICE)).reason == "exited with code 3"

@@ -47,7 +47,7 @@ def test_output_becomes_lines(tmp_path, written, lines):
     again.close()
 
 
-async def test_what_a_program_writes_takes_no_room_once_it_is_read(rig, station):
+async def test_output_of_a_program_takes_no_space_once_read(rig, station):
     it = wanted(rig.made(programs.WRITES), variables={"LINES": "600000"})
     await station.apply(it)
     await station.hears("done, without an end")

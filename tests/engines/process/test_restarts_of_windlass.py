@@ -227,7 +227,7 @@ async def test_processes_without_a_folder_and_commands_without_a_windlass_are_en
         of_another.kill()
 
 
-async def test_it_says_when_its_folder_cannot_be_used_and_goes_on_once_it_can(tmp_path):
+async def test_an_engine_reports_an_unusable_folder_and_continues_once_it_is_usable(tmp_path):
     (tmp_path / "engine").write_text("in the way")
     rig = ProcessRig(tmp_path)
     async with Station(rig) as station:

@@ -142,13 +142,13 @@ async def test_a_variable_that_no_program_can_have_is_an_error_and_leaves_nothin
     assert await rig.traces(SERVICE) == []
 
 
-async def test_without_a_command_it_is_not_started_and_leaves_nothing(rig, station):
+async def test_a_service_without_a_command_is_not_started_and_leaves_nothing(rig, station):
     with pytest.raises(EngineError, match="Procfile"):
         await station.apply(wanted(rig.made("", command=())))
     assert await rig.traces(SERVICE) == []
 
 
-async def test_what_was_built_and_is_gone_is_not_started_and_leaves_nothing(rig, station):
+async def test_a_lost_build_is_not_started_and_leaves_nothing(rig, station):
     with pytest.raises(EngineError, match="deploy again"):
         await station.apply(wanted(Artifact(kind="native", ref="/nowhere", command=("true",))))
     assert not await station.seen(SERVICE)
