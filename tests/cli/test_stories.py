@@ -289,7 +289,7 @@ async def test_on_a_terminal_a_list_is_a_table_and_elsewhere_json(windlass):
     await windlass.done("project", "create", "--name", "shop", "--description", "Where people buy rope")
     shown = await asyncio.to_thread(on_a_terminal, "project", "list", url=windlass.url)
     head, row = shown.splitlines()
-    assert head.split() == ["NAME", "DESCRIPTION", "CREATED", "AT"]
+    assert head.split() == ["NAME", "DESCRIPTION", "CREATED"]
     assert row.split()[0] == "shop"
     assert (await windlass("project", "list")).json["results"][0]["name"] == "shop"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from datetime import datetime
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests.cli.test_following import at_a_terminal
 from tests.cli.test_stories import shop
 from tests.cli.test_waiting import meanwhile
 from tests.world import REPOSITORY
+from windlass.cli.cells import ago
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
 PORT = '[{"internal_port": 8080, "publicly_accessible": true}]'
@@ -177,12 +178,33 @@ async def test_without_no_color_there_are_escapes(windlass):
     assert ESCAPE in await on_a_terminal(windlass, "application", "get", "web")
 
 
-def test_a_list_of_what_has_no_name_begins_with_its_id():
-    id = "6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a11"
-    rows: list[dict[str, Any]] = [{"id": id, "status": "SUCCEEDED", "number": 3, "service_id": id}]
+def test_a_list_of_deployments_says_what_was_done_with_which_version_by_whom_and_how_long_it_took():
+    id, commit = "6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a11", "8a1b2c3d4e5f"
+    row = {
+        "id": id, "status": "SUCCEEDED", "number": 3, "action": "DEPLOY", "git_commit_id": commit,
+        "triggered_by": "ada", "created_at": "2020-01-31T12:00:00.000Z", "service_id": id,
+        "finished_at": "2020-01-31T12:01:05.000Z", "message": "", "instances": 1, "ready_instances": 1,
+    }  # fmt: skip
     with listening() as server:
-        server.answer = (200, {}, b'{"results": [' + str(rows[0]).replace("'", '"').encode() + b"]}")
-        said = say("deployment", "list", "--application", id, "--text", url=server.url, width=80)
-    head, row = said.out.splitlines()
-    assert head.split() == ["ID", "STATUS", "NUMBER"]
-    assert row.split() == [id, "SUCCEEDED", "3"]
+        server.answer = (200, {}, json.dumps({"results": [row]}).encode())
+        narrow, wide = (
+            say("deployment", "list", "--application", id, "--text", url=server.url, width=width)
+            for width in (100, 140)
+        )
+    head, shown = narrow.out.splitlines()
+    assert head.split() == ["STATUS", "VERSION", "ACTION", "COMMIT", "BY", "CREATED", "TOOK"]
+    assert re.split("  +", shown.rstrip()) == [
+        "SUCCEEDED", "v3", "DEPLOY", commit[:7], "ada", "2020-01-31", "1 min 5 s",
+    ]  # fmt: skip
+    assert narrow.err == "1 more column: --wide\n"
+    assert wide.out.splitlines()[1].split()[-1] == id
+
+
+def test_times_in_a_table_are_shown_by_their_distance_from_now():
+    noon = datetime.fromisoformat("2026-01-31T12:00:00.000Z")
+    distances = [
+        (3, "3 s ago"), (90, "1 min ago"), (7200, "2 h ago"), (200_000, "2 d ago"), (-90_000, "in 1 d"),
+        (90 * 86_400, "2026-01-31"),
+    ]  # fmt: skip
+    for seconds, text in distances:
+        assert ago(noon, noon.timestamp() + seconds) == text

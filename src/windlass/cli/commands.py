@@ -22,9 +22,10 @@ from windlass.cli.derived_commands import (
 )
 from windlass.cli.fields import body_of
 from windlass.cli.following import LINE, StreamFollower, when_too_many
+from windlass.cli.lists import show_list
 from windlass.cli.names import NameResolver, ResolvedResource
 from windlass.cli.options import CommandOptions, api_of, base_body, free_fields, options_of, values
-from windlass.cli.show import show, show_event, show_list
+from windlass.cli.show import show, show_event
 from windlass.cli.suggestions import Verbs, no_such_option
 from windlass.cli.waiting import DeploymentWait
 from windlass.cli.waiting_for_all import EnvironmentWait

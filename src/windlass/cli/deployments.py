@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 
 import click
 from msgspec import Struct
 
+from windlass.cli.cells import duration
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.following import Patience, insist
 from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do, Progress
@@ -151,13 +151,7 @@ def first_address(api: Api, path: str) -> str:
 
 def _took(deployment: Mapping[str, Any]) -> str:
     """Formats the time from the request to the end of the deployment."""
-    began, ended = (_seconds(str(deployment[name])) for name in ("created_at", "finished_at"))
-    seconds = max(0.0, ended - began)
-    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-
-
-def _seconds(stamp: str) -> float:
-    return datetime.fromisoformat(stamp).timestamp()
+    return duration(str(deployment["created_at"]), str(deployment["finished_at"]))
 
 
 def state_of(deployment: Mapping[str, Any]) -> str:

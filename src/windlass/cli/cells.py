@@ -1,0 +1,113 @@
+"""Values of an answer as text for people: times, numbers, lists; in a table or one below the other."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import click
+import msgspec
+
+from windlass.terminal.tables import pairs, plain
+
+STATES: Final = ("state", "status")
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_LONGEST: Final = 60 * 86_400
+"""Seconds up to which a time is shown by its distance from now; others are shown as a day."""
+
+
+def cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return ", ".join(cell(item) for item in value)
+        case dict():
+            return plain(msgspec.json.encode(value).decode())
+        case str():
+            return plain(moment(value))
+        case _:
+            return str(value)
+
+
+def short_cell(value: Any) -> str:
+    """Returns a value for a column: a time by its distance from now, and only the first line of a text."""
+    if isinstance(value, str):
+        when = _time_of(value)
+        return ago(when, time.time()) if when else plain(value.partition("\n")[0])
+    return cell(value)
+
+
+def ago(when: datetime, now: float) -> str:
+    """Returns a time as its distance from now: `5 min ago`, `in 30 d`."""
+    seconds = int(now - when.timestamp())
+    if abs(seconds) >= _LONGEST:
+        return f"{when.astimezone():%Y-%m-%d}"
+    unit, size = next((unit for unit in _UNITS if abs(seconds) >= unit[1]), _UNITS[-1])
+    count = abs(seconds) // size
+    return f"{count} {unit} ago" if seconds >= 0 else f"in {count} {unit}"
+
+
+def duration(began: str, ended: str) -> str:
+    """Formats the time from one moment to another."""
+    seconds = max(0.0, (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds())
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def is_state(name: str) -> bool:
+    return name.rpartition("_")[2] in STATES
+
+
+def show_fields(document: dict[str, Any]) -> None:
+    """Prints a document as a list of fields."""
+    pairs(((name, value, "") for name, value in _flat(with_counts(document))), states=is_state)
+
+
+def with_counts(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row with the counts of instances in one field: `2/3` is two ready ones of three."""
+    if "ready_instances" not in row:
+        return row
+    counts = f"{row['ready_instances']}/{row['instances']}"
+    return {
+        name: counts if name == "instances" else value
+        for name, value in row.items()
+        if name not in {"running_instances", "ready_instances"}
+    }
+
+
+def show_apart(rows: list[dict[str, Any]]) -> None:
+    """Prints each row as a list of fields."""
+    for place, row in enumerate(rows):
+        if place:
+            click.echo()
+        show_fields(row)
+
+
+def _flat(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Yields fields by their paths, without those that are empty."""
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{name}.")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            for place, item in enumerate(value):
+                yield f"{above}{name}[{place}]", ", ".join(f"{key} {text}" for key, text in _flat(item))
+        elif value not in (None, "", []):
+            yield f"{above}{name}", cell(value)
+
+
+def moment(text: str) -> str:
+    """Returns a time in the local time zone."""
+    when = _time_of(text)
+    return f"{when.astimezone():%Y-%m-%d %H:%M:%S}" if when else text
+
+
+def _time_of(text: str) -> datetime | None:
+    if len(text) == 24 and text[10] == "T" and text.endswith("Z"):
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(text)
+    return None

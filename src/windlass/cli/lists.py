@@ -1,0 +1,185 @@
+"""Lists of resources for people: a table with name, state and address first, of as many columns as fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+import msgspec
+from msgspec import Struct
+
+from windlass.base import ids
+from windlass.cli.cells import STATES, cell, duration, is_state, short_cell, show_apart, with_counts
+from windlass.core.declare.registry import Operation
+from windlass.core.declare.traits import Deployment, Status
+from windlass.terminal.tables import GAP, room, table
+
+_EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
+_LATE: Final = ("created_at", "updated_at")
+_ADDRESSES: Final = ("url",)
+_FIRST: Final = (*STATES, *_ADDRESSES)
+_SOON: Final = ("instances", "environment_name", "project_name", "message")
+_REASONS: Final = frozenset({"message"})
+"""Texts that may be long: their column takes what is left of the width."""
+_DEPLOYMENT: Final = (
+    "status", "version", "action", "git_commit_id", "triggered_by", "created_at", "took", "message", "id",
+)  # fmt: skip
+"""The columns of a deployment; it repeats the status of its service in others."""
+_OF_SERVICE: Final = frozenset(Status.__struct_encode_fields__) - {*_DEPLOYMENT}
+_TITLES: Final = {"git_commit_id": "COMMIT", "triggered_by": "BY"}
+_ID: Final = re.compile(ids.PATTERN)
+_WIDEST, _NARROWEST, _NO_LIMIT = 44, 24, 10_000
+"""Most characters of a column, and the fewest of one that takes what is left."""
+
+
+def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) -> None:
+    """Prints rows as a table, of the most useful fields or of all, and counts the columns left out."""
+    if not rows:
+        click.echo("There are none.", err=True)
+    elif wide:
+        _show_wide(rows, _names(operation, rows))
+    else:
+        _show_short(operation, [_readable(operation, row) for row in rows])
+
+
+def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
+    names = [name for name in _names(operation, rows) if not _is_for_programs(operation, rows, name)]
+    widths = _that_fit(rows, [name for name in names if _is_first(operation, name)], names)
+    if not widths:
+        show_apart([{name: row[name] for name in names if name in row} for row in rows])
+        return
+    _table(widths, [[short_cell(row.get(name)) for name in widths] for row in rows])
+    if left := len(names) - len(widths):
+        click.echo(f"{left} more column{'s' if left > 1 else ''}: --wide", err=True)
+
+
+def _readable(operation: Operation, row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row with fields that people look for in the place of those that programs need."""
+    if operation.answer is not Deployment:
+        return with_counts(row)
+    ended = row.get("finished_at")
+    return {name: value for name, value in row.items() if name not in _OF_SERVICE or name == "id"} | {
+        "version": f"v{row['number']}",
+        "git_commit_id": (row.get("git_commit_id") or "")[:7],
+        "took": duration(row["created_at"], ended) if ended else "",
+    }
+
+
+def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
+    """Returns the fields worth showing: name, state and address first."""
+    known = (*(operation.answer.__struct_encode_fields__ if operation.answer else ()), *rows[0])
+    there = [name for name in dict.fromkeys(known) if any(name in row for row in rows) and name not in _LATE]
+    late = [name for name in _LATE if any(name in row for row in rows)]
+    return sorted(
+        (name for name in (*there, *late) if _tells(operation, rows, name)),
+        key=lambda name: _place(operation, name),
+    )
+
+
+def _place(operation: Operation, name: str) -> int:
+    """Sort key of a column: name (or else the id), state and address come first."""
+    order = _order(operation)
+    return order.index(name) if name in order else len(order)
+
+
+def _order(operation: Operation) -> tuple[str, ...]:
+    if operation.answer is Deployment:
+        return _DEPLOYMENT
+    has_no_name = operation.family is not None and operation.family.names is None
+    named = (operation.family.names if operation.family else None) or "name"
+    return (*(("id",) if has_no_name else ()), named, *_FIRST, *_SOON)
+
+
+def _is_first(operation: Operation, name: str) -> bool:
+    order = _order(operation)
+    return name in order and name not in _SOON and order is not _DEPLOYMENT
+
+
+def _is_id(rows: Sequence[Any], name: str) -> bool:
+    return any(isinstance(value := row.get(name), str) and _ID.fullmatch(value) for row in rows)
+
+
+def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bool:
+    """True for ids of resources and their parents, and for the time of the last change."""
+    if name in _order(operation):
+        return False
+    owners = (row.get(name) for row in rows)
+    return (
+        operation.answer is Deployment
+        or name == _LATE[-1]
+        or _is_id(rows, name)
+        or all(isinstance(item, dict) and [*item] == ["id"] for item in owners)
+    )
+
+
+def _that_fit(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+    """Returns the first columns and as many others as fit, with their widths; none if the first do not
+    fit."""
+    widths = {name: _width(rows, name, most=_NO_LIMIT) for name in first}
+    left = room() - sum(width + GAP for width in widths.values()) + GAP
+    if left < 0:
+        return {}
+    for name in names:
+        if name in widths or not all(_is_flat(row.get(name)) for row in rows):
+            continue
+        width = _width(rows, name)
+        if name in _REASONS and left - GAP >= _NARROWEST:
+            width = min(width, left - GAP)
+        if width + GAP <= left:
+            left -= width + GAP
+            widths[name] = width
+    return widths
+
+
+def _show_wide(rows: Sequence[Any], names: Sequence[str]) -> None:
+    """Prints all fields: as a table if it fits, else each row as a list of fields."""
+    cells = [[cell(row.get(name)) for name in names] for row in rows]
+    widths = {
+        name: max(len(_title(name)), *(len(row[place]) for row in cells)) for place, name in enumerate(names)
+    }
+    is_flat = all(_is_flat(row.get(name)) for row in rows for name in names)
+    if is_flat and sum(width + GAP for width in widths.values()) <= room():
+        _table(widths, cells)
+    else:
+        show_apart([{name: row[name] for name in names if name in row} for row in rows])
+
+
+def _table(widths: Mapping[str, int], cells: Sequence[Sequence[str]]) -> None:
+    table(
+        [_title(name) for name in widths],
+        [*widths.values()],
+        cells,
+        states=[place for place, name in enumerate(widths) if is_state(name)],
+    )
+
+
+def _tells(operation: Operation, rows: Sequence[Any], name: str) -> bool:
+    """True if a value tells something: not if it is empty, or the same everywhere, such as an icon."""
+    usual = _usual(operation.answer, name)
+    return any(row.get(name) not in (*_EMPTY, usual) for row in rows)
+
+
+def _usual(answer: type[Struct] | None, name: str) -> Any:
+    declared = msgspec.structs.fields(answer) if answer else ()
+    field = next((field for field in declared if field.encode_name == name), None)
+    return field.default if field is not None and field.type is str else None
+
+
+def _is_flat(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(item, str | int) for item in value)
+    return not isinstance(value, dict)
+
+
+def _width(rows: Sequence[Any], name: str, most: int = _WIDEST) -> int:
+    """Returns the width of a column. Values that people copy, such as addresses, are never wrapped."""
+    widest = max(len(short_cell(row.get(name))) for row in rows)
+    most = _NO_LIMIT if name in {"id", *_ADDRESSES} else most
+    return max(min(widest, most), len(_title(name)))
+
+
+def _title(name: str) -> str:
+    short = re.sub(r"_(name|at|date)$", "", name) or name
+    return _TITLES.get(name, short.upper().replace("_", " "))
