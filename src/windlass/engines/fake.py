@@ -226,7 +226,14 @@ class FakeEngine(EngineByHand):
         self._alter(service, phase=Phase.WAITING, reason=reason)
 
     def recovers(self, service: str) -> None:
-        self._alter(service, phase=Phase.RUNNING)
+        self._alter(service, phase=Phase.RUNNING, unready="")
+
+    def loses(self, service: str, index: int, unready: str) -> None:
+        """Makes one instance unready, for this reason."""
+        for key, instance in self.instances.items():
+            if (instance.service, instance.index) == (service, index):
+                self.instances[key] = replace(instance, unready=unready)
+        self._notice(service)
 
     def says(self, service: str, *lines: OutputLine) -> None:
         self._sink(service, lines)

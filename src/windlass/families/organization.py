@@ -22,7 +22,7 @@ from windlass.core.declare.fields import (
 )
 from windlass.core.declare.registry import Paging
 from windlass.core.declare.resource import Family, Shown, Spec
-from windlass.core.declare.traits import StreamOptions
+from windlass.core.declare.traits import InstancesReady, InstancesRunning, InstancesWanted, StreamOptions
 
 Plan = Literal[
     "FREE", "TEAM", "TEAM_YEARLY", "ENTERPRISE", "ENTERPRISE_YEARLY", "PROFESSIONAL", "BUSINESS",
@@ -96,6 +96,9 @@ class ServiceInBrief(Shown):
     state: Annotated[str, Meta(description="As in its status"), example("RUNNING")]
     url: Annotated[str, Meta(description="Its first public address; empty before the first deployment")] = ""
     message: Annotated[str, Meta(description="Reason for the state, if any")] = ""
+    instances: InstancesWanted = 0
+    running_instances: InstancesRunning = 0
+    ready_instances: InstancesReady = 0
     environment_name: Annotated[str, example("production")]
     project_name: Annotated[str, example("shop")]
     last_deployment_date: Maybe[Timestamp] = absent

@@ -142,9 +142,8 @@ class Ledger:
             return False
         if count:  # else no instance has made them yet
             await tx.volumes.add(self.service.id, [volume.name for volume in workload.volumes])
-        await tx.statuses.change(
-            replace(status, serving=current.id, digest=details.digest, instances=count, deployed_at=tx.now)
-        )
+        served = replace(status, serving=current.id, digest=details.digest, deployed_at=tx.now)
+        await tx.statuses.change(replace(served, instances=count, running=count, ready=count))
         tx.nudge(route_word(self.service.id))
         return True
 

@@ -284,8 +284,15 @@ def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) ->
         "execution_id": status.deployment or "",
         "deployment_request_id": status.deployment,
         "deployment_requests_count": status.deployments,
-        "instances": status.instances if status.serving else 0,
+        **shown_instances(status),
     }
     if status.deployed_at is not None:
         document["last_deployment_date"] = stamp(status.deployed_at)
     return document
+
+
+def shown_instances(status: StatusRow) -> Document:
+    """Returns how many instances of a service are meant to run, run, and are ready."""
+    names = ("instances", "running_instances", "ready_instances")
+    counts = (status.instances, status.running, status.ready)
+    return dict(zip(names, counts if status.serving else (0, 0, 0), strict=True))

@@ -29,6 +29,17 @@ class StatusDetails(Shown):
     sub_action: str = "NONE"
 
 
+InstancesWanted = Annotated[
+    int,
+    Meta(description="Number of instances of the service that are meant to run; 0 if stopped"),
+    example(3),
+]
+InstancesRunning = Annotated[int, Meta(description="Number of these instances that run"), example(3)]
+InstancesReady = Annotated[
+    int, Meta(description="Number of these instances that run and pass their readiness probe"), example(2)
+]
+
+
 class Status(Shown):
     """The status of a service."""
 
@@ -49,7 +60,9 @@ class Status(Shown):
     execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = ""
     deployment_request_id: Annotated[Id | None, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = None
     deployment_requests_count: Annotated[int, example(1)] = 0
-    instances: Annotated[int, Meta(description="Number of instances that are meant to run; 0 if stopped")] = 0
+    instances: InstancesWanted = 0
+    running_instances: InstancesRunning = 0
+    ready_instances: InstancesReady = 0
 
 
 class Commit(Shown):
@@ -117,9 +130,9 @@ class Deployment(Shown):
     execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")]
     deployment_request_id: Annotated[Id, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")]
     deployment_requests_count: int
-    instances: Annotated[
-        int, Meta(description="Number of instances of the service that are meant to run; 0 if stopped")
-    ] = 0
+    instances: InstancesWanted = 0
+    running_instances: InstancesRunning = 0
+    ready_instances: InstancesReady = 0
 
 
 class Link(Shown):

@@ -27,6 +27,9 @@ class StatusRow(Struct, frozen=True, gc=False):
     """The number of instances decided last, between minimum and maximum."""
     cluster: str = ""
     """The cluster where the service runs: work on it needs the engine of this cluster."""
+    running: int = 0
+    ready: int = 0
+    """The instances of `serving` that ran, and that were ready, when the engine was last looked at."""
 
 
 _COLUMNS: Final = columns(StatusRow)
@@ -45,8 +48,8 @@ ORDER BY CASE WHEN status.serving IS NULL THEN 1 ELSE 0 END, resource.created, s
 ADD: Final = f"INSERT INTO status ({_COLUMNS}) VALUES ({places(len(StatusRow.__struct_fields__))})"
 CHANGE: Final = """
 UPDATE status SET state = $1, message = $2, deployment = $3, deployments = $4, deployed_at = $5, changed = $6,
-    serving = $7, digest = $8, instances = $9
-WHERE id = $10"""
+    serving = $7, digest = $8, instances = $9, running = $10, ready = $11
+WHERE id = $12"""
 REMOVE: Final = "DELETE FROM status WHERE id = $1 RETURNING cluster, deployments"
 
 
@@ -86,13 +89,13 @@ class StatusChanges(StatusTable):
 
     async def add(self, id: str, org: str, state: str, cluster: str = "") -> None:
         now = self._session.now
-        await self._session.all(ADD, id, org, state, "", None, 0, None, now, None, "", 0, cluster)
+        await self._session.all(ADD, id, org, state, "", None, 0, None, now, None, "", 0, cluster, 0, 0)
 
     async def change(self, row: StatusRow) -> None:
         self._session.nudge(status_word(row.id))
         await self._session.all(
             CHANGE, row.state, row.message, row.deployment, row.deployments, row.deployed_at,
-            self._session.now, row.serving, row.digest, row.instances, row.id,
+            self._session.now, row.serving, row.digest, row.instances, row.running, row.ready, row.id,
         )  # fmt: skip
 
     async def remove(self, id: str) -> str | None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.control.deploying.ledger import Ledger
+from msgspec.structs import replace
+
+from windlass.control.deploying.ledger import Ledger, fence
 from windlass.control.deploying.release import apply, count_of, end_up_to, retire_others
 from windlass.control.deploying.routes import refresh, reserve
+from windlass.control.records.deployments import status_of
 from windlass.core.deploy.states import State
-from windlass.core.deploy.workload import Instance, Phase, Workload
+from windlass.core.deploy.workload import Instance, Observation, Phase, Workload
 from windlass.engines.engine import EngineAway, EngineError
 from windlass.routers.router import RouteError
-from windlass.store import StatusRow
+from windlass.store import StatusRow, Tx
 
 TRY_AGAIN = 30_000
 """Milliseconds after which a service that cannot run is tried again."""
@@ -37,6 +40,7 @@ async def keep(ledger: Ledger) -> None:
     await retire_others(ctx, workload, status.deployments, seen=seen)
     if health := health_of(workload, seen, status):
         await ledger.note_health(workload, *health)
+    await _note_instances(ledger, Observation(tuple(seen)).of(workload.generation))
     await ledger.rest()
 
 
@@ -47,6 +51,20 @@ async def clear(ledger: Ledger) -> None:
         ledger.ctx, ledger.service.id, ledger.status.deployments, ledger.ctx.settings.stop_seconds
     )
     await ledger.rest()
+
+
+async def _note_instances(ledger: Ledger, seen: Observation) -> None:
+    """Records how many instances run and are ready, if that has changed."""
+    running, ready = len(seen.instances) - len(seen.broken), len(seen.ready)
+    if (running, ready) == (ledger.status.running, ledger.status.ready):
+        return
+
+    async def write(tx: Tx) -> None:
+        await fence(tx, ledger.claim)
+        status = await status_of(tx, ledger.service)
+        await tx.statuses.change(replace(status, running=running, ready=ready))
+
+    await ledger.ctx.store.write(write)
 
 
 async def _apply(ledger: Ledger, workload: Workload, count: int) -> None:
