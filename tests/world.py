@@ -28,7 +28,8 @@ from windlass.base.private import private_file
 from windlass.builders.fake import FakeBuilder, FakeRepositories, FakeServers
 from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
-from windlass.control.context.places import EngineAccess, HttpRouter, Place, Places, Servers
+from windlass.control.context.places import EngineAccess, HttpRouter, Place, Places
+from windlass.control.context.servers import Servers
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.core.declare.registry import Registry
 from windlass.engines.fake import FakeEngine, FakeProbes

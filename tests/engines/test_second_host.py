@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -78,6 +79,22 @@ class Cluster:
         url = (await self.there.call("GET", f"{self.path}/link"))["results"][0]["url"]
         return (await fetched(url)).strip()
 
+    async def status_at(self, port: int) -> int:
+        """What the router answers to a request for its name there; 0 if nothing listens."""
+        url = urlsplit((await self.there.call("GET", f"{self.path}/link"))["results"][0]["url"])
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/", headers={"Host": url.netloc})
+
+        def ask() -> int:
+            try:
+                with urllib.request.urlopen(request, timeout=10) as answer:
+                    return int(answer.status)
+            except urllib.error.HTTPError as error:
+                return error.code
+            except OSError:
+                return 0
+
+        return await asyncio.to_thread(ask)
+
     async def status(self) -> Answer:
         org = (await self.there.call("GET", "/organization"))["id"]
         return await self.there.call("GET", f"/organization/{org}/cluster/{self.id}/status")
@@ -140,6 +157,13 @@ async def test_an_environment_on_each_of_two_engines_is_deployed_reached_and_del
             assert await one.text() == one.name
         link = (await there.call("GET", f"{east.path}/link"))["results"][0]
         assert link["url"].rstrip("/").endswith(f":{port}")
+        org, other = (await there.call("GET", "/organization"))["id"], free_port()
+        await there.call("PATCH", f"/organization/{org}/cluster/{east.id}", {"router_port": other})
+
+        async def moved() -> bool:
+            return await east.status_at(other) == 200
+
+        await until(moved)
         containers, volumes = await on(host.host)
         assert len(containers) == len(volumes) == 1
         for thing in (*containers, *volumes):

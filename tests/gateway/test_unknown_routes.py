@@ -68,7 +68,8 @@ async def test_a_router_of_a_cluster_that_no_environment_uses_stays():
     async with make_world() as world:
         east, west = await cluster(world, "east", **TLS, router_port=9001), await cluster(world, "west")
         places = world.installation.ctx.places
-        assert [await places.has_router(id) for id in (east, west, STRANGER)] == [True, False, False]
+        doors = (f"{east}:9001", f"{east}:9002", east, f"{west}:9001", f"{west}:0", STRANGER)
+        assert [await places.has_router(door) for door in doors] == [True, *[False] * 5]
 
 
 async def test_ports_and_routes_of_services_that_are_known_stay():

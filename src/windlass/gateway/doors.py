@@ -72,7 +72,8 @@ class Doors:
                 await self._router(change.door).set(change.service, change.routes)
                 self._partial.discard((change.door, change.service))
             case Forget():
-                await self._router(change.door).forget(change.service)
+                if router := self._routers.get(change.door):
+                    await router.forget(change.service)
                 self._partial.discard((change.door, change.service))
             case Complete():
                 for router in self._routers.values():
@@ -122,7 +123,7 @@ class Doors:
         router = self._routers.get(wanted.door)
         if router is None or known is None:
             await self._open_soon(wanted)
-        elif _is_same_place(known, wanted):
+        elif is_same_place(known, wanted):
             router.trust(trusted(wanted.trusted))
         else:
             await self._move(router, known, wanted)
@@ -203,5 +204,5 @@ async def _check_free(wanted: Open) -> None:
     await router.stop()
 
 
-def _is_same_place(known: Open, wanted: Open) -> bool:
+def is_same_place(known: Open, wanted: Open) -> bool:
     return known.host == wanted.host and wanted.port in {known.port, 0}

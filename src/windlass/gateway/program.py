@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from windlass.base.filelock import open_lock_file, release, wait_for
 from windlass.base.log import log
-from windlass.gateway.doors import Doors
+from windlass.gateway.doors import Doors, is_same_place
 from windlass.gateway.files import CONTROL, HANDOVER, JOURNAL, LOCK, build, is_of_this_user, listen_at
 from windlass.gateway.handover import Elder, Succession, find_elder
 from windlass.gateway.journal import Journal
@@ -62,7 +63,8 @@ class GatewayProgram:
         self._ended = asyncio.Event()
         self._asked = asyncio.Event()
         """A signal asks for the end."""
-        self._links: set[asyncio.Task[None]] = set()
+        self._links: dict[asyncio.Task[None], dict[str, Open]] = {}
+        """The servers that are connected, each with the doors that it has opened."""
         self._changing = asyncio.Lock()
 
     async def run(self) -> None:
@@ -118,14 +120,14 @@ class GatewayProgram:
         """Answers one server, as long as it is connected."""
         task = asyncio.current_task()
         assert task is not None
-        self._links.add(task)
+        opened = self._links[task] = {}
         answering: set[asyncio.Task[None]] = set()
         try:
             if not is_of_this_user(writer.get_extra_info("socket")):
                 return
             decoder = msgspec.msgpack.Decoder(GatewayRequest)
             while (body := await read_frame(reader)) is not None:
-                answer = asyncio.create_task(self._answer(decoder.decode(body), writer))
+                answer = asyncio.create_task(self._answer(decoder.decode(body), writer, opened))
                 answering.add(answer)
                 answer.add_done_callback(answering.discard)
         except asyncio.CancelledError:
@@ -135,12 +137,14 @@ class GatewayProgram:
         finally:
             for answer in answering:
                 answer.cancel()
-            self._links.discard(task)
+            del self._links[task]
             writer.close()
 
-    async def _answer(self, request: GatewayRequest, writer: asyncio.StreamWriter) -> None:
+    async def _answer(
+        self, request: GatewayRequest, writer: asyncio.StreamWriter, opened: dict[str, Open]
+    ) -> None:
         try:
-            reply = GatewayReply(request.number, state=await self._done(request.call))
+            reply = GatewayReply(request.number, state=await self._done(request.call, opened))
         except Relieved:
             return
         except (RouteError, OSError, OverflowError, ValueError) as error:
@@ -149,7 +153,7 @@ class GatewayProgram:
         with suppress(ConnectionError):
             await writer.drain()
 
-    async def _done(self, call: Call) -> GatewayState:
+    async def _done(self, call: Call, opened: dict[str, Open]) -> GatewayState:
         match call:
             case Ask():
                 pass
@@ -162,7 +166,11 @@ class GatewayProgram:
                 async with self._changing:
                     if self._relieved.is_set():
                         raise Relieved
+                    if isinstance(call, Open):
+                        self._refuse_another_place(call, opened)
                     await self._doors.change(call)
+                    if isinstance(call, Open):
+                        opened[call.door] = replace(call, port=self._doors.port(call.door))
         door = call.door if isinstance(call, Open) else ""
         return GatewayState(
             build=build(),
@@ -172,6 +180,17 @@ class GatewayProgram:
             services=self._doors.services(door) if door else frozenset(),
             doors=frozenset(self._journal.told.doors),
         )
+
+    def _refuse_another_place(self, wanted: Open, own: dict[str, Open]) -> None:
+        """Raises RouteError if another server that is connected has this door at another place: two servers
+        with different settings would take it from each other for ever."""
+        for opened in self._links.values():
+            known = opened.get(wanted.door)
+            if opened is not own and known is not None and not is_same_place(known, wanted):
+                raise RouteError(
+                    f"set gateway_port to {known.port} and gateway_host to {known.host}, or data_dir to a "
+                    "folder of its own: another server uses this data directory, and has its gateway there"
+                )
 
     async def _drain_elder(self, endpoints: Sequence[Endpoint], patience: float) -> None:
         if self._elder:

@@ -127,7 +127,7 @@ class DockerConnector:
 
     def router(self, access: EngineAccess) -> HttpRouter:
         host, proxies = self._settings.gateway_host, self._settings.trusted_proxies
-        return GatewayRouter(self._link, access.cluster, host, access.router_port, proxies)
+        return GatewayRouter(self._link, access.door, host, access.router_port, proxies)
 
     async def check_port(self, access: EngineAccess, local: Place) -> None:
         port = access.router_port

@@ -20,7 +20,8 @@ from windlass.builders.git import Git
 from windlass.builders.native import NativeBuilder
 from windlass.config import BadSetting, Settings
 from windlass.control.context.context import Repositories
-from windlass.control.context.places import LOCAL, Connector, HttpRouter, Servers
+from windlass.control.context.places import LOCAL, Connector, HttpRouter
+from windlass.control.context.servers import Servers
 from windlass.engines.engine import Engine
 from windlass.engines.process import ProcessEngine
 from windlass.gateway.router import GatewayRouter

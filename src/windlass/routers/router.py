@@ -54,7 +54,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
 
 IsKnown = Callable[[str], Awaitable[bool]]
-"""Takes the id of a cluster; true if it has a router."""
+"""Takes the name of a router; true if a cluster has it."""
 
 
 class Router(Protocol):

@@ -8,8 +8,7 @@ share one place; each cluster at another address has a place of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -20,7 +19,7 @@ from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.builders.builder import Builder
 from windlass.control.context.engine_scope import EngineScope
-from windlass.core.deploy.workload import Artifact
+from windlass.control.context.servers import Servers
 from windlass.engines.engine import Engine, Notice, Sink
 from windlass.families.environment import EnvironmentShown
 from windlass.routers.router import RouteError, Router
@@ -37,30 +36,6 @@ NOT_CONNECTED: Final = (
     "nothing reaches this one"
 )
 _log = log("places")
-
-
-class Servers(Protocol):
-    """Database servers for engines without images; see `builders.databases`."""
-
-    def hindrance(self, type: str) -> str:
-        """Returns why there can be no server of this type, whatever is installed; empty if there can."""
-        ...
-
-    async def artifact(self, type: str, version: str, service: str) -> Artifact: ...
-
-    def ready(self, type: str) -> tuple[str, ...]:
-        """The command of a probe that logs in and asks."""
-        ...
-
-    async def discard(self, service: str) -> None: ...
-
-    async def services(self) -> Collection[str]: ...
-
-    async def sweep(self, erase: Collection[str]) -> None: ...
-
-    async def set_aside(self, service: str, into: Path) -> None: ...
-
-    async def put_back(self, service: str, out: Path) -> None: ...
 
 
 class HttpRouter(Router, Protocol):
@@ -91,6 +66,11 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
     router_port: int = 0
     engine_id: str = ""
     """The id of the engine that the cluster was connected to: no other is believed."""
+
+    @property
+    def door(self) -> str:
+        """The name of its router. One at another port is another router: the former goes on for a while."""
+        return f"{self.cluster}:{self.router_port}"
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -193,10 +173,10 @@ class Places:
         if access.router_port:
             await self._connector.check_port(access, self.local)
 
-    async def has_router(self, cluster: str) -> bool:
-        """True if there is such a cluster, with a port of its own."""
-        access = await self._find(cluster)
-        return access is not None and access.router_port > 0
+    async def has_router(self, door: str) -> bool:
+        """True if this is the door of the router of a cluster at the port that it has now."""
+        access = await self._find(door.partition(":")[0])
+        return access is not None and access.router_port > 0 and access.door == door
 
     # As long as the server runs
 
@@ -238,8 +218,7 @@ class Places:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for place in self.all():
-            await self._close(place)
+        await asyncio.gather(*(self._close(place) for place in self.all()))
         self._open.clear()
 
     async def _opened(self, cluster: str) -> Place:

@@ -1,0 +1,33 @@
+"""The interface of database servers of a place; see `builders.databases`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Protocol
+
+from windlass.core.deploy.workload import Artifact
+
+
+class Servers(Protocol):
+    """Database servers for engines without images."""
+
+    def hindrance(self, type: str) -> str:
+        """Returns why there can be no server of this type, whatever is installed; empty if there can."""
+        ...
+
+    async def artifact(self, type: str, version: str, service: str) -> Artifact: ...
+
+    def ready(self, type: str) -> tuple[str, ...]:
+        """The command of a probe that logs in and asks."""
+        ...
+
+    async def discard(self, service: str) -> None: ...
+
+    async def services(self) -> Collection[str]: ...
+
+    async def sweep(self, erase: Collection[str]) -> None: ...
+
+    async def set_aside(self, service: str, into: Path) -> None: ...
+
+    async def put_back(self, service: str, out: Path) -> None: ...

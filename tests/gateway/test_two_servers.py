@@ -1,0 +1,62 @@
+"""Two servers on one data directory use one gateway, and so the same settings of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.free_ports import free_port
+from tests.gateway.conftest import GatewayTown
+from tests.routers.town import calling, request
+from windlass.gateway.link import GatewayLink
+from windlass.gateway.router import GatewayRouter
+from windlass.routers.router import RouteError
+
+
+@contextlib.asynccontextmanager
+async def second(town: GatewayTown, host: str, port: int) -> AsyncIterator[GatewayRouter]:
+    router = GatewayRouter(GatewayLink(town.folder), "local", host, port)
+    await router.start()
+    yield router
+    await router.stop()
+
+
+async def body(port: int) -> bytes:
+    async with calling(port) as caller:
+        return (await caller.ask(request())).body
+
+
+async def test_a_second_server_with_another_gateway_port_is_refused_with_the_way_out(town: GatewayTown):
+    await town.shop(await town.instance("one"))
+    port = town.router.port
+    for host, wanted in (("127.0.0.1", free_port()), ("0.0.0.0", port)):
+        with pytest.raises(
+            RouteError, match=f"^set gateway_port to {port} and gateway_host to 127.0.0.1, or"
+        ):
+            async with second(town, host, wanted):
+                pass
+    assert await body(port) == b"one"
+
+
+@pytest.mark.parametrize("wanted", ["the same", "any"])
+async def test_a_second_server_with_the_same_settings_uses_the_same_gateway(town: GatewayTown, wanted: str):
+    await town.shop(await town.instance("one"))
+    port = town.router.port
+    async with second(town, "127.0.0.1", port if wanted == "the same" else 0) as router:
+        assert router.port == port
+    assert await body(port) == b"one"
+
+
+async def test_the_refusal_ends_with_the_server_that_had_the_gateway(town: GatewayTown):
+    """Otherwise the port of a gateway could never be changed; also after a gateway was replaced."""
+    await town.shop(await town.instance("one"))
+    await town.replace()
+    wanted = free_port()
+    with pytest.raises(RouteError, match="another server uses this data directory"):
+        async with second(town, "127.0.0.1", wanted):
+            pass
+    await town.router.stop()
+    async with second(town, "127.0.0.1", wanted):
+        assert await body(wanted) == b"one"
